@@ -44,7 +44,7 @@ _LABELS = {
     "utf8x": "utf-8",
     "cp-850": "cp850",
 }
-# Python has these as encodings of text, but no document is in one, and some take quadratic time.
+# Python has these text encodings, but documents do not use them, and some take quadratic time.
 _NOT_FOR_DOCUMENTS = frozenset(
     ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
 )

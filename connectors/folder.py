@@ -146,7 +146,7 @@ class FolderConnector:
         noise = [
             path for path in prefixes(id_) if path in never or self._rules.hides(path, True, ())
         ]
-        # The path itself may be a file, which may have a dot before its name.
+        # The path may be a file whose name begins with a dot.
         if noise == [id_] and id_ not in never:
             return not self._rules.hides_for_dot(id_, True, ())
         return bool(noise)
@@ -319,7 +319,7 @@ def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
         entry.id,
         "it is a symbolic link that leads out of the folder, "
         f"to {printable_id(os.path.normpath(target))}",
-        "Make its target a source of its own, or add the link to `ignore`.",
+        "Add its target as a separate source, or add the link to `ignore`.",
         subtree=is_folder,
     )
 

@@ -161,7 +161,7 @@ class GitConnector:
         if tip != old:
             parts = Selection(under)
             found = self._changes(repository, old, tip)
-            yield from (one for one in found if parts.has(one.id))
+            yield from (item for item in found if parts.has(item.id))
         if under is None:
             yield Cursor(f"{tip} {self._fingerprint()}")
 
@@ -196,7 +196,6 @@ class GitConnector:
         self._blobs.close()
 
     def _newest_commit(self, repository: Repository) -> str:
-        """Return the newest commit of the branch."""
         name = f"refs/heads/{self._branch}" if self._branch else "HEAD"
         if isinstance(self._origin, Mirror):
             name = TIP
@@ -249,14 +248,14 @@ class GitConnector:
     def _list_all(
         self, files: Iterator[tuple[_Entry, str]], rules: _Rules
     ) -> Iterator[Item | Problem]:
-        yield from (self._classify(one, size) for one, size in files if rules.wants(one.path))
+        yield from (self._classify(entry, size) for entry, size in files if rules.wants(entry.path))
         self.left_out = dict(rules.left_out)
 
     def _list_changed(
         self, repository: Repository, old: str, new: str, rules: _Rules
     ) -> Iterator[Item | Problem | Gone]:
-        asked = repository.process("cat-file", "--batch-check=%(objectsize)", stdin=PIPE)
-        with asked as sizes:
+        process = repository.process("cat-file", "--batch-check=%(objectsize)", stdin=PIPE)
+        with process as sizes:
             for entry in _differences(repository, old, new):
                 if not rules.wants(entry.path):
                     continue
@@ -352,7 +351,7 @@ def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _
     The oldest commit of a shallow history is ignored, because it seems to add every file.
     """
     changes: dict[str, _Change] = {}
-    # Dates are not worth more than a minute or a failure.
+    # Dates are not worth more than a minute, or a failed listing.
     with suppress(SourceUnavailable):
         limited = replace(repository, limit_s=min(repository.limit_s, _DATES_LIMIT_S))
         cut = limited.path / _text(limited.run("rev-parse", "--git-path", "shallow").strip())

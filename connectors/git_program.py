@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from connectors.protocol import SourceUnavailable
 from connectors.regular_file import check_size
 
-NO_PROTOCOL = "none"  # not the name of any transport, so git connects nowhere
+NO_PROTOCOL = "none"  # not the name of any transport, so git has no network access
 LIMIT_S = 600.0
 _PIECE_BYTES = 1 << 16
 MAX_RECORDS = 2_000_000
@@ -180,7 +180,7 @@ class Repository:
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_OPTIONAL_LOCKS": "0",
-            # The folder itself must be the repository, not one above it.
+            # The folder itself must be the repository, not a folder above it.
             "GIT_CEILING_DIRECTORIES": os.path.realpath(self.path.parent),
             **self.variables,
         }
@@ -234,7 +234,7 @@ class BlobReader:
         line = ask(process, blob)
         if not line:
             self._process = None
-            self._held.close()  # raises what git says
+            self._held.close()  # raises git's error
         facts = line.split()
         if len(facts) != 3 or facts[1] != b"blob":
             return None
@@ -268,9 +268,9 @@ _FAILURES = (
         ("prompts disabled", "could not read username", "could not read password",
          "authentication failed", "permission denied (publickey", "returned error: 401",
          "returned error: 403", "permission denied, please try again"),
-        "it asks for credentials, and there are none that it accepts",
-        'Write token = "${NAME}" for this source, or give git a credential helper; for ssh, a key'
-        " without a passphrase or an agent.",
+        "it asks for credentials and accepted none",
+        'Write token = "${NAME}" for this source, or configure a git credential helper. For ssh,'
+        " use an agent or a key without a passphrase.",
     ),
     (
         ("host key verification failed",),

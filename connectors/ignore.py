@@ -10,9 +10,9 @@ The first of these rules that matches a path decides:
 dot, unless a pattern in `include` names them, as `.github/**` does.
 5. `.gitignore` files, the deepest first.
 
-So a `.hopsyncdignore` can bring back a `build/` folder, while a `.gitignore`, written for another
-purpose, can only hide more. As in git, nothing inside a hidden folder can be brought back. A path
-that is not hidden is listed if `include` matches it.
+So a `.hopsyncdignore` can include a `build/` folder again, while a `.gitignore`, written for
+another purpose, can only hide more. As in git, no pattern can include files inside a hidden folder.
+A path that is not hidden is listed if `include` matches it.
 
 Ignore files come with the folder or repository, so they are not trusted. In Python's regular
 expressions, a few `*` and a long name would block the process with hours of backtracking, so
@@ -42,7 +42,7 @@ from connectors.media_type import (
     is_text_name,
 )
 
-# A class such as `[[]` makes `re` warn of its future; each pattern of a stranger would be logged.
+# A class such as `[[]` makes `re` issue a warning, which would be logged for each such pattern.
 warnings.filterwarnings("ignore", "Possible (nested )?set", FutureWarning)
 
 TEXT = "@text"
@@ -164,7 +164,7 @@ def linear(regex: str) -> str:
     >>> linear("^[^/]*a[^/]*b$")
     '^(?>[^/]*?a)[^/]*b$'
     """
-    within = _CLASSES.sub(lambda one: f"(?!/){one[1]}" if one[1] else one[0], regex)
+    within = _CLASSES.sub(lambda found: f"(?!/){found[1]}" if found[1] else found[0], regex)
     found = _PARTS.fullmatch(_BETWEEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", within)))
     if found is None:
         return regex
@@ -180,7 +180,7 @@ _Parsed = tuple[GitIgnoreSpecPattern, bool]
 
 
 class TooManyPatterns(OSError):
-    """An ignore file is too long to be applied."""
+    """An ignore file has too many or overlong patterns."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EFBIG, why)
@@ -201,7 +201,7 @@ class Patterns:
     @classmethod
     def of_file(cls, lines: Iterable[str]) -> "Patterns":
         """Parse the valid lines of an ignore file; git skips the others. Raises TooManyPatterns."""
-        # Of equal lines the last decides, so it alone is kept.
+        # Of equal lines the last decides, so only that line is kept.
         distinct = [*dict.fromkeys(reversed([line for line in lines if _may_be_pattern(line)]))]
         if len(distinct) > MAX_PATTERNS:
             raise TooManyPatterns(
@@ -211,9 +211,9 @@ class Patterns:
             raise TooManyPatterns(
                 f"it has a pattern of more than {_MAX_PATTERN_CHARACTERS:,} characters"
             )
-        made = cls(())
-        made._set(map(_parse_or_none, reversed(distinct)))
-        return made
+        patterns = cls(())
+        patterns._set(map(_parse_or_none, reversed(distinct)))
+        return patterns
 
     def __len__(self) -> int:
         return len(self._last_first)
@@ -231,7 +231,7 @@ class Patterns:
         for pattern, folders_only in self._last_first:
             if is_folder or not folders_only:
                 found = pattern.match_file(line)
-                # A group took part if the match ended within the path, before a `/`.
+                # A group matched if the match ended within the path, before a `/`.
                 if found is not None and found.match.lastindex is None:
                     return pattern.include
         return None
@@ -250,7 +250,7 @@ def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ..
     """Add a level to the levels above it. Raises TooManyPatterns if they have too many patterns in
     total."""
     levels = (*above, level) if level else above
-    count = sum(len(one.own) + len(one.git) for one in levels)
+    count = sum(len(level.own) + len(level.git) for level in levels)
     if level and count > MAX_PATTERNS:
         raise TooManyPatterns(
             f"the ignore files in it and above it have {count:,} patterns; the limit is"
@@ -455,7 +455,6 @@ def _one_line(path: str) -> str:
 def _deepest_verdict(
     id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]
 ) -> bool | None:
-    """Return the verdict of the deepest level that has a verdict."""
     for base, found in reversed(patterns):
         verdict = found.verdict(id_[len(base) :], is_folder)
         if verdict is not None:

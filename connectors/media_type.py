@@ -41,7 +41,7 @@ _DOCUMENTS: dict[str, str] = {
     ".canvas": CANVAS,
 }
 
-# Files of these names are read only where their content is of a format that can be read.
+# Files with these names are read only if their content has a readable format.
 _OLD_DOCUMENTS: dict[str, str] = {
     ".doc": "application/msword",
     ".ppt": "application/vnd.ms-powerpoint",
@@ -71,7 +71,7 @@ _SOURCE_SUFFIXES = _words(
     " .vhd .sol .cu .nix .awk"
 )
 
-# Beside notes and pages these only say how to show them.
+# Next to notes and pages, these only define their appearance.
 _SCRIPT_SUFFIXES = _words(".js .mjs .cjs .jsx .css .scss .less")
 
 _TEXT_NAMES = _words(

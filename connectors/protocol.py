@@ -231,12 +231,12 @@ def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> di
 
     def expired_error(why: str) -> CursorExpired:
         return CursorExpired(
-            f"Cannot list only what changed at {where}", why, "The whole source is listed instead."
+            f"Cannot list the changes at {where}", why, "The whole source is listed instead."
         )
 
     try:
-        made_with, held = json.loads(since)
-        known = {str(name): read(value) for name, value in held.items()}
+        made_with, values = json.loads(since)
+        known = {str(name): read(value) for name, value in values.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise expired_error("its cursor cannot be read") from error
     if made_with != mark:

@@ -120,7 +120,7 @@ class Driver:
         from fsspec.dircache import DirCache
 
         system, root = url_to_fs(self.url, **{**self.options, "skip_instance_cache": True})
-        # Some drivers would pass this, as an option, to a library that does not know it.
+        # Some drivers would pass this option to a library that does not support it.
         if isinstance(system.dircache, DirCache):
             system.dircache.use_listings_cache = False
         return system, root.rstrip("/")
@@ -190,4 +190,4 @@ def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
             yield from _secrets(value)
         elif _SECRET_OPTION.search(name):
             values = value if isinstance(value, list | tuple) else (value,)
-            yield from (one for one in values if isinstance(one, str) and one)
+            yield from (value for value in values if isinstance(value, str) and value)

@@ -58,7 +58,7 @@ class FileSettings:
         if any(line.lower().endswith(f".{suffix}") for line in self.include):
             return None
         return (
-            f"it is a table of {size_bytes:,} bytes, the limit for CSV and TSV is"
+            f"it is a table of {size_bytes:,} bytes; the limit for CSV and TSV is"
             f" {MAX_TABLE_BYTES:,}",
             f'Add "*.{suffix}" to `include` of its source in config.toml to read it, or add it to'
             " `ignore`.",

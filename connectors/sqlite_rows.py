@@ -4,7 +4,7 @@ A listing is one read transaction, so it sees a single state while other program
 all rows before it yields the first. If the database cannot be listed completely, no document
 changes.
 
-The databases are not trusted. A table can be a view that never ends, or that makes a gigabyte from
+The databases are not trusted. A table can be a view that never ends, or that builds a gigabyte from
 a few bytes. So each read has a deadline, each value a maximum length, and the connection a memory
 limit. SQLite enforces these limits, because they must hold within one statement.
 
@@ -44,7 +44,7 @@ FETCH_S = 10.0
 MAX_MEMORY_BYTES = 512 << 20
 
 _MORE_THAN_A_ROW_BYTES = 1 << 20
-_AT_REST_S = 2.0  # the clock of a file system may have ticks this long
+_AT_REST_S = 2.0  # file systems may have timestamps this coarse
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 20,
@@ -132,7 +132,7 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        # Text that is not UTF-8 must not keep the other rows from being read.
+        # Invalid UTF-8 in one row must not prevent other rows from being read.
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         return connection
 
@@ -176,10 +176,10 @@ class TooBig(SourceUnavailable):
 
 _HINTS = {
     "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
-    "locked": "Another program writes to it; the next scan tries again.",
+    "locked": "Another program writes to it. The next scan tries again.",
     "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
     "memory": "Select fewer rows with `query`, or sort less in its views.",
-    "longer than": "Raise `max_bytes` of this source in config.toml, or leave them out by `query`.",
+    "longer than": "Raise `max_bytes` of this source in config.toml, or exclude them with `query`.",
 }
 
 
@@ -236,7 +236,7 @@ MAX_KEY_BYTES = 1_000
 _TABLES_BYTES = 1 << 20  # of a table's name or a column's
 _KEY_HINT = "Set `key` to a column whose values are never NULL and all different."
 _REPEATED = "several rows have this key"
-_TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's own rule for a column of text
+_TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's rule for text columns
 _TITLES = frozenset(("title", "subject", "name", "heading", "headline"))
 _NO_PROSE = re.compile(
     r"(?:^|_)(?:id|uuid|guid|slug|at|on|date|time|created|updated|modified|url|uri|path|file|hash"
@@ -283,7 +283,7 @@ class SqliteConnector:
         self._settings = settings
         self._database = Database(settings.path, 2 * settings.max_bytes, busy_s, tuple(never))
         self._list_s, self._fetch_s = list_s, fetch_s
-        # With other columns, or another way to read them, the same row is another document.
+        # With other columns, or other rules for reading them, the same row is another document.
         self._mark = mark_of(
             settings.table, settings.query, settings.text, settings.title, settings.media_type
         )
@@ -298,23 +298,23 @@ class SqliteConnector:
                 rows = connection.execute(self._select(self._listing_columns()))
                 found = self._distinct(map(self._classify, rows))
         except TooBig:
-            # One row that is too long must not keep the others from being listed.
+            # One overlong row must not prevent others from being listed.
             with self._database.reading(self._list_s) as connection:
                 rows = connection.execute(self._select([]))
                 found = self._distinct([self._classify_alone(connection, row[0]) for row in rows])
-        yield from (one for one in found.values() if parts.has(one.id))
+        yield from (row for row in found.values() if parts.has(row.id))
 
     def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
         """Return the rows by their id. Raises SourceUnavailable if there are too many."""
         found: dict[str, Item | Problem] = {}
-        for count, one in enumerate(rows):
+        for count, row in enumerate(rows):
             if count >= MAX_ROWS:
                 raise self._database.refusal(
                     f"it has more than {MAX_ROWS:,} rows", "Select fewer rows with `query`."
                 )
-            is_new = one.id not in found
-            found[one.id] = (
-                one if is_new else Problem(one.id, "several rows have this key", _KEY_HINT)
+            is_new = row.id not in found
+            found[row.id] = (
+                row if is_new else Problem(row.id, "several rows have this key", _KEY_HINT)
             )
         return found
 
@@ -339,22 +339,26 @@ class SqliteConnector:
         """Do nothing: no resource stays open."""
 
     def _listing_columns(self) -> list[str]:
-        given = self._settings
-        if not given.updated:
-            return [given.title, "", *given.text]
-        return ["", given.updated, *given.text]
+        settings = self._settings
+        if not settings.updated:
+            return [settings.title, "", *settings.text]
+        return ["", settings.updated, *settings.text]
 
     def _select(self, columns: Sequence[str]) -> str:
         """Return a SELECT of all rows: the key, then the columns; an empty name selects NULL."""
-        given = self._settings
-        wanted = ", ".join(_column(name) if name else "NULL" for name in (given.key, *columns))
-        rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quote_name(given.table)
+        settings = self._settings
+        wanted = ", ".join(_column(name) if name else "NULL" for name in (settings.key, *columns))
+        rows = (
+            f"({settings.query.rstrip().rstrip(';')})"
+            if settings.query
+            else _quote_name(settings.table)
+        )
         return f"SELECT {wanted} FROM {rows} AS r"
 
     def _row(self, connection: sqlite3.Connection, id_: str) -> tuple[Any, ...] | None:
-        given = self._settings
-        select = self._select([given.title, given.updated, *given.text])
-        key = _column(given.key)
+        settings = self._settings
+        select = self._select([settings.title, settings.updated, *settings.text])
+        key = _column(settings.key)
         # The first can use an index; a key without a type needs the second.
         for condition in (f"{key} = ?", f"CAST({key} AS TEXT) = ?"):
             for row in connection.execute(f"{select} WHERE {condition}", [id_]):
@@ -374,7 +378,7 @@ class SqliteConnector:
                 _displayed_id(id_),
                 f"it is too large: more than {2 * self._settings.max_bytes:,} bytes; the limit is"
                 f" {self._settings.max_bytes:,}",
-                "Raise `max_bytes` of its source in config.toml, or leave it out by `query`.",
+                "Raise `max_bytes` of its source in config.toml, or exclude it with `query`.",
             )
         if row is None:
             return Problem(_displayed_id(id_), "it cannot be found by its key", _KEY_HINT)

@@ -27,7 +27,7 @@ from store.versions import head
 DATABASE, MANIFEST, CONFIG = "hopsyncd.db", "backup.json", "config.toml"
 _FORMAT = 1
 _PART = ".part"
-_REQUESTED = "-requested"  # after the time in the name of a backup that somebody asked for
+_REQUESTED = "-requested"  # follows the time in the name of a requested backup
 _LOCK = ".lock"
 _SPARE_BYTES = 16 << 20  # besides the database: the manifest, and room for the file system
 
@@ -52,8 +52,6 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A finished backup."""
-
     folder: Path
     manifest: Manifest
 
@@ -81,13 +79,13 @@ def list_backups(folder: Path) -> list[Backup]:
         for below in folder.iterdir()
         if not below.name.startswith(".") and (manifest := _read_manifest(below))
     ]
-    return sorted(found, key=lambda one: (one.manifest.created_ms, one.name), reverse=True)
+    return sorted(found, key=lambda backup: (backup.manifest.created_ms, backup.name), reverse=True)
 
 
 def find_backup(folder: Path, name: str) -> Backup | None:
     """Return the finished backup of that name; `latest` is the newest."""
     found = list_backups(folder)
-    return next((one for one in found if name in (one.name, "latest")), None)
+    return next((backup for backup in found if name in (backup.name, "latest")), None)
 
 
 def _read_manifest(folder: Path) -> Manifest | None:
@@ -192,9 +190,12 @@ def rotate(folder: Path, keep: int) -> list[str]:
     """
     removed = []
     found = list_backups(folder)
-    kinds = [[one for one in found if one.is_requested == wanted] for wanted in (False, True)]
+    kinds = [
+        [backup for backup in found if backup.is_requested == wanted] for wanted in (False, True)
+    ]
     for old in (old for kind in kinds for old in kind[max(keep, 1) :]):
-        hidden = folder / f".{old.name}{_PART}"  # a kill leaves no half of a backup in the list
+        # a killed process leaves no incomplete backup in the list
+        hidden = folder / f".{old.name}{_PART}"
         old.folder.rename(hidden)
         shutil.rmtree(hidden)
         removed.append(old.name)
@@ -261,7 +262,7 @@ def sync_folder(folder: Path) -> None:
     """Sync the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some network file systems cannot
+        with suppress(OSError):  # some network file systems do not support it
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -182,8 +182,8 @@ def last_kept_before(connection: Connection, after: int) -> int | None:
     if row is None or row[0] is None:
         version(connection, after)
         return None
-    kept = "SELECT coalesce(max(id), 0) FROM version WHERE collected_ms IS NULL AND id < ?"
-    return int(connection.execute(kept, [after]).fetchone()[0])
+    newest_kept = "SELECT coalesce(max(id), 0) FROM version WHERE collected_ms IS NULL AND id < ?"
+    return int(connection.execute(newest_kept, [after]).fetchone()[0])
 
 
 def read_left(connection: Connection, table: str, key: str, since: int, after: int) -> Integers:
@@ -291,9 +291,9 @@ def _columns(
 ) -> list[NDArray[Any]]:
     """Read rows into columns, in batches. Tuples of all rows at once would need ten times the
     memory."""
-    parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=one)] for one in types]
+    parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=kind)] for kind in types]
     cursor = connection.execute(sql, span)
     while rows := cursor.fetchmany(_AT_ONCE):
-        for part, one, column in zip(parts, types, zip(*rows, strict=True), strict=True):
-            part.append(np.array(column, dtype=one))
+        for part, kind, column in zip(parts, types, zip(*rows, strict=True), strict=True):
+            part.append(np.array(column, dtype=kind))
     return [np.concatenate(part) for part in parts]

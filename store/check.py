@@ -54,8 +54,8 @@ def check(
     structure = _STRUCTURE_OF[connection.engine]
     found = run_checks(connection, structure.deep if deep else structure.quick, on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
-    # sqlite-vec crashes the process if its tables are not as it made them.
-    is_safe = not any(one.where.startswith(VECTORS) for one in found)
+    # sqlite-vec crashes the process if its tables are damaged.
+    is_safe = not any(finding.where.startswith(VECTORS) for finding in found)
     if deep and is_safe and connection.dialect.has_vector_tables:
         checks.append(passage_vectors)
     return found + run_checks(connection, checks, on_check)
@@ -69,9 +69,9 @@ def run_checks(
     found: list[Finding] = []
     try:
         with snapshot(connection):
-            for one in checks:
-                on_check(_name(one))
-                found.extend(_run(connection, one))
+            for check in checks:
+                on_check(_name(check))
+                found.extend(_run(connection, check))
     except SqliteError as error:
         # On a damaged file, even ending a read transaction can fail.
         found.append(_unreadable("file", error))
@@ -182,10 +182,10 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
             " OR (died > ?1 AND died <> ?2)",
             [last, ALIVE],
         )
-        for *of, born, died in rows:
+        for *columns, born, died in rows:
             yield Finding(
                 f"1 <= born < died, up to the head ({last})",
-                f"{table} {_format_key(of)}",
+                f"{table} {_format_key(columns)}",
                 f"born {born}, died {died}",
                 RESTORE,
             )
@@ -216,10 +216,10 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
             f"SELECT {key}, count(*) FROM {table} WHERE died = {ALIVE}"
             f" GROUP BY {key} HAVING count(*) > 1"
         )
-        for *of, count in rows:
+        for *columns, count in rows:
             yield Finding(
                 "each key has one row at the head",
-                f"{table} {_format_key(of)}",
+                f"{table} {_format_key(columns)}",
                 f"has {count}",
                 RESTORE,
             )
@@ -235,7 +235,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
         "match": newest.matches,
     }
     for table, count in stated.items():
-        # Both are counted by an index.
+        # An index counts both.
         live = connection.execute(
             f"SELECT count(*) - (SELECT count(*) FROM {table} WHERE died < {ALIVE}) FROM {table}"
         ).fetchone()

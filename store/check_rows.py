@@ -73,8 +73,8 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
             f" (PARTITION BY {key} ORDER BY born ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
             f" AS before FROM {table}) AS t WHERE before > born"
         )
-        for *of, born, before in rows:
-            name = ", ".join(str(part) for part in of)
+        for *columns, born, before in rows:
+            name = ", ".join(str(part) for part in columns)
             yield Finding(
                 "each key has at most one row at any version",
                 f"{table} {name}",
@@ -88,14 +88,14 @@ def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
     intervals = _ranges(
         numbers, connection.execute("SELECT passage, born, died FROM life ORDER BY 1, 2")
     )
-    held = _ranges(numbers, connection.execute(_HELD))
-    for passage in sorted(intervals.keys() | held.keys()):
-        if intervals.get(passage) != held.get(passage):
+    containing = _ranges(numbers, connection.execute(_HELD))
+    for passage in sorted(intervals.keys() | containing.keys()):
+        if intervals.get(passage) != containing.get(passage):
             yield Finding(
                 "a passage is in force exactly while a document holds it",
                 f"life {passage}",
                 f"in force in {_versions(numbers, intervals.get(passage, []))},"
-                f" held in {_versions(numbers, held.get(passage, []))}",
+                f" held in {_versions(numbers, containing.get(passage, []))}",
                 RESTORE,
             )
 
@@ -207,14 +207,14 @@ def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
     begins, ends = _by_version(numbers, born), _by_version(numbers, died)
     for at, number in enumerate(numbers):
         ranking.change(ends[at], begins[at])
-        one = version(connection, number)
-        wrong = ranking.threshold_fault(one)
+        checked = version(connection, number)
+        wrong = ranking.threshold_fault(checked)
         if wrong:
             yield Finding(
                 "the edge threshold admits the number of matches in the edge budget",
                 f"version {number}",
-                f"{wrong}; the budget is {one.edge_budget}",
-                REBUILD if one == newest else RESTORE,
+                f"{wrong}; the budget is {checked.edge_budget}",
+                REBUILD if checked == newest else RESTORE,
             )
 
 

@@ -176,7 +176,8 @@ def put_content(
     with transaction(connection):
         known = known_passages(connection, (passage.id for passage, _ in content))
         sets = known_sets(connection, (questions.id for _, questions in content))
-        for passage, questions in sorted(content, key=lambda pair: pair[1].id):  # as on disk
+        # in the order on disk
+        for passage, questions in sorted(content, key=lambda pair: pair[1].id):
             if passage.id not in known:
                 passages.append(passage)
                 known[passage.id] = passage

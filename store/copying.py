@@ -41,7 +41,6 @@ _AT_ONCE = 1000  # rows
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
-    """Count the rows of each table."""
     tables = (*_BEFORE, *_WITH_VERSIONS)
     return {
         table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -112,7 +111,7 @@ def _rows(source: Connection, table: str, columns: list[str]) -> list[tuple[obje
     rows: list[tuple[object, ...]] = source.execute(
         f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2"
     ).fetchall()
-    if table == "watch":  # programs and addresses stay where they are
+    if table == "watch":  # programs and addresses stay on their machine
         at = columns.index("act")
         return [(*row[:at], kind_of_act(cast(str | None, row[at])), *row[at + 1 :]) for row in rows]
     return rows
@@ -162,14 +161,14 @@ class LocalCopy:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._local = threading.local()
-        self.lost: ServerLost | None = None  # why the server is not asked now
+        self.lost: ServerLost | None = None  # why the server is not used at present
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
         """Return the server's connection, or the copy's connection while the server is unreachable.
 
         Raises ServerLost if the copy does not have the version.
         """
-        lost = self.lost  # another thread may find the server again
+        lost = self.lost  # another thread may reach the server again
         if lost is None:
             try:
                 found = opened()
@@ -204,10 +203,10 @@ class LocalCopy:
             return
         with closing(open_file(self._path)) as copy, transaction(copy):
             _follow(connection, copy, after or 0, until)
-            made = stamp(connection, until)
+            state = stamp(connection, until)
             copy.execute("DELETE FROM made")
             copy.execute(
-                "INSERT INTO made VALUES (?, ?, ?)", [made.version, made.rewrites, made.digest]
+                "INSERT INTO made VALUES (?, ?, ?)", [state.version, state.rewrites, state.digest]
             )
 
     def forget(self) -> None:
@@ -267,16 +266,16 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
         copy.executemany(
             f"UPDATE {table} SET died = ? WHERE id = ?", record.execute(ended, span).fetchall()
         )
-    for some in _begun_ids(record, "document", after, until):
-        _take(record, copy, "document", f"id IN {record.dialect.ids()}", [some])
-        _take(record, copy, "placement", f"document IN {record.dialect.ids()}", [some])
+    for ids in _begun_ids(record, "document", after, until):
+        _take(record, copy, "document", f"id IN {record.dialect.ids()}", [ids])
+        _take(record, copy, "placement", f"document IN {record.dialect.ids()}", [ids])
         placed = f"SELECT passage FROM placement WHERE document IN {record.dialect.ids()}"
-        _take(record, copy, "passage", f"id IN ({placed})", [some])
-    for some in _begun_ids(record, "life", after, until):
-        _take(record, copy, "life", f"id IN {record.dialect.ids()}", [some])
+        _take(record, copy, "passage", f"id IN ({placed})", [ids])
+    for ids in _begun_ids(record, "life", after, until):
+        _take(record, copy, "life", f"id IN {record.dialect.ids()}", [ids])
         used = f"SELECT question_set FROM life WHERE id IN {record.dialect.ids()}"
-        _take(record, copy, "question_set", f"id IN ({used})", [some])
-        _take(record, copy, "question", f"question_set IN ({used})", [some])
+        _take(record, copy, "question_set", f"id IN ({used})", [ids])
+        _take(record, copy, "question", f"question_set IN ({used})", [ids])
 
 
 def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:

@@ -40,7 +40,7 @@ Gap = tuple[int, int]
 _Row = tuple[int, ...]
 Between = Callable[[], None]
 
-# The last condition lets SQL use indexes that have only rows that ended.
+# The last condition lets SQL use indexes that contain only ended rows.
 _DEAD = f"born > ?1 AND died > ?1 AND died <= ?2 AND died < {ALIVE}"
 _UNHELD = (
     "NOT EXISTS (SELECT 1 FROM life AS l WHERE l.passage = s.passage AND l.question_set = s.id)"
@@ -114,7 +114,7 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
     matches = _count(connection, "match", gaps)
     documents = _count(connection, "document", gaps)
     passage_intervals = _dead_intervals(connection, gaps)
-    sets = _left_by(connection, passage_intervals) | set(
+    sets = _sets_used_only_by(connection, passage_intervals) | set(
         _list_expired(connection, retention, now_ms)
     )
     passages = _passages_without_sets(connection, sets)
@@ -166,7 +166,7 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
     """Delete rows in force at no kept version, with their content. Returns counts by table."""
     gone: Counter[str] = Counter()
     for table, key, at_once, delete in _STEPS:
-        # A dead row stays dead, whatever `between` commits, so one search for them is enough.
+        # A dead row stays dead, whatever `between` commits, so one search is enough.
         dead = [
             row
             for gap in _gaps(kept_versions(connection))
@@ -195,11 +195,11 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 
     Runs inside the caller's transaction.
     """
-    held = json.dumps(list(sets))
+    set_ids = json.dumps(list(sets))
     doomed = connection.execute(
         "SELECT s.id, s.passage FROM question_set AS s"
         f" WHERE s.id IN {connection.dialect.ids()} AND {_UNHELD}",
-        [held],
+        [set_ids],
     ).fetchall()
     ids = [(row[0],) for row in doomed]
     connection.executemany("DELETE FROM question WHERE question_set = ?", ids)
@@ -335,7 +335,9 @@ def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[i
     return rows
 
 
-def _left_by(connection: Connection, passage_intervals: Sequence[tuple[int, int]]) -> set[int]:
+def _sets_used_only_by(
+    connection: Connection, passage_intervals: Sequence[tuple[int, int]]
+) -> set[int]:
     """Return the question sets that only these intervals use."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"

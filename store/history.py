@@ -20,7 +20,7 @@ from store.visibility import Mask, hides, partly_hidden
 Edge: TypeAlias = tuple[QuestionId, QuestionId]
 """An outgoing question and the incoming question that it is matched with."""
 
-# Rows in force at the version ?1 and not at a later ?2, or an earlier one.
+# Rows in force at version ?1 but not at a later version ?2, or at an earlier one.
 _NO_LONGER = f"born <= ?1 AND died > ?1 AND died <= ?2 AND died < {ALIVE}"
 _NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
 # The number of documents that version ?1 moved to another path.
@@ -175,7 +175,7 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
             raise TagRefused(
                 f"Cannot tag version {number} as {name!r}",
                 f"that tag names version {known[0]}",
-                f"`hopsyncd tag --delete {name}` frees it",
+                f"Run `hopsyncd tag --delete {name}` first, or choose another name",
             )
         connection.execute(
             "INSERT INTO tag VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [name, number, now_ms]
@@ -250,21 +250,25 @@ def diff(connection: Connection, old: Version, new: Version, hidden: Mask = froz
     exactly one of the two versions are read.
     """
     was_stored, is_stored = (
-        {key: one for key, one in found.items() if not hides(hidden, *key)}
+        {key: revision for key, revision in found.items() if not hides(hidden, *key)}
         for found in (
             _documents(connection, old.id, new.id),
             _documents(connection, new.id, old.id),
         )
     )
-    before = {key: one.content for key, one in was_stored.items()}
-    after = {key: one.content for key, one in is_stored.items()}
+    before = {key: revision.content for key, revision in was_stored.items()}
+    after = {key: revision.content for key, revision in is_stored.items()}
     lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
     was, now = _edges(connection, old, new), _edges(connection, new, old)
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     renamed = renames_of({key: before[key] for key in removed}, {key: after[key] for key in added})
     return Diff(
-        documents_added=tuple(sorted(added - {(one.source, one.path) for one in renamed})),
-        documents_removed=tuple(sorted(removed - {(one.source, one.was) for one in renamed})),
+        documents_added=tuple(
+            sorted(added - {(document.source, document.path) for document in renamed})
+        ),
+        documents_removed=tuple(
+            sorted(removed - {(document.source, document.was) for document in renamed})
+        ),
         documents_renamed=renamed,
         documents_changed=tuple(
             sorted(key for key in after.keys() & before.keys() if is_stored[key] != was_stored[key])
@@ -284,7 +288,7 @@ def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
     """Compare the documents of a source (by name) at two versions; version 0 is empty."""
     before, after = (
-        {path: one for (name, path), one in found.items() if name == source}
+        {path: revision for (name, path), revision in found.items() if name == source}
         for found in (_documents(connection, old, new), _documents(connection, new, old))
     )
     gone = Counter(before[path].content for path in before.keys() - after.keys())
@@ -304,7 +308,7 @@ def renames_of(
         gone[source, content].append(path)
     found = list[Renamed]()
     for kept_name in (True, False):
-        paired = {(one.source, one.path) for one in found}
+        paired = {(document.source, document.path) for document in found}
         for (source, path), content in sorted(added.items()):
             olds = gone[source, content]
             name = path.rpartition("/")[2]
@@ -312,28 +316,30 @@ def renames_of(
             if fitting and (source, path) not in paired:
                 olds.remove(fitting[-1])
                 found.append(Renamed(source, fitting[-1], path))
-    return tuple(sorted(found, key=lambda one: (one.source, one.path)))
+    return tuple(sorted(found, key=lambda document: (document.source, document.path)))
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
     """Return the ends of each edge, in order, without edges that a purge has erased."""
-    asked = list(edges)
+    edge_list = list(edges)
     rows = connection.execute(
         "SELECT q.id, s.passage, q.text FROM question AS q"
         " JOIN question_set AS s ON s.id = q.question_set"
         f" WHERE q.id IN {connection.dialect.ids()}",
-        [json.dumps([end for edge in asked for end in edge])],
+        [json.dumps([end for edge in edge_list for end in edge])],
     )
-    of = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
-    ends = ((of.get(question), of.get(target)) for question, target in asked)
-    return [EdgeEnds(one[0], other[0], one[1]) for one, other in ends if one and other]
+    questions = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
+    ends = ((questions.get(question), questions.get(target)) for question, target in edge_list)
+    return [
+        EdgeEnds(source[0], target[0], source[1]) for source, target in ends if source and target
+    ]
 
 
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], _Revision]:
     """Return the revisions in force at `at` but not at `other`, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content, d.digest"
-        f" FROM {_alone(connection, 'document', at, other)} AS d"
+        f" FROM {_rows_only_at(connection, 'document', at, other)} AS d"
         " JOIN source AS s ON s.id = d.source",
         [at, other],
     )
@@ -342,7 +348,7 @@ def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, s
 
 def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
     rows = connection.execute(
-        f"SELECT passage FROM {_alone(connection, 'life', at, other)} AS l", [at, other]
+        f"SELECT passage FROM {_rows_only_at(connection, 'life', at, other)} AS l", [at, other]
     )
     return {PassageId(row[0]) for row in rows}
 
@@ -353,7 +359,7 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
-        f"SELECT question, target FROM {_alone(connection, 'match', at.id, other.id)} AS m"
+        f"SELECT question, target FROM {_rows_only_at(connection, 'match', at.id, other.id)} AS m"
         f" WHERE {admitted}",
         values,
     ).fetchall()
@@ -367,7 +373,7 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
     return set(rows)
 
 
-def _alone(connection: Connection, table: str, at: int, other: int) -> str:
+def _rows_only_at(connection: Connection, table: str, at: int, other: int) -> str:
     """Return SQL for the rows in force at one version and not at the other.
 
     It uses the index on the versions that ended or began the rows.

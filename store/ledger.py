@@ -181,7 +181,7 @@ class Ledger:
         with self._lock:
             try:
                 if self._connection is not None and _identity(self._place) != self._file:
-                    self._drop()  # the user moved it away to begin a new one
+                    self._drop()  # the user moved the file away to start a new one
                 if self._connection is None:
                     self._connection = _open(self._place)
                     self._file = _identity(self._place)
@@ -237,7 +237,7 @@ def _create(connection: Connection) -> None:
 
 
 def _unusable(place: Database, why: str) -> NotADatabase:
-    hint = "Move it away to begin a new one, which forgets what was spent today"
+    hint = "Move the file away to start a new ledger, without today's spending"
     if "locked" in why:
-        hint = "Stop the other program that has it open"
+        hint = "Stop the other program that has the file open"
     return NotADatabase(f"Cannot use the ledger of LLM calls {displayed_url(place)}", why, hint)

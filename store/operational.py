@@ -396,21 +396,21 @@ def pending_syncs(connection: Connection) -> list[RequestedSync]:
     return [RequestedSync(row[0], tuple(json.loads(row[1])), bool(row[2])) for row in rows]
 
 
-def reply(connection: Connection, asked: int, done: SyncReply) -> None:
+def reply(connection: Connection, request: int, done: SyncReply) -> None:
     outcomes = done.error if done.error is not None else done.outcomes
     connection.execute(
         "UPDATE asked_sync SET version = ?, outcomes = ? WHERE id = ?",
-        [done.version, json.dumps(outcomes), asked],
+        [done.version, json.dumps(outcomes), request],
     )
-    connection.execute("DELETE FROM asked_sync WHERE id < ?", [asked - _KEPT])
+    connection.execute("DELETE FROM asked_sync WHERE id < ?", [request - _KEPT])
 
 
-def replies(connection: Connection, asked: Collection[int]) -> dict[int, SyncReply]:
+def replies(connection: Connection, requests: Collection[int]) -> dict[int, SyncReply]:
     """Return the replies to these requests, by id. Requests without a reply are left out."""
     rows = connection.execute(
         "SELECT id, version, outcomes FROM asked_sync WHERE version IS NOT NULL"
         f" AND id IN {connection.dialect.ids()}",
-        [json.dumps(sorted(asked))],
+        [json.dumps(sorted(requests))],
     )
     return {row[0]: _reply(row[1], json.loads(row[2])) for row in rows}
 

@@ -93,19 +93,18 @@ def request_source_purge(connection: Connection, source: int) -> Purge:
         return _store_request(connection, Purge(source))
 
 
-def _store_request(connection: Connection, asked: Purge) -> Purge:
+def _store_request(connection: Connection, request: Purge) -> Purge:
     connection.execute(
-        "INSERT INTO purging VALUES (?, ?) ON CONFLICT DO NOTHING", [asked.source, asked.path]
+        "INSERT INTO purging VALUES (?, ?) ON CONFLICT DO NOTHING", [request.source, request.path]
     )
-    return asked
+    return request
 
 
 def pending_purges(connection: Connection) -> list[Purge]:
-    """Return the purges that have not completed."""
     return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
 
 
-def purge(connection: Connection, asked: Purge, between: Between = lambda: None) -> PurgeResult:
+def purge(connection: Connection, request: Purge, between: Between = lambda: None) -> PurgeResult:
     """Remove the documents from all versions, and all their data from the files.
 
     A passage stays in versions where another document contains it. All content that no version uses
@@ -114,7 +113,7 @@ def purge(connection: Connection, asked: Purge, between: Between = lambda: None)
     """
     rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
     alive = connection.execute(
-        f"SELECT path {rows} AND died = {ALIVE} LIMIT 1", [asked.source, asked.path]
+        f"SELECT path {rows} AND died = {ALIVE} LIMIT 1", [request.source, request.path]
     ).fetchone()
     if alive:
         raise PurgeRefused(
@@ -125,14 +124,14 @@ def purge(connection: Connection, asked: Purge, between: Between = lambda: None)
     revisions = connection.execute(
         "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = document.id)"
         f" {rows} ORDER BY path, born",
-        [asked.source, asked.path],
+        [request.source, request.path],
     )
     found = [_Revision(row[0], (row[1], row[2]), row[3]) for row in revisions]
     done = _purge(connection, found, between)
     if done.erased:
         with transaction(connection):
             connection.execute(
-                "DELETE FROM purging WHERE source = ? AND path = ?", [asked.source, asked.path]
+                "DELETE FROM purging WHERE source = ? AND path = ?", [request.source, request.path]
             )
     return done
 
@@ -148,13 +147,13 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
             losses = Losses(connection)
             for revision in part:
                 losses.count(losses.documents, revision.span)
-            held = _take_documents(connection, [revision.id for revision in part])
-            shortened = _shorten_intervals(connection, held, losses)
+            passage_ids = _take_documents(connection, [revision.id for revision in part])
+            shortened = _shorten_intervals(connection, passage_ids, losses)
             gone["matches"] += _shorten_matches(connection, shortened, losses)
             gone.update(drop_sets(connection, shortened))
             _correct_versions(connection, losses, thresholds)
         versions.update(losses.kept[losses.documents > 0].tolist())
-        passages.update(held)
+        passages.update(passage_ids)
         between()
     gone.update(drop_unused(connection, find_unused_sets(connection, between), between))
     return PurgeResult(

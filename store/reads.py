@@ -60,7 +60,6 @@ class Matches:
     similarity: NDArray[np.float64]
 
     def records(self) -> list[Match]:
-        """Return the matches as a list of records."""
         return [
             Match(QuestionId(question), QuestionId(target), similarity)
             for question, target, similarity in zip(
@@ -124,7 +123,7 @@ def places_at(
         place = Place(source, document, media_type, first, last, json.loads(origin), row)
         places.setdefault(PassageId(passage), []).append(place)
     for found in places.values():
-        found.sort(key=lambda one: is_conflict_copy(one.document))
+        found.sort(key=lambda place: is_conflict_copy(place.document))
     return places
 
 
@@ -186,7 +185,6 @@ def live_documents(
 
 
 def count_live_documents(connection: Connection, source: int) -> int:
-    """Count the documents of the source at the head."""
     counted = f"SELECT count(*) FROM document WHERE source = ? AND died = {ALIVE}"
     return int(connection.execute(counted, [source]).fetchone()[0])
 

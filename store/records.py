@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 ALIVE = 2**63 - 1  # `died` of a row that is in force at the head
 GRID = 4000
-REBUILD = "`hopsyncd rebuild` derives it again from the stored content, without new questions"
+REBUILD = "Run `hopsyncd rebuild` to recompute it from the stored content, without new questions"
 RESTORE = (
-    "Restore a backup; without one, stop the daemon, move the database away and start it:"
-    " it indexes the files again"
+    "Restore a backup. Without a backup, stop the daemon, move the database away and start the"
+    " daemon, which indexes the files again"
 )
 
 PassageId = NewType("PassageId", int)
@@ -31,7 +31,8 @@ SetId = NewType("SetId", int)
 Vectors = NDArray[np.int16]
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps makes one a call
+# json.dumps creates an encoder for each call
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def compact_json(value: object) -> bytes:
@@ -307,5 +308,4 @@ def split_unspaced(text: str) -> str:
 
 
 def count_words(text: str) -> int:
-    """Count the words in a text."""
     return len(WORD.findall(split_unspaced(text)))

@@ -96,7 +96,7 @@ def describe_loss(database: Path, copy: Path) -> Loss:
         with closing(open_reader(database)) as now, closing(open_reader(copy)) as then:
             return _compare(now, then)
     except OlderSchema:
-        return Loss(unreadable="the backup or the database is of an older hopsyncd")
+        return Loss(unreadable="an older hopsyncd made the backup or the database")
     except StoreError as error:
         return Loss(unreadable=error.why)
 

@@ -14,7 +14,7 @@ from store.sources import names_json
 from store.transactions import transaction
 from store.visibility import Mask, hidden_folders
 
-# Ties in distance are broken by id, so a few more passages are fetched than asked for.
+# Ties in distance are broken by id, so a few more passages are fetched than requested.
 _SPARE = 16
 _DISTANCE = "SELECT vec_distance_cosine(?, ?)"
 _MAX_K = 4096  # sqlite-vec's own limit

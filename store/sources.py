@@ -241,7 +241,8 @@ def rows_under(
     joined = f"{begin} FROM {listed} {table} AS t ON t.source = ?1{where}"
     parts = [source, json.dumps(sorted(under))]
     yield from connection.execute(f"{joined} WHERE t.path = part.value", parts)
-    below = "t.path > part.value || '/' AND t.path < part.value || '0'"  # 0 comes after /
+    # "0" is the character after "/"
+    below = "t.path > part.value || '/' AND t.path < part.value || '0'"
     yield from connection.execute(f"{joined} WHERE {below}", parts)
 
 

@@ -92,8 +92,8 @@ def _expired_error(connection: Connection, number: int, collected_ms: int) -> No
     day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
     return NoSuchVersion(
         f"Cannot read version {number}",
-        f"it expired and was collected on {day}; kept are {ranges(kept_versions(connection))}",
-        "[retention] in the configuration sets what is kept; a tag keeps its version",
+        f"it expired and was deleted on {day}; kept are {ranges(kept_versions(connection))}",
+        "To keep versions longer, tag them or change [retention] in the configuration",
     )
 
 
@@ -304,7 +304,7 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 
 
 def _change_intervals(connection: Connection, number: int, change: Change) -> None:
-    # In row order: adjacent vectors are then written together.
+    # In row order, so that adjacent vectors are written together.
     ended = connection.execute(
         f"SELECT l.id, s.recipe FROM life AS l {connection.dialect.indexed_by('life_alive')}"
         " JOIN question_set AS s ON s.id = l.question_set"
@@ -317,7 +317,10 @@ def _change_intervals(connection: Connection, number: int, change: Change) -> No
     )
     for generation in {generation for _, generation in ended}:
         end_vectors(
-            connection, generation, [interval for interval, of in ended if of == generation], number
+            connection,
+            generation,
+            [interval for interval, row in ended if row == generation],
+            number,
         )
     connection.executemany(
         f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",

@@ -202,7 +202,8 @@ class ImapConnector:
         for name in known.keys() - now.keys():
             yield from (Gone(f"{name}/{uid}") for uid in known[name].uids)
         yield from cursors(
-            self._mark(), {name: [one.validity, str(one.uids)] for name, one in now.items()}
+            self._mark(),
+            {name: [folder.validity, str(folder.uids)] for name, folder in now.items()},
         )
 
     def _messages(
@@ -286,11 +287,11 @@ class ImapConnector:
         server = self._connect()
         status, data = server.list('""', '"*"')
         _check(status, data)
-        folders = [folder for folder in listed_folders(data) if self._takes(folder)]
+        folders = [folder for folder in listed_folders(data) if self._wants_folder(folder)]
         self._raw_names = {folder.name: folder.raw for folder in folders}
         return sorted(self._raw_names)
 
-    def _takes(self, folder: Listed) -> bool:
+    def _wants_folder(self, folder: Listed) -> bool:
         if folder.flags & _NO_FOLDER:
             return False
         if folder.name in self.settings.folders:
@@ -322,8 +323,10 @@ class ImapConnector:
 
     def _mark(self) -> str:
         """Compute a digest of the settings that a cursor depends on."""
-        of = self.settings
-        return mark_of(of.host, of.port, of.user, of.folders, of.max_bytes)
+        settings = self.settings
+        return mark_of(
+            settings.host, settings.port, settings.user, settings.folders, settings.max_bytes
+        )
 
     @property
     def _where(self) -> str:

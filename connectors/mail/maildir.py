@@ -29,7 +29,7 @@ from connectors.regular_file import GONE, OpenFolders, open_beneath
 from connectors.settings import DEFAULT_FOLDERS
 
 ROOT_FOLDER = "INBOX"  # the name that patterns use for the Maildir at `path` itself
-_PARTS = ("new", "cur")  # in this order, a message that moves meanwhile is not missed
+_PARTS = ("new", "cur")  # in this order, a message that moves during the listing is not missed
 _LOOKS = 3
 
 
@@ -86,11 +86,11 @@ class MaildirConnector:
         """Implement the protocol. Finds the message even if its flags have changed."""
         folder, _, unique = item.id.rpartition("/")
         if self._names.folder != folder or unique not in self._names.paths:
-            self._names = self._look(folder)
+            self._names = self._read_names(folder)
         try:
             return self._read(item, self._names.paths.get(unique))
         except ItemVanished:
-            self._names = self._look(folder)
+            self._names = self._read_names(folder)
             return self._read(item, self._names.paths.get(unique))
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class MaildirConnector:
         self, folders: OpenFolders, folder: str, parts: Selection
     ) -> Iterator[Item | Problem]:
         try:
-            names = self._look(folder)
+            names = self._read_names(folder)
         except OSError as error:
             yield Problem(printable_id(folder), *_explain_error(error), subtree=True)
             return
@@ -172,7 +172,7 @@ class MaildirConnector:
                 state = self._lstat(folders, names.paths.get(unique))
                 if state is None and unique in names.paths:
                     # It was read, flagged or deleted meanwhile, so look at the names again.
-                    names = self._look(folder)
+                    names = self._read_names(folder)
                     state = self._lstat(folders, names.paths.get(unique))
             except OSError as error:
                 yield Problem(id_, *_explain_error(error))
@@ -198,7 +198,7 @@ class MaildirConnector:
             return Problem(id_, *too_large(state.st_size, self._max_bytes))
         return Item(id_, _revision(state))
 
-    def _look(self, folder: str) -> _Names:
+    def _read_names(self, folder: str) -> _Names:
         """Return the names in one Maildir. Raises OSError."""
         paths: dict[str, str] = {}
         strange: set[str] = set()
@@ -263,6 +263,6 @@ def _explain_error(error: OSError) -> tuple[str, str]:
     hint = (
         "Give the daemon's user read permission."
         if isinstance(error, PermissionError)
-        else "Check the disk or its mount; the next scan tries again."
+        else "Check the disk or its mount. The next scan tries again."
     )
     return (error.strerror or str(error)).lower(), hint

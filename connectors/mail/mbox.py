@@ -90,7 +90,7 @@ class MboxConnector:
         """Implement the protocol."""
         with self._open() as file:
             _, span = self._contents(file).entries.get(item.id, (None, None))
-            read = self._at(file, span) if span else None
+            read = self._read_message(file, span) if span else None
         if span is None or read is None:
             raise vanished_error(item.id)
         if span.size_bytes > self._max_bytes:
@@ -116,7 +116,7 @@ class MboxConnector:
         """Yield every message in order. A repeated Message-ID gets a number."""
         times: dict[str, int] = {}
         for span in _spans(file, os.fstat(file.fileno()).st_size):
-            read = self._at(file, span)
+            read = self._read_message(file, span)
             if read is None:
                 continue
             id_, data = read
@@ -127,7 +127,7 @@ class MboxConnector:
             else:
                 yield Item(id_, _hash(data)), span
 
-    def _at(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
+    def _read_message(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
         """Return the id and the content of a message; only the head of a message over the limit."""
         size = span.size_bytes
         file.seek(span.start)

@@ -141,7 +141,7 @@ def _in_charset(data: bytes, charset: str, raw: str) -> str:
     names = codecs_of(charset)
     if not names:
         return raw
-    for codec in (*names, "utf-8"):  # programs declare one and write the other
+    for codec in (*names, "utf-8"):  # programs declare one and use the other
         with suppress(ValueError):
             return data.decode(codec)
     return data.decode(names[0], "replace")

@@ -204,7 +204,7 @@ def _certificates() -> ssl.SSLContext:
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
-_MAX_ROBOTS_BYTES = 500 * 1024  # what RFC 9309 asks crawlers to read
+_MAX_ROBOTS_BYTES = 500 * 1024  # the size that RFC 9309 requires crawlers to read
 _ROBOTS_AGE_S = 3600.0
 _MAX_CRAWL_DELAY_S = 30.0
 _FAILURES_IN_A_ROW = 2
@@ -276,8 +276,8 @@ class Visitor:
         if host.rules is None or self.clock_s() > host.rules_until_s:
             host.rules = self._read_rules(url)
             host.rules_until_s = self.clock_s() + _ROBOTS_AGE_S
-            asked = host.rules.crawl_delay(USER_AGENT)
-            host.delay_s = min(float(asked or 0), _MAX_CRAWL_DELAY_S)
+            delay = host.rules.crawl_delay(USER_AGENT)
+            host.delay_s = min(float(delay or 0), _MAX_CRAWL_DELAY_S)
         return host.rules
 
     def _read_rules(self, url: str) -> Protego:

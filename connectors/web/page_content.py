@@ -85,7 +85,9 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
         return None
     if looks_like_feed(kind, body):
         found = links_of(body, max_links)
-        pages, sitemaps = (_addresses(some, visit.url) for some in (found.pages, found.sitemaps))
+        pages, sitemaps = (
+            _addresses(addresses, visit.url) for addresses in (found.pages, found.sitemaps)
+        )
         return PageContent(None, pages, sitemaps)
     if kind in _FILES:
         return PageContent(_make_fetched(visit, body, kind))
@@ -138,7 +140,7 @@ def _decode(body: bytes, content_type: str) -> str:
         names.insert(0, "utf-16")
     for name in names:
         try:
-            # Some charsets can encode what UTF-8 cannot.
+            # Some charsets can encode characters that UTF-8 cannot.
             return body.decode(name or "utf-8").encode("utf-8", "replace").decode()
         except (LookupError, ValueError):
             continue
@@ -197,9 +199,9 @@ class _Reader:
         if is_entry and local == "link" and attributes.get("rel", "alternate") == "alternate":
             self._add(attributes.get("href", ""))
 
-    def text(self, said: str) -> None:
+    def text(self, text: str) -> None:
         if len(self._said) < _MAX_TEXT_CHARACTERS:
-            self._said += said
+            self._said += text
 
     def end(self, _: str) -> None:
         match self._path:

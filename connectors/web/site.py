@@ -144,9 +144,9 @@ class WebConnector:
 
     def fetch(self, item: Item) -> Fetched:
         """Implement the protocol. A page that the listing has read is not fetched again."""
-        kept = self._spool.take(item.id, item.revision)
-        if kept is not None:
-            return kept
+        page = self._spool.take(item.id, item.revision)
+        if page is not None:
+            return page
         answer = self._ask(item.id, _UNKNOWN, keep=False)
         if answer.what == "gone":
             raise ItemVanished(
@@ -169,13 +169,13 @@ class WebConnector:
         """Fetch the start addresses and the sitemaps that they list. Returns the pages to visit."""
         named: dict[str, None] = {}
         queue = deque(self._starts)
-        asked: set[str] = set()
+        fetched: set[str] = set()
         answered, troubles = 0, []
-        while queue and len(asked) < _MAX_SITEMAPS + len(self._starts):
+        while queue and len(fetched) < _MAX_SITEMAPS + len(self._starts):
             url = queue.popleft()
-            if url in asked:
+            if url in fetched:
                 continue
-            asked.add(url)
+            fetched.add(url)
             answer = self._ask(url, known.get(url, _UNKNOWN))
             answered += answer.what in ("page", "list", "gone")
             if answer.what in ("trouble", "none"):
@@ -240,7 +240,7 @@ class WebConnector:
             now[url] = before
             yield Problem(url, answer.why, answer.hint)
         else:
-            # A list of sitemaps is always fetched in full: they can change while it does not.
+            # A sitemap index is always fetched, because its sitemaps can change while it does not.
             if answer.what == "list" and not (answer.content and answer.content.sitemaps):
                 now[url] = answer.state
             if before.revision:
@@ -266,13 +266,15 @@ class WebConnector:
         except RobotsForbidden:
             why = "the site's robots.txt forbids it"
             what: Literal["trouble", "none"] = "trouble" if state.revision else "none"
-            return _Answer(what, why=why, hint="Ask the site's owner, or leave it out.")
+            return _Answer(
+                what, why=why, hint="Ask the site's owner, or remove it from the source."
+            )
         except Unreachable as error:
             return _trouble(error.why)
         except NoFeed as error:
             return _trouble(str(error))
         if content is None:
-            why = f"it is of a type that is not read ({visit.reply.media_type or 'none given'})"
+            why = f"its type is not supported ({visit.reply.media_type or 'none given'})"
             return _Answer("none", why=why, hint="Name a page, a sitemap or a feed.")
         known = _State(
             _short(visit.reply.header("etag")),
@@ -299,8 +301,8 @@ class WebConnector:
         return is_on_host(url, self._hosts)
 
     def _mark(self) -> str:
-        of = self._settings
-        return mark_of(self._starts, of.depth, of.hosts, of.max_bytes)
+        settings = self._settings
+        return mark_of(self._starts, settings.depth, settings.hosts, settings.max_bytes)
 
 
 def _start(text: str) -> str:
@@ -315,4 +317,4 @@ def _short(validator: str) -> str:
 
 
 def _trouble(why: str) -> _Answer:
-    return _Answer("trouble", why=why, hint="The next scan tries again; open it in a browser.")
+    return _Answer("trouble", why=why, hint="Open it in a browser. The next scan tries again.")

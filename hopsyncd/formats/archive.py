@@ -58,7 +58,7 @@ class Children:
         self._root = _ROOT.search(data)
         self._short_root: tuple[bytes, bytes] | None = None
         self._begin = re.compile(rb"<((?:[\w.-]+:)?%s)(?=\s)%s>" % (name.encode(), _ATTRIBUTES))
-        # Comments, CDATA and entities can hold what looks like an element.
+        # Comments, CDATA and entities can contain text that looks like an element.
         if data and (b"<!" in data or not self._root or _OTHER_ENCODING.match(data)):
             self._root = None
             for child in ElementTree.fromstring(data):
@@ -130,11 +130,11 @@ def all_targets_of(
     parts: dict[str, tuple[str, str]] = {}
     links: dict[str, str] = {}
     folder = "/" + dirname(name)
-    for one in _relations(archive, name):
-        key, target = one.get("Id", ""), one.get("Target", "")
-        kind = one.get("Type", "").rpartition("/")[2]
+    for relation in _relations(archive, name):
+        key, target = relation.get("Id", ""), relation.get("Target", "")
+        kind = relation.get("Type", "").rpartition("/")[2]
         parts[key] = (kind, normpath(join(folder, target)).lstrip("/"))
-        if one.get("TargetMode") == "External":
+        if relation.get("TargetMode") == "External":
             links[key] = target
     return parts, links
 
@@ -157,9 +157,9 @@ def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | 
     """Return the element at `path`, a tag per level, in any namespace."""
     for name in path:
         end = "}" + name
-        for one in element:
-            if one.tag.endswith(end) or one.tag == name:
-                element = one
+        for child in element:
+            if child.tag.endswith(end) or child.tag == name:
+                element = child
                 break
         else:
             return None

@@ -67,9 +67,9 @@ class _Reader:
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
     _attributes: dict[str, str] = field(default_factory=dict)
-    _above: str = ""  # what brackets say of the block that follows
+    _above: str = ""  # attributes in brackets for the next block
     _title: str = ""
-    _markers: list[str] = field(default_factory=list)  # of the lists that are open
+    _markers: list[str] = field(default_factory=list)  # of the open lists
 
     def rewrite(self) -> list[str]:
         """Rewrite the document as lines of Markdown; lines of tables become empty."""
@@ -87,7 +87,7 @@ class _Reader:
                 if lines and lines[-1].rstrip() == line:
                     lines.pop()
                 if self._read_table(at + 2, lines, line[0], caption):
-                    out[-3:] = ["" if one == f"{caption}:" else one for one in out[-3:]]
+                    out[-3:] = ["" if line == f"{caption}:" else line for line in out[-3:]]
                     lines = [""] * len(lines)
                 out += ["", *lines, ""][:length]
             else:
@@ -176,7 +176,7 @@ class _Reader:
         has_header = "header" in above or is_implied
         builder = TableBuilder(caption)
         place = width
-        below: list[tuple[int, int]] = []  # rows to come and columns of cells that span rows
+        below: list[tuple[int, int]] = []  # remaining rows and columns of cells that span rows
         for cell in cells:
             while place >= width:
                 builder.begin_row(first_line + cell.at, is_header=has_header)
@@ -241,6 +241,11 @@ def _width(above: str, cells: list[_TableCell]) -> int:
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
     if found:
         parts = (found[1] or found[2] or "").split(",")
-        told = (_MULTIPLIED.match(part) for part in parts)
-        return max(1, min(1000, sum(int(one[1][:4]) if one else 1 for one in told)))
+        multipliers = (_MULTIPLIED.match(part) for part in parts)
+        return max(
+            1,
+            min(
+                1000, sum(int(multiplier[1][:4]) if multiplier else 1 for multiplier in multipliers)
+            ),
+        )
     return sum(cell.columns for cell in cells if cell.at == cells[0].at) or 1

@@ -84,7 +84,7 @@ def _ends_of(text: str) -> dict[int, int]:
     """
     ends: dict[int, int] = {}
     braces: list[int] = []
-    quotes: dict[int, int] = {}  # the last one, by the number of open braces
+    quotes: dict[int, int] = {}  # the start of the last quote, by the number of open braces
     depth = 0
     for found in _MARK.finditer(text):
         mark, at = found[0], found.start()
@@ -139,8 +139,8 @@ def _people(text: str) -> str:
     """
     names = []
     for name in _AND.split(text.strip()):
-        family, comma, given = name.partition(",")
-        names.append(f"{given.strip()} {family.strip()}" if comma else name.strip())
+        family, comma, first_name = name.partition(",")
+        names.append(f"{first_name.strip()} {family.strip()}" if comma else name.strip())
     if names[-1:] == ["others"]:
         return f"{', '.join(names[:-1])} et al."
     return ", ".join(filter(None, names))

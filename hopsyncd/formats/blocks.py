@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 _MAX_CHARACTERS = 1000
-_MARK = "\0"  # where a link begins; no text holds it
+_MARK = "\0"  # marks the start of a link; no text contains it
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 
@@ -183,7 +183,7 @@ def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) ->
     remaining = iter(tables)
     table = next(remaining, ())
     for block in blocks:
-        # A note stands after the block that refers to it, whatever its line.
+        # A note follows the block that refers to it, whatever its line.
         while block.kind != "note" and table and table[0].first_line < block.first_line:
             yield from table
             table = next(remaining, ())
@@ -226,7 +226,7 @@ def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
     """Return the names of a document: the source's title, the first level-1 heading, and names in
     its text."""
-    said = list(blocks)
-    first = next((block.text for block in said if block.level == 1 and block.text), "")
-    names = [title or "", first, *(name for block in said for name in block.names)]
+    block_list = list(blocks)
+    first = next((block.text for block in block_list if block.level == 1 and block.text), "")
+    names = [title or "", first, *(name for block in block_list for name in block.names)]
     return tuple(dict.fromkeys(name for name in map(in_one_line, names) if name))

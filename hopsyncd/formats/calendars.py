@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"\\([\\;,nN])")
 _COMPONENTS = frozenset(("VEVENT", "VTODO", "VJOURNAL"))
 _MAX_PEOPLE = 200
 
-# Property, what it is called in the text.
+# Properties and their labels in the text.
 _SHOWN = (
     ("STATUS", "Status"),
     ("DTSTART", "Start"),
@@ -78,12 +78,12 @@ def contact_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _contact_block(card: _Event) -> Block | None:
-    given = _plain(card.text("N")).split(";")
-    name = card.text("FN") or " ".join(filter(None, [*given[1:2], *given[:1]]))
+    name_parts = _plain(card.text("N")).split(";")
+    name = card.text("FN") or " ".join(filter(None, [*name_parts[1:2], *name_parts[:1]]))
     parts = [" ".join(name.split())]
     for field_name, label in _CONTACT:
         values = [_contact_value(value) for value in card.values.get(field_name, [])]
-        parts += [f"{label}: {one}" for one in dict.fromkeys(filter(None, values))]
+        parts += [f"{label}: {value}" for value in dict.fromkeys(filter(None, values))]
     text = " | ".join(filter(None, parts))
     return Block("table", text, card.line, card.line, names=(parts[0],)) if text else None
 
@@ -103,7 +103,7 @@ def _contact_value(value: _Value) -> str:
 
 def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Event]:
     event: _Event | None = None
-    inner = 0  # components within the event: alarms
+    inner = 0  # nested components, such as alarms
     number = 1
     for line in _unfold(text):
         first, number = number, number + line.count("\n") + 1
@@ -125,15 +125,15 @@ def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Ev
                 event = None
         elif event is not None and not inner:
             parameters: dict[str, str] = {}
-            for key, said in _PARAMETER.findall(found[2]):
+            for key, values_text in _PARAMETER.findall(found[2]):
                 before = (
                     f"{parameters[key.upper()]},"
                     if key.upper() == "TYPE" and "TYPE" in parameters
                     else ""
                 )
-                parameters[key.upper()] = before + said.strip('"')
+                parameters[key.upper()] = before + values_text.strip('"')
             event.values.setdefault(name, []).append(_Value(value.strip(), parameters))
-    if event is not None:  # a file that was cut short
+    if event is not None:  # a truncated file
         yield event
 
 

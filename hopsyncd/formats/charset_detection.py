@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from connectors.charset_labels import codecs_of
 from hopsyncd.formats import library
 
-# Enough to tell a character set. All of it takes about 30 ms, whatever the bytes are.
+# Enough to detect a character set. Detection takes about 30 ms, whatever the bytes are.
 _SAMPLE_BYTES = 32 * 1024
 _JUDGED_BYTES = 8 * 1024
 _DECLARED_WITHIN_BYTES = 4096
@@ -37,12 +37,13 @@ _MOST_WORDS = 500
 _MOST_JUDGED = 10  # character sets
 _LEAST_WORDS = 4
 _ODD = 0.3
-_USUAL_SIGN = re.compile(r"[\u2500-\u259f\u3000-\u303f\uff00-\uff65]")  # of boxes, of East Asia
+# for box drawing, for East Asia
+_USUAL_SIGN = re.compile(r"[\u2500-\u259f\u3000-\u303f\uff00-\uff65]")
 _ALPHABETS = frozenset(("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "ARMENIAN", "GEORGIAN"))
 _FOREIGN = _ALPHABETS - {"LATIN"}
 _ASCII_LETTER = re.compile(rb"[A-Za-z]")
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-# How likely a document is in a character set before its bytes are seen.
+# The prior probability of each character set.
 _PRIOR = {"cp1252": 1.2} | dict.fromkeys(
     "cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 iso8859-2 iso8859-5 iso8859-6"
     " iso8859-7 iso8859-8 iso8859-13 iso8859-15 koi8-r koi8-u cp866 gb18030 big5 cp932 euc_jp cp949"
@@ -92,7 +93,7 @@ def utf_16_of(data: bytes) -> str | None:
     for high, low, codec in ((odd, even, "utf-16-le"), (even, odd, "utf-16-be")):
         if b"\0" in low or b"\0" not in high:
             continue
-        halves = bytes(one for one, other in zip(low, high, strict=False) if not other)
+        halves = bytes(byte for byte, other in zip(low, high, strict=False) if not other)
         try:
             text = sample.decode(codec, "ignore")
             data[: len(data) & ~1].decode(codec)
@@ -109,7 +110,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
 def _is_assigned(text: str) -> bool:
-    unassigned = sum(unicodedata.category(one) in ("Cn", "Co", "Cs") for one in text[:10_000])
+    unassigned = sum(
+        unicodedata.category(character) in ("Cn", "Co", "Cs") for character in text[:10_000]
+    )
     return unassigned * 100 < min(len(text), 10_000)
 
 
@@ -130,16 +133,18 @@ def guess_codecs(data: bytes) -> Iterator[str]:
             likely[codec] = max(confidence, likely.get(codec, 0.0))
     judged: list[tuple[float, str]] = []
     is_ascii_mostly = len(_ASCII_LETTER.findall(sample)) > 20 * len(_BEYOND_ASCII.findall(sample))
-    for codec, confidence in sorted(likely.items(), key=lambda one: -one[1])[:_MOST_JUDGED]:
+    for codec, confidence in sorted(likely.items(), key=lambda pair: -pair[1])[:_MOST_JUDGED]:
         if codec in _EBCDIC and sample.count(b"\x40") <= sample.count(b"\x20"):
-            continue  # the blank of EBCDIC, and of all others
+            continue  # the space in EBCDIC, and in all others
         text = sample[:_JUDGED_BYTES].decode(codec, "replace")
         share = odd_share(text)
         if share <= _ODD and not _is_heap_of_signs(text):
-            # A letter or two of another alphabet in a long text are unlikelier than an accent.
-            is_foreign = is_ascii_mostly and any(_script(one) in _FOREIGN for one in text)
+            # A few letters of another alphabet in a long text are less likely than an accent.
+            is_foreign = is_ascii_mostly and any(
+                _script(character) in _FOREIGN for character in text
+            )
             judged.append((confidence * (1 - share) ** 2 * (0.3 if is_foreign else 1), codec))
-    yield from (codec for _, codec in sorted(judged, key=lambda one: -one[0]))
+    yield from (codec for _, codec in sorted(judged, key=lambda pair: -pair[0]))
 
 
 def odd_share(text: str) -> float:
@@ -155,7 +160,7 @@ def odd_share(text: str) -> float:
 def _is_odd(word: str) -> bool:
     return (
         not word.isalpha()
-        or len({script for one in word if (script := _script(one)) in _ALPHABETS}) > 1
+        or len({script for character in word if (script := _script(character)) in _ALPHABETS}) > 1
         or any(a.islower() and b.isupper() for a, b in pairwise(word) if not b.isascii())
     )
 
@@ -163,8 +168,12 @@ def _is_odd(word: str) -> bool:
 def _is_heap_of_signs(text: str) -> bool:
     """Whether a text consists mostly of non-ASCII characters, many of them symbols: no language
     does."""
-    beyond = [one for one in text[:2000] if one > "\x7f" and not _USUAL_SIGN.match(one)]
-    signs = sum(unicodedata.category(one)[0] in "SPC" for one in beyond)
+    beyond = [
+        character
+        for character in text[:2000]
+        if character > "\x7f" and not _USUAL_SIGN.match(character)
+    ]
+    signs = sum(unicodedata.category(character)[0] in "SPC" for character in beyond)
     return 2 * len(beyond) > min(len(text), 2000) and 5 * signs > len(beyond)
 
 

@@ -11,7 +11,7 @@ from hopsyncd.formats.tables import TableBuilder, table_blocks
 
 _NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?\Z")
 _KIND = re.compile(r"(bar|line|pie|area|scatter|bubble|radar|doughnut|surface|stock)(?:3D)?Chart\Z")
-_MAX_POINTS = 200  # of one series; the rows of a larger one lie in the sheet
+_MAX_POINTS = 200  # of one series; larger series are in the sheet anyway
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
@@ -27,9 +27,9 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
         yield Block("figure", caption, line, line)
     for axis in filter(None, titles):
         yield Block("figure", axis, line, line)
-    series = [(_name(one), _points(one, ("cat", "xVal")), _points(one, ("val", "yVal")))
-              for one in chart.iterfind(".//{*}ser")]  # fmt: skip
-    series = [one for one in series if one[2]]
+    series = [(_name(element), _points(element, ("cat", "xVal")), _points(element, ("val", "yVal")))
+              for element in chart.iterfind(".//{*}ser")]  # fmt: skip
+    series = [entry for entry in series if entry[2]]
     if not series:
         return
     categories = max((points for _, points, _ in series), key=len)
@@ -48,7 +48,7 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
 
 def _kind(chart: Element) -> str:
     """The kind of a chart, such as "bar" or "line"; empty if unknown."""
-    kinds = {found[1] for one in chart.iter() if (found := _KIND.match(local_name(one)))}
+    kinds = {found[1] for element in chart.iter() if (found := _KIND.match(local_name(element)))}
     return " and ".join(sorted(kinds))
 
 
@@ -101,7 +101,7 @@ def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
     for place, name in texts[0].items():
         path = [name]
         for level in texts[1:]:
-            group = max((one for one in level if one <= place), default=None)
+            group = max((start for start in level if start <= place), default=None)
             path += [] if group is None else [level[group]]
         points[place] = " > ".join(filter(None, reversed(path)))
     return points

@@ -45,7 +45,7 @@ from itertools import chain, pairwise
 from hopsyncd.formats.blocks import Block, WrittenLink
 from hopsyncd.formats.units import Unit, tokens, units_of
 
-_REACH = 6  # passages of the target's size after which a lead is not repeated
+_REACH = 6  # A lead is not repeated after this many passages of the target's size.
 _END = b""  # sorts before every hash
 
 
@@ -191,11 +191,11 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
         leads = _mark_starts(block.leads, leads, offset)
         near = tuple(lead for lead, at in leads if offset - at <= _REACH * target)
         for at, unit in enumerate(pieces):
-            told = unit._replace(leads=near)
+            shortened = unit._replace(leads=near)
             if at == 0:
-                told = told._replace(glue=glue, tokens=tokens(glue + unit.text))
-            offset += told.tokens
-            yield told
+                shortened = shortened._replace(glue=glue, tokens=tokens(glue + unit.text))
+            offset += shortened.tokens
+            yield shortened
         before = block
 
 
@@ -233,7 +233,7 @@ def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
     row: list[_Boundary] = []  # since the last cut
     for place in _compare_neighbors(_boundaries(units, gap), gap):
         is_cut = not place.is_beaten
-        # A stretch this long is split the same way wherever it ends.
+        # A stretch of this length is split in the same way wherever it ends.
         longest = limit if is_cut else limit + gap - 1
         while len(row) > 1 and place.offset - row[0].offset > longest:
             end = _split(row, place.offset, target)

@@ -17,7 +17,7 @@ from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
 
-_DELIMITERS = "\t;|,"  # of two that fit, the one that is rarer in texts and numbers
+_DELIMITERS = "\t;|,"  # if two delimiters fit, the one that is rarer in text and numbers
 _SEPARATOR = re.compile(r"\A(?i:sep)=([,;\t|])[ \t]*(?:\n|\Z)")
 _SNIFFED_CHARACTERS, _SNIFFED_ROWS = 32_000, 50
 _BLANKS = re.compile(r"[\s,]*")
@@ -131,11 +131,11 @@ class _Members:
 
 def _leaves(value: Any, way: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _leaves(one, _join(way, name))
+        for name, member in value.items():
+            yield from _leaves(member, _join(way, name))
     elif isinstance(value, list):
-        for one in value:
-            yield from _leaves(one, way)
+        for member in value:
+            yield from _leaves(member, way)
     elif value not in (None, ""):
         text = json.dumps(value) if isinstance(value, bool) else str(value)
         yield f"{way}: {text}" if way else text
@@ -162,13 +162,13 @@ def canvas_blocks(text: str) -> tuple[Block, ...]:
     try:
         canvas = json.loads(text)
         nodes, edges = canvas.get("nodes", []), canvas.get("edges", [])
-        cards = [one for one in nodes if isinstance(one, dict)]
-        arrows = [one for one in edges if isinstance(one, dict)]
+        cards = [node for node in nodes if isinstance(node, dict)]
+        arrows = [edge for edge in edges if isinstance(edge, dict)]
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DocumentUnreadable(
             "the canvas", f"it is not a JSON Canvas file ({error})", "Save it again in Obsidian"
         ) from error
-    blocks = [block for number, one in enumerate(cards, 1) for block in _card(one, number)]
+    blocks = [block for number, card in enumerate(cards, 1) for block in _card(card, number)]
     return (*blocks, *_arrows(arrows, cards))
 
 

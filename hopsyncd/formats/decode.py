@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NON_ASCII_RUN = re.compile(r"[^\x00-\x7f]{8,}")
 _BAD = "\N{REPLACEMENT CHARACTER}"
-_SURE_OF_UTF_8 = 4  # characters beyond ASCII; fewer may be valid UTF-8 by chance
+_SURE_OF_UTF_8 = 4  # non-ASCII characters; fewer may be valid UTF-8 by chance
 _SEVERAL_BYTES = frozenset(
     "gb18030 hz big5 big5hkscs cp950 euc_jp euc_jis_2004 cp932 shift_jis shift_jis_2004 cp949"
     " johab".split()
@@ -39,12 +39,12 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
     1. A byte order mark (UTF-8, UTF-16, UTF-32) decides.
     2. `charset`, if the source declared one, then the document's declaration: `<meta charset>`, an
     XML
-    prolog, a coding cookie. Valid UTF-8 with several characters beyond ASCII overrules them:
+    prolog, a coding cookie. Valid UTF-8 with several non-ASCII characters overrides them:
     programs declare Windows-1252 for UTF-8, and no other text looks like UTF-8.
     3. The escape sequences of ISO-2022.
     4. UTF-8; UTF-16 without a mark.
-    5. UTF-8 with its bad bytes replaced, if its good characters beyond ASCII outnumber the bad
-    ones (a file cut short, one stray byte).
+    5. UTF-8 with invalid bytes replaced, if valid non-ASCII characters outnumber them (a truncated
+    file, one stray byte).
     6. The guess of `chardet`; then Windows-1252, if the result is clearly text.
 
     Raises DocumentUnreadable if no rule fits, and for text with a NUL, which is binary.
@@ -107,7 +107,7 @@ def _declared_charset(
         for codec in codecs_of(label):
             if codec == "utf-8" and utf_8 is not None:
                 yield codec
-            if codec in ("ascii", "utf-8"):  # as programs write without looking
+            if codec in ("ascii", "utf-8"):  # as programs do without checking the content
                 continue
             if codec.startswith(("utf-16", "utf-32")) and utf_8 is not None and b"\0" not in data:
                 continue

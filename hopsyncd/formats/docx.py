@@ -46,7 +46,7 @@ from hopsyncd.formats.word_styles import (
 from hopsyncd.formats.word_tables import CellContent, WordTable
 
 _SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
-# Text that was deleted or moved away, properties, and how a base text is pronounced.
+# Deleted or moved text, properties, and the pronunciation of a base text.
 _LEFT_OUT = frozenset(
     "del moveFrom pPr rPr tblPr trPr tcPr sectPr sdtPr delText instrText rt sdtEndPr".split()
 )
@@ -85,7 +85,7 @@ class _Reader:
         self._leads = ListLeads()
         self._caption: tuple[str, ...] = ()
         self._title = ("", 1)
-        self._fields: list[bool] = []  # the open fields; whether each is in its instruction
+        self._fields: list[bool] = []  # the open fields: whether each is still in its instruction
 
     def blocks(self, core: str) -> tuple[Block, ...]:
         body = child_of(tree_of(self._archive, self._main), "body")
@@ -162,7 +162,7 @@ class _Reader:
             yield Block("note", note, self.number, self.number)
         for element in beside:
             if local_name(element) != "ruby":
-                yield from self._beside(element)
+                yield from self._read_attached(element)
 
     def _text(
         self, text: str, links: Links, level: int, label: str, depth: int | None
@@ -191,7 +191,7 @@ class _Reader:
         if not number and not style.number:
             return "", depth if child_of(paragraph, "pPr", "numPr") is None else depth or 0
         if number in ("0", "-1"):
-            return "", None  # the list of the style does not count here
+            return "", None  # the style's list does not apply here
         if depth is None:
             depth = style.depth
         number = number or style.number
@@ -260,7 +260,7 @@ class _Reader:
             case "end" if self._fields:
                 self._fields.pop()
 
-    def _beside(self, element: Element) -> Iterator[Block]:
+    def _read_attached(self, element: Element) -> Iterator[Block]:
         """Read the objects attached to a text: notes, text boxes, charts, diagrams and pictures."""
         name = local_name(element)
         if name in _NOTES:
@@ -302,7 +302,7 @@ class _Reader:
             links = tuple((at + len(prefix), link) for at, link in links)
             yield Block("note", prefix + text, line := self._next(), line, links=links)
         for element in beside:
-            yield from self._beside(element)
+            yield from self._read_attached(element)
 
     def _flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
         """Return the whole text of a note or cell in one line, its links, and the objects in it."""
@@ -351,11 +351,11 @@ class _Reader:
         waiting = next(after, None)
         for block in table_blocks(built, leads):
             while waiting and block.kind == "table" and waiting[0] < block.first_line:
-                yield from self._beside(waiting[1])
+                yield from self._read_attached(waiting[1])
                 waiting = next(after, None)
             yield block
         while waiting:
-            yield from self._beside(waiting[1])
+            yield from self._read_attached(waiting[1])
             waiting = next(after, None)
 
     def _grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
@@ -364,9 +364,9 @@ class _Reader:
 
         def read(cell: Element) -> CellContent:
             text, links, found = self._flat(cell)
-            inner = [one for one in found if local_name(one) == "tbl"]
-            beside.extend((self.number, one) for one in found if one not in inner)
-            tables = (self._grid(WordTable(one), beside) for one in inner)
+            inner = [element for element in found if local_name(element) == "tbl"]
+            beside.extend((self.number, element) for element in found if element not in inner)
+            tables = (self._grid(WordTable(element), beside) for element in inner)
             return CellContent(text, links, tuple(tables))
 
         return table.build(read, self._next)
@@ -406,7 +406,7 @@ def _visible_children(parent: Element) -> Iterator[Element]:
         if local_name(child) != "AlternateContent":
             yield child
             continue
-        forms = [one for one in child if local_name(one) in ("Choice", "Fallback") and len(one)]
+        forms = [form for form in child if local_name(form) in ("Choice", "Fallback") and len(form)]
         yield from forms[0] if forms else ()
 
 
@@ -440,12 +440,12 @@ def _form_value(field: Element) -> str:
         return ""
     box = child_of(form, "checkBox")
     if box is not None:
-        names = {local_name(one) for one in box}
+        names = {local_name(element) for element in box}
         return "[x]" if is_on(box, "checked" if "checked" in names else "default") else "[ ]"
     choice = child_of(form, "ddList")
     if choice is None:
         return ""
-    entries = [attribute(one, "val") for one in choice if local_name(one) == "listEntry"]
+    entries = [attribute(entry, "val") for entry in choice if local_name(entry) == "listEntry"]
     value = _value_of(choice, "result")
     chosen = int(value) if value.isdecimal() and len(value) < 4 else 0
     return entries[chosen] if chosen < len(entries) else ""

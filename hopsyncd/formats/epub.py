@@ -81,12 +81,14 @@ def _leaves(metadata: Element) -> Iterator[Element]:
 def chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
     """Read a chapter. A chapter without a heading gets its title from the table of contents."""
     has_heading = any(block.level and block.text for block in chapter)
-    # A chapter without a title must not stand under the one before.
+    # A chapter without a title must not be nested in the previous chapter.
     yield Block("heading", "" if has_heading else title, number, number, level=1)
     for block in chapter:
         if block.kind != "skipped":
-            said = replace(block, first_line=number, last_line=number, names=(), properties=())
-            yield said
+            chapter_block = replace(
+                block, first_line=number, last_line=number, names=(), properties=()
+            )
+            yield chapter_block
 
 
 def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:

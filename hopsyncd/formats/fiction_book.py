@@ -58,8 +58,8 @@ def _rewrite(element: Element, level: int) -> Element:
         heading.text = in_one_line(" ".join(element.itertext()))
         return heading
     names = ("colspan", "rowspan", "alt")
-    said = {key: attribute(element, key) for key in names if attribute(element, key)}
-    written = Element(_TAGS.get(name, name), said)
+    attributes = {key: attribute(element, key) for key in names if attribute(element, key)}
+    written = Element(_TAGS.get(name, name), attributes)
     written.text = element.text
     for child in element:
         is_section = local_name(child) == "section" and name == "section"
@@ -71,10 +71,10 @@ def _rewrite(element: Element, level: int) -> Element:
 
 def _metadata(about: Element) -> Iterator[Element]:
     """The title, the authors and other properties of a book, under their Dublin Core names."""
-    for one in about:
-        name, text = _PROPERTIES.get(local_name(one), ""), one.text
-        if local_name(one) == "author":
-            parts = (child_of(one, part) for part in _NAMES)
+    for element in about:
+        name, text = _PROPERTIES.get(local_name(element), ""), element.text
+        if local_name(element) == "author":
+            parts = (child_of(element, part) for part in _NAMES)
             name = "creator"
             text = " ".join(part.text or "" for part in parts if part is not None)
         if name and (text := in_one_line(text or "")):

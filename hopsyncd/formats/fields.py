@@ -68,7 +68,7 @@ def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head
     """
     title, title_line, names = "", 1, tuple[str, ...]()
     blocks: list[Block] = []
-    below: list[str] = []  # lines that go on with the last field
+    below: list[str] = []  # continuation lines of the last field
     for line_number, line in enumerate([*run, ""], number):
         found = _FIELD.match(line.rstrip()) if not line[:1].isspace() else None
         if not found and line:

@@ -21,7 +21,7 @@ _KEYS = {
     "---": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*:(?:[ \t]+(.*)|(?=[\"'\[])(.*))?"),
     "+++": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*=(?:[ \t]*(.*)|(\Z\A))"),
 }
-# A second block between rules has such lines only: a rule in the text can have a field below it.
+# A second block between rules must have only such lines: text after a rule can begin with a field.
 _PLAIN_KEY = re.compile(r"[a-z][a-z0-9_-]*:(?: |\Z)|[ \t]+\S")
 _RULE = re.compile(r"(---|\+\+\+)[ \t]*\Z")
 _ENDS = {"---": ("---", "..."), "+++": ("+++",)}
@@ -35,7 +35,7 @@ _UNTOLD_VALUE = re.compile(r"(?:true|false|yes|no|null|~|/\S*|)\Z", re.IGNORECAS
 _MAX_NAMES = 100
 _MAX_FIELD_CHARACTERS = 1000
 
-# Readers of the page never see these: they tell a program how to show it.
+# Readers never see these fields; they tell a program how to show the page.
 _UNTOLD_NAMES = """
     title layout permalink slug weight draft toc icon id collapsed cssclass cssclasses banner cover
     image nav_order sidenav sidebar template publish published public cspell
@@ -43,7 +43,7 @@ _UNTOLD_NAMES = """
 """
 _UNTOLD = frozenset(_UNTOLD_NAMES.split())
 
-# When programs, not people, say that the note was made and changed.
+# Dates of creation and change that programs write.
 _MADE = frozenset("created created-at created_at createdat ctime datecreated date-created".split())
 _CHANGED = frozenset(
     "updated updated-at updated_at updatedat modified last_modified last-modified lastmodified"
@@ -188,7 +188,7 @@ def _is_yaml(lines: Sequence[str]) -> bool:
     Each line is a name with a value, continues the value above it, or is a comment.
     """
     named = False
-    opened = 0  # brackets of a list over several lines
+    opened = 0  # brackets of a multi-line list
     for line in lines:
         if not line.strip() or line.startswith("#"):
             continue
@@ -212,20 +212,20 @@ def _build_front_matter(properties: str, declared: Sequence[_Property]) -> Front
     title, title_line = "", 1
     aliases: list[str] = []
     tags: list[str] = []
-    for one in declared:
-        key = one.key.lower()
-        if key == "title" and not title and one.text:
-            title, title_line = one.text, one.line
+    for entry in declared:
+        key = entry.key.lower()
+        if key == "title" and not title and entry.text:
+            title, title_line = entry.text, entry.line
         elif key in ("alias", "aliases"):
-            aliases += one.values
+            aliases += entry.values
         elif key in ("tag", "tags"):
-            tags += (value.removeprefix("#") for value in one.values)
-    keys = {one.key.lower() for one in declared}
+            tags += (value.removeprefix("#") for value in entry.values)
+    keys = {entry.key.lower() for entry in declared}
     label_first = keys >= _DENDRON and any(
-        _EPOCH.match(one.text) for one in declared if one.key == "created"
+        _EPOCH.match(entry.text) for entry in declared if entry.key == "created"
     )
     links = [link_to_name(tag) for tag in tags]
-    links += [link_to_name(one[1], one[2] or "") for one in WIKI_LINK.finditer(properties)]
+    links += [link_to_name(found[1], found[2] or "") for found in WIKI_LINK.finditer(properties)]
     distinct = tuple(dict.fromkeys(link for link in links if link))
     return FrontMatter(
         title,
@@ -239,22 +239,22 @@ def _build_front_matter(properties: str, declared: Sequence[_Property]) -> Front
 
 
 def _properties(properties: Iterable[_Property]) -> Iterator[tuple[str, str]]:
-    for one in properties:
-        key = one.key.lower()
+    for entry in properties:
+        key = entry.key.lower()
         name = _ONE_NAME.get(key.replace(" ", ""), key)
         if name in ("title", "alias", "aliases"):
             continue
-        for value in one.values:
-            said = value.removeprefix("#") if name == "tag" else value
+        for value in entry.values:
+            text = value.removeprefix("#") if name == "tag" else value
             if name in ("created", "modified"):
-                said = _date(said) or said
-            if said:
-                yield name, said[:_MAX_FIELD_CHARACTERS]
+                text = _date(text) or text
+            if text:
+                yield name, text[:_MAX_FIELD_CHARACTERS]
 
 
 def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
-    for one in properties:
-        key, text = one.key.lower(), one.text[:_MAX_FIELD_CHARACTERS]
+    for entry in properties:
+        key, text = entry.key.lower(), entry.text[:_MAX_FIELD_CHARACTERS]
         if key in _UNTOLD or _UNTOLD_VALUE.match(text):
             continue
         date = _date(text)
@@ -262,7 +262,7 @@ def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
             continue
         if date and key == "date":
             text = date
-        yield Field(f"{one.key}{one.mark} {text}", one.line)
+        yield Field(f"{entry.key}{entry.mark} {text}", entry.line)
 
 
 def _date(text: str) -> str:

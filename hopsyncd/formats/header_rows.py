@@ -57,7 +57,7 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """
     labels = [text.endswith((":", "\uff1a")) for text in texts if text]
     if any(labels) and not all(labels):
-        return True  # pairs of a name and a value, as in a form
+        return True  # name and value pairs, as in a form
     others = [row for row in below if [*row] != [*texts]]
     for at, text in enumerate(texts):
         values = [row[at] for row in others if at < len(row) and row[at]]
@@ -74,8 +74,7 @@ def _shape(text: str) -> str:
 
 
 def are_of_several_kinds(texts: Sequence[str]) -> bool:
-    """Whether a few values are of several kinds, as in a form: numbers, dates, telephone numbers,
-    texts."""
+    """Whether a few values are of several kinds, as in a form: numbers, dates, texts."""
     if not 2 < len(texts) <= _FORM_ROWS:
         return False
     (_, most), *_ = Counter(map(_kind_of, texts)).most_common(1)

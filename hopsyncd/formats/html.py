@@ -23,7 +23,7 @@ _BESIDE_ENDS = ("-sidebar",)
 _CAPTIONED_NAMES = "note tip important warning caution danger admonition table example figure"
 _CAPTIONED = frozenset(_CAPTIONED_NAMES.split())
 _MAX_BOLD_CHARACTERS = 80
-_READ_SHARE = 10  # of a page at least one tenth is read
+_READ_SHARE = 10  # at least one tenth of a page is read
 _SHORT_CHARACTERS = 500
 _METAS = {
     **dict.fromkeys(("author", "article:author", "dc.creator", "dcterms.creator"), "author"),
@@ -52,8 +52,8 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
         builder = _Builder(page_of(root, first_line, whole=True), is_whole=True)
         builder.read()
     blocks = _add_title(tuple(builder.blocks), builder.title, builder.title_line)
-    if blocks and (said := tuple(_read_metadata(root))):
-        blocks = (replace(blocks[0], properties=said), *blocks[1:])
+    if blocks and (metadata := tuple(_read_metadata(root))):
+        blocks = (replace(blocks[0], properties=metadata), *blocks[1:])
     if kinds := builder.skipped:
         blocks = (*blocks, skipped_block(kinds))
     return blocks
@@ -80,15 +80,15 @@ class _Builder:
         self.title_line = 1
         self._page = page
         self._is_whole = is_whole
-        self._menus = 0  # blocks of links that lead through the page or the site
+        self._menus = 0  # blocks of links within the page or the site
         self._inline = InlineText()
         self._element = ""
-        self._has_headings = any(one.tag in HEADINGS for one in page.elements)
+        self._has_headings = any(element.tag in HEADINGS for element in page.elements)
         self._level = 0  # of the last heading
         self._levels: list[int] = []  # of the headings above each box
         self._is_caption = False  # whether a heading here belongs to a note or a table
         self._has_caption = False  # whether the figure around has one
-        self._around: dict[Element, str] = {}  # what each open element is
+        self._around: dict[Element, str] = {}  # the kind of each open element
         self._leads = Leads()
 
     @property
@@ -105,7 +105,6 @@ class _Builder:
         return self._page.kinds + Counter({"navigation": self._menus})
 
     def read(self) -> None:
-        """Read the whole page."""
         for event in events_of(self._page, self._page.root, self._page.first_line):
             if event.what == "table":
                 self._table(event.element, event.line)
@@ -117,7 +116,7 @@ class _Builder:
     def _take(self, event: Event) -> None:
         name, opens = event.value, event.what == "open"
         if opens:
-            around = self._around[event.element] = _around(event.element)
+            around = self._around[event.element] = _classify_box(event.element)
         else:
             around = self._around.pop(event.element, "")
         if opens and around:
@@ -241,7 +240,7 @@ class _Builder:
         return not self._is_whole and (inside or is_above)
 
 
-def _around(element: Element) -> str:
+def _classify_box(element: Element) -> str:
     """Classify an element as "box" (a sidebar) or "captioned" (a note or table with a title);
     otherwise empty."""
     if element.tag != "aside" and not element.attrib:

@@ -6,14 +6,14 @@ from hopsyncd.formats.blocks import Block, Kind
 from hopsyncd.formats.fields import lead_in_of, lead_of
 from hopsyncd.formats.html_text import LISTS
 
-_UNSAID = " "  # in place of a lead, where there must be none
+_UNSAID = " "  # stands for a missing lead
 _MAX_LEADS = 3
-_MAX_DEPTH = 12  # of the stack that is looked at: unclosed lists nest without end
+_MAX_DEPTH = 12  # of the stack; unclosed lists nest without limit
 
 
 class Leads:
     def __init__(self) -> None:
-        self._open: list[str] = []  # the introduction of each list, the text of each item
+        self._open: list[str] = []  # the introduction of each list, and the text of each item
         self._lists = 0
         self._introduction = ""
         self._terms: list[Block] = []

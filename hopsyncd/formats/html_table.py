@@ -18,7 +18,7 @@ from hopsyncd.formats.tables import Table, TableBuilder
 
 _ITEMS = {"li": "; ", "tr": "; ", "dt": "; ", "td": ", ", "th": ", ", "dd": ": "}
 _MAX_SPAN_DIGITS = 5
-_MAX_DEPTH = 3  # tables inside cells of tables, beyond which they are text
+_MAX_DEPTH = 3  # deeper nested tables become text
 _OF_COLUMNS = ("col", "colgroup")
 
 
@@ -68,13 +68,13 @@ def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Tab
             builder.caption = " ".join(text_of(page, part, line)[0].take_text()[0].split())
             continue
         parent = part if part.tag == "tr" else _row_around(part, table)
-        if parent is not around or not rows:  # a cell outside rows begins one too
+        if parent is not around or not rows:  # a cell outside rows also begins a row
             around = parent
             rows.append(_Row(line, _is_in_head(parent)))
         if part.tag != "tr" and not _is_left_out(page, part):
-            cell, said = _read_cell(page, part, line, depth)
+            cell, cell_readings = _read_cell(page, part, line, depth)
             rows[-1].cells.append(cell)
-            readings += said
+            readings += cell_readings
     bold = 0
     if not any(row.in_head or any(cell.is_header for cell in row.cells) for row in rows):
         bold = sum(1 for _ in takewhile(lambda row: row.is_bold, rows))
@@ -104,9 +104,9 @@ def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell,
     inner: list[Table] = []
     readings = inline.readings
     for event in tables:
-        read, said = table_of(page, event.element, event.line, depth + 1)
+        read, inner_readings = table_of(page, event.element, event.line, depth + 1)
         inner.append(read)
-        readings += said
+        readings += inner_readings
     text = text or ", ".join(inline.signs)
     is_bold = bool(text) and not inline.is_plain and inline.has_text
     return _Cell(part, line, inline.lines[1], text, links, tuple(inner), is_bold), readings

@@ -18,7 +18,7 @@ _BLOCK_NAMES = (
 )
 BLOCKS = frozenset(_BLOCK_NAMES.split()).union(LISTS, HEADINGS)
 _BLANKS = re.compile(r"[^\S\n]+")
-_MARK = "\0"  # where a link begins; no text holds it
+_MARK = "\0"  # marks the start of a link; no text contains it
 _BOLD = frozenset(("b", "strong"))
 _MARKED: dict[str, Callable[[str, str], str]] = {
     "sup": write_superscript,
@@ -47,16 +47,16 @@ class InlineText:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.has_text = False
-        self.lines = (0, 0)  # the first and the last one with text
-        self.is_plain = False  # whether some of the text is not bold
+        self.lines = (0, 0)  # the first and the last piece with text
+        self.is_plain = False  # whether any text is not bold
         self.is_linked = True  # whether all of the text is in links
-        self.links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
+        self.links: list[tuple[str, list[str]]] = []  # addresses, with the pieces of visible text
         self.readings: list[str] = []
-        self.pictures: list[str] = []  # what they show
-        self.signs: list[str] = []  # the same, where a word may be enough, as "Yes" in a table
+        self.pictures: list[str] = []  # the visible text of images
+        self.signs: list[str] = []  # the same where one word is enough, such as "Yes" in a table
         self._href, self._is_shown = "", False
         self._bold = 0
-        self._marked: list[tuple[int, str]] = []  # where raised and lowered texts begin
+        self._marked: list[tuple[int, str]] = []  # the starts of superscripts and subscripts
 
     def begin(self) -> None:
         """Begin a new block; an open link or bold text continues in it."""
@@ -205,11 +205,11 @@ def _marks_in_formula(element: Element) -> list[str]:
 def _reading(ruby: Element) -> str:
     """Return the pronunciation of a text, to be placed after it; empty if there is none."""
     base: list[str] = [ruby.text or ""]
-    said: list[str] = []
+    reading_parts: list[str] = []
     for part in ruby:
         is_reading = part.tag in ("rt", "rtc")
         if isinstance(part.tag, str) and part.tag != "rp":
-            (said if is_reading else base).extend(part.itertext())
+            (reading_parts if is_reading else base).extend(part.itertext())
         base.append(part.tail or "")
-    text, reading = ("".join("".join(some).split()) for some in (base, said))
+    text, reading = ("".join("".join(parts).split()) for parts in (base, reading_parts))
     return f"{text} ({reading})" if text and reading else ""

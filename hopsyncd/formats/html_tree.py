@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from hopsyncd.formats import library
 
-Element = Any  # of lxml, which has no types
-_TREE_DEPTH = 2000  # libxml2 ends the document, silently, where elements are nested deeper
+Element = Any  # lxml has no type annotations
+_TREE_DEPTH = 2000  # libxml2 silently truncates documents with deeper nesting
 _ANY_TAG = re.compile(r"</?(?!(?:h[1-6]|p|br|hr|li|pre|title|script|style)\b)[a-zA-Z][^<>]*>", re.I)
 
 _UNSEEN = {
@@ -23,8 +23,8 @@ _UNSEEN = {
     "style": "styles",
     **dict.fromkeys(("iframe", "object", "embed", "canvas", "svg"), "embedded objects"),
     **dict.fromkeys(("select", "textarea"), "form fields"),
-    **dict.fromkeys(("annotation", "annotation-xml"), ""),  # formulas once more, as TeX
-    **dict.fromkeys(("rt", "rp", "rtc"), ""),  # how to pronounce what is read
+    **dict.fromkeys(("annotation", "annotation-xml"), ""),  # TeX copies of formulas
+    **dict.fromkeys(("rt", "rp", "rtc"), ""),  # pronunciations of visible text
 }
 _DELETED = frozenset(("del", "s", "strike"))
 _NAVIGATION_ROLES = frozenset("navigation search menu menubar tablist toolbar".split())
@@ -36,13 +36,13 @@ _NAVIGATION_NAMES = """
 """
 _NAVIGATION = frozenset(_NAVIGATION_NAMES.split())
 _NAVIGATION_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs", "-sidebar")
-# Links that browsers or wikis add to a text for use by the mouse.
+# Links that browsers or wikis add for mouse users.
 _HANDLES = frozenset("headerlink skip-link mw-editsection anchorjs-link anchor-link".split())
 _INLINE = frozenset(
     "a abbr b code em font i img label math small span strong sub sup svg u".split()
 )
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-# libxml2 drops what follows these, such as the footer that a mailing list adds; browsers show it.
+# libxml2 drops text after these elements, such as a mailing list's footer; browsers show it.
 _END_OF_PAGE = re.compile(r"</(?:body|html)[ \t]*>", re.IGNORECASE)
 _ROLE_OF_CELL = re.compile(r"""role\s*=\s*["']?(?:grid)?(?:cell|columnheader)\b""", re.I)
 _TABLE_ROLES = {
@@ -54,7 +54,7 @@ _TABLE_PARTS = frozenset(("table", "thead", "tbody", "tfoot", "tr", "td", "th"))
 _MAX_HANDLE_CHARACTERS = 40
 _MAX_BUTTON_WORDS = 3
 _MAX_LABEL_CHARACTERS = 8
-_LAST_KNOWN_LINE = 65_535  # libxml2 counts no further
+_LAST_KNOWN_LINE = 65_535  # libxml2 stops counting here
 _FOLLOWED = frozenset(("navigation", "page headers and footers"))
 _FRAME = frozenset(("header", "footer", "aside", "form", "dialog"))
 _NEVER_LEFT_OUT = frozenset("html head body main article thead tbody tfoot tr td th".split())
@@ -72,7 +72,7 @@ class Page:
     """
 
     root: Element
-    elements: list[Element]  # all of them, so that lxml makes no second object of any
+    elements: list[Element]  # references to all elements, so that lxml does not create them again
     skipped: set[Element] = field(default_factory=set)
     links_only: set[Element] = field(default_factory=set)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -150,7 +150,7 @@ def _write_tables(root: Element) -> None:
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
     """Choose the elements to leave out. If `whole`, the site's navigation is kept."""
-    page = Page(root, [one for one in root.iter() if isinstance(one.tag, str)])
+    page = Page(root, [element for element in root.iter() if isinstance(element.tag, str)])
     page.first_line = first_line
     sizes = _Sizes(page.elements)
     page.size = sizes.text[root]
@@ -176,7 +176,7 @@ class _Sizes:
     def __init__(self, elements: list[Element]) -> None:
         self.text: dict[Element, int] = dict.fromkeys(elements, 0)
         self.links: dict[Element, int] = dict.fromkeys(elements, 0)
-        for element in reversed(elements):  # so those inside come first
+        for element in reversed(elements):  # so inner elements come first
             own = 0 if element.tag in _UNSEEN else _length(element.text) + self.text[element]
             self.text[element] = own
             if element.tag == "a" and element.get("href") is not None:
@@ -206,17 +206,17 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
     root = elements[0]
     mains = {*root.iter("main"), *root.xpath("descendant-or-self::*[@role = 'main']")}
     mains = mains or {*root.iter("article")}
-    outermost = [one for one in mains if mains.isdisjoint(one.iterancestors())]
+    outermost = [main for main in mains if mains.isdisjoint(main.iterancestors())]
     if sum(map(sizes.prose, outermost)) <= _MAIN_SHARE * sizes.prose(elements[0]):
         return set()
-    around = {up for one in outermost for up in one.iterancestors()}
+    around = {up for main in outermost for up in main.iterancestors()}
     return {
-        one
-        for one in elements
-        if (one.tag in _FRAME or one.get("role") in _FRAME_ROLES)
-        and one not in around
-        and one not in mains
-        and mains.isdisjoint(one.iterancestors())
+        element
+        for element in elements
+        if (element.tag in _FRAME or element.get("role") in _FRAME_ROLES)
+        and element not in around
+        and element not in mains
+        and mains.isdisjoint(element.iterancestors())
     }
 
 
@@ -240,12 +240,12 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     if tag == "button":
         return "buttons" if _is_label(element) else None
     is_marked = tag == "nav" or role in _NAVIGATION_ROLES or any(map(_is_navigation, words))
-    # An element of that name without a paragraph holds labels; a class name may hold anything.
+    # An element with this tag but no paragraph contains labels; a class name proves nothing.
     is_menu = tag == "nav" and next(element.iter("p"), None) is None
     most = _MAX_HANDLE_CHARACTERS if is_menu else _MAX_LABEL_CHARACTERS
     if is_marked and (sizes.is_linked(element) or size <= most):
         return "navigation"
-    # Panels and tabs that open at a click are hidden too.
+    # Panels and tabs that open on a click are hidden too.
     is_unseen = is_hidden(element) or element.get("aria-hidden") == "true"
     if is_unseen and (tag in _INLINE or sizes.is_linked(element)):
         return "hidden parts"
@@ -294,12 +294,14 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
     With `tables`, each data table is one event, and other tables yield their elements.
     """
     walker = _etree().iterwalk(top, events=("start", "end", "comment"))
-    entered: list[bool] = []  # whether what is inside is given, for each open element
+    entered: list[bool] = []  # for each open element: whether its content is yielded
     for what, element in walker:
         text = element.tail
         if what == "start":
             line = line if element is top else page.line_of(element, line)
-            instead = None if element is top else _instead(page, element, line, tables=tables)
+            instead = (
+                None if element is top else _replacement_events(page, element, line, tables=tables)
+            )
             entered.append(instead is None)
             if instead is None:
                 if element is not top:
@@ -319,12 +321,14 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
             line += text.count("\n")
 
 
-def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[Event] | None:
+def _replacement_events(
+    page: Page, element: Element, line: int, *, tables: bool
+) -> list[Event] | None:
     """Return the events that replace an element's content; None if the content is read normally."""
     if element in page.skipped:
         return []
     if element in page.links_only:
-        links = (Event("link", one.get("href", ""), line) for one in element.iter("a"))
+        links = (Event("link", link.get("href", ""), line) for link in element.iter("a"))
         return [Event("open", "div", line, element), *links, Event("close", "div", line, element)]
     if tables and element.tag == "table" and is_data(element):
         return [Event("table", "", line, element)]

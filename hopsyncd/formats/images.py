@@ -9,7 +9,7 @@ from hopsyncd.errors import DocumentUnreadable
 PNG, JPEG, TIFF = "image/png", "image/jpeg", "image/tiff"
 IMAGES = (PNG, JPEG, TIFF)
 MAX_PIXELS = 50_000_000  # A4 at 600 dots an inch has 35 million
-_LEAST_PIXELS = 5_000  # below that it is an icon
+_LEAST_PIXELS = 5_000  # smaller pictures are icons
 _MOST_PAGES = 200
 _PNG_SIGN, _JPEG_SIGN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
 _TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
@@ -19,9 +19,7 @@ _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # of TIFF
 
 def without_text(hint: str) -> DocumentUnreadable:
     """Make the error for a PDF without any text."""
-    return DocumentUnreadable(
-        "the document", "its pages have no text: they may be pictures of text", hint
-    )
+    return DocumentUnreadable("the document", "its pages contain no text and may be scanned", hint)
 
 
 def is_worth_reading(data: bytes) -> bool:
@@ -83,7 +81,7 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
                 (size[tag],) = struct.unpack_from(order + form, data, at + 8)
         yield size[_WIDTH], size[_HEIGHT]
         (place,) = struct.unpack_from(order + "I", data, place + 2 + 12 * count)
-    yield MAX_PIXELS, 2  # no end: the pages may lead in a circle
+    yield MAX_PIXELS, 2  # no directory: the offsets may form a cycle
 
 
 def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:

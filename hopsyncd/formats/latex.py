@@ -41,7 +41,7 @@ _PLAIN = frozenset(
 _FACTS = {"author": "author", "date": "date", "keywords": "tag"}
 _RULES = frozenset("hline midrule endhead endfirsthead".split())
 _MAX_LEADS = 3
-_MAX_NAME_TOKENS = 10  # of an environment; a brace that is not closed ends with the document
+_MAX_NAME_TOKENS = 10  # of an environment; an unclosed brace ends with the document
 
 
 def latex_blocks(text: str) -> tuple[Block, ...]:
@@ -173,7 +173,7 @@ class _Reader:
         lines = self.source.lines
         last_line = lines[max(first, self._paragraph.last)] if lines else 1
         innermost = self._lists[-1] if self._lists else None
-        leads = tuple(one.lead for one in self._lists[-_MAX_LEADS - 1 : -1] if one.lead)
+        leads = tuple(entry.lead for entry in self._lists[-_MAX_LEADS - 1 : -1] if entry.lead)
         kind: Kind = "list_item" if innermost else "paragraph"
         if innermost and innermost.is_open and innermost.term:
             shift = len(innermost.term) + 2 if text else 0
@@ -185,8 +185,8 @@ class _Reader:
             leads = (*leads, innermost.lead)
         if text:
             yield Block(kind, text, lines[first], last_line, links=links, leads=leads[-_MAX_LEADS:])
-        for said, note_links, line in notes:
-            yield Block("note", said, line, max(line, last_line), links=note_links)
+        for note, note_links, line in notes:
+            yield Block("note", note, line, max(line, last_line), links=note_links)
 
     def _find_ends(self) -> dict[int, int]:
         r"""Map the position of each `\begin` to its `\end`, also for nested environments of the
@@ -295,10 +295,12 @@ class _Reader:
         if word == "title":
             self.title = (in_one_line(self.inline.text(first, close)[0]), self.source.lines[at])
         elif not self.inline.raw(first, close).startswith("\\today"):
-            ands = [one for one in range(first, close) if self.source.word(one) in ("and", "And")]
+            ands = [
+                place for place in range(first, close) if self.source.word(place) in ("and", "And")
+            ]
             parts = pairwise([first, *ands, close])
             found = [in_one_line(self.inline.text(*part)[0]) for part in parts]
-            self.facts += [(_FACTS[word], one) for one in found if one]
+            self.facts += [(_FACTS[word], value) for value in found if value]
         return after
 
     def _theorem(self, at: int) -> int:
@@ -372,7 +374,7 @@ class _Reader:
             at += 1
         rows[-1].append((begin, end))
         marked = ruled if 0 < ruled < len(rows) - 1 else 0
-        covered: dict[int, int] = {}  # rows that a cell spans on, by column
+        covered: dict[int, int] = {}  # remaining rows of cells that span rows, by column
         for number, cells in enumerate(rows):
             self._row(builder, cells, number < marked, covered)
         yield from table_blocks(builder.build(guess_header=not marked))
@@ -400,11 +402,12 @@ class _Reader:
                     number = inline.raw(begin, close)
                     spans[word] = int(number) if number.isdecimal() else 1
                 at += 1
-            across, down = (min(max(spans[one], 1), 1000) for one in ("multicolumn", "multirow"))
+            across, down = (min(max(spans[name], 1), 1000) for name in ("multicolumn", "multirow"))
             is_covered = covered.get(column, 0) > 0
             if is_covered:
                 covered[column] -= 1
-            if text or not is_covered:  # what another cell covers is written as an empty cell
+            # LaTeX has an empty cell where another cell covers the place
+            if text or not is_covered:
                 builder.add(text, rowspan=down, colspan=across, links=links)
             if down > 1:
                 covered |= dict.fromkeys(range(column, column + across), down - 1)

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from html.entities import html5
 
-# Arguments of these commands are no text. The number says how many arguments in braces they have.
+# Arguments of these commands are not text; the value is the number of arguments in braces.
 SILENT = {
     name: count
     for count, names in (
@@ -29,7 +29,7 @@ SILENT = {
     for name in names.split()
 }
 SILENT |= dict.fromkeys(("newpage", "clearpage", "centering", "makeatletter"), 0)
-# The first argument of these is no text, the second is.
+# The first argument of these commands is not text; the second is.
 SECOND = frozenset(
     "textcolor colorbox raisebox parbox scalebox resizebox adjustbox makebox framebox"
     " foreignlanguage texorpdfstring rotatebox multirow multicolumn hyperlink bookmark".split()

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"))
-# Signs between two sides, which are written with spaces around them.
+# Operators that are written with spaces around them.
 _RELATIONS = frozenset("≤≥≠≈\u2261\u223c≅∝\u2208∉\u220b⊂⊆⊃⊇→←↔⇒⇐⇔↦≪≫\u2227\u2228\u222a\u2229\u00d7")
 _MAX_DEPTH = 40
 _MAX_OPTION_TOKENS = 200
@@ -119,7 +119,6 @@ class Written:
         self.length += len(text)
 
     def add_link(self, link: WrittenLink | None, text: str) -> None:
-        """Append the text of a link."""
         if link:
             self.links.append((self.length, link))
         self.add(text)
@@ -380,10 +379,10 @@ class InlineReader:
         close = at + 1 if at >= self.source.open_until.get(closing, 0) else end
         while close < end and tokens[close].strip() != closing:
             if tokens[close].count("\n") > 1 or close == end - 1:
-                self.source.open_until[closing] = close  # nothing up to here need look again
+                self.source.open_until[closing] = close  # everything before this is already checked
                 close = end
             close += 1
-        if close >= end:  # the paragraph ends before it: it is no formula
+        if close >= end:  # the paragraph ends first, so this is not a formula
             written.add(tokens[at].strip("\\"))
             return at + 1
         written.add(self.formula(at + 1, close, depth))
@@ -463,7 +462,7 @@ class InlineReader:
         if (sign := sign_of(word)) is not None:
             parts.append(f" {sign} " if sign in _RELATIONS else sign)
             return at
-        if at < end and self.source.tokens[at] == "{":  # a typeface, or a mark above
+        if at < end and self.source.tokens[at] == "{":  # a typeface, or an accent
             first, close, at = self.argument(at, end)
             parts.append(self.formula(first, close, depth + 1))
             return at

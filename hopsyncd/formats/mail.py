@@ -46,7 +46,8 @@ _REPORT = "message/delivery-status"
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 _MAX_ANSWERED = 100
 _QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
-_TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)  # no program shows it
+# programs do not display this part
+_TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)
 _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 
@@ -75,20 +76,20 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     blocks: list[Block] = []
     reader = _MailReader(extract, KnownLines())
     for number, message in enumerate(messages_of(data), 1):
-        # A message without a subject must not stand under the one before.
+        # A message without a subject must not be nested in the previous message.
         section = (
             Block("heading", "", 1, 1, level=1),
             *_blocks(partial(BytesParser().parsebytes, message), reader),
         )
         for block in section:
-            # The ids that the head names would join the document with itself.
+            # Links between messages of one file would connect the document with itself.
             stripped = replace(block, names=(), links=(), properties=()) if block.names else block
             blocks.append(replace(stripped, first_line=number, last_line=number))
     if not blocks and data.strip():
         raise DocumentUnreadable(
             "the document",
             "it is not an mbox file: it has no line that begins with `From `",
-            "Use the file extension of its real type, or add it to `ignore`",
+            "Rename it with the extension of its real type, or add it to `ignore`",
         )
     return (*blocks, *reader.skipped_blocks())
 
@@ -286,7 +287,9 @@ class _MailReader:
 
 def _parts_of(part: Message) -> list[Message]:
     payload = part.get_payload()
-    return [one for one in payload if isinstance(one, Message)] if isinstance(payload, list) else []
+    return (
+        [part for part in payload if isinstance(part, Message)] if isinstance(payload, list) else []
+    )
 
 
 def _leaves(part: Message) -> Iterator[Message]:
@@ -341,7 +344,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
     if "\nend" not in text or "begin " not in text:
         return text, []
     lines = text.split("\n")
-    kept: list[str] = []
+    remaining: list[str] = []
     files: list[_Attachment] = []
     at = 0
     while at < len(lines):
@@ -351,9 +354,9 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
             files.append(_Attachment(found[1], type_of_name(found[1]), data))
             at = end
         else:
-            kept.append(lines[at])
+            remaining.append(lines[at])
             at += 1
-    return "\n".join(kept), files
+    return "\n".join(remaining), files
 
 
 def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:

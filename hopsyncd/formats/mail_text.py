@@ -40,7 +40,7 @@ _FIELD_BEGINS = re.compile(rf" (?=(?:{'|'.join(_ROLES)}): )", re.IGNORECASE)
 _MAX_HEAD_CHARACTERS = 2_000
 _MAX_FORWARDED = 50
 _MAX_ANSWERED_LINES = 3
-_MOST_COMPARED = 100  # lines to compare before the rest counts as known
+_MOST_COMPARED = 100  # lines to compare; the rest then counts as known
 
 
 @dataclass(slots=True)
@@ -75,16 +75,16 @@ class KnownLines:
         self._hashes: set[bytes] = set()
 
     def add(self, text: str) -> None:
-        self._hashes.update(map(_line_hash, _said_lines(text.split("\n"))))
+        self._hashes.update(map(_line_hash, _message_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
         """Whether most of the lines are known, even if a mail program wrapped some of them
         differently."""
-        hashes = [_line_hash(line) for line in _said_lines(lines)]
-        return 2 * sum(one in self._hashes for one in hashes) >= len(hashes)
+        hashes = [_line_hash(line) for line in _message_lines(lines)]
+        return 2 * sum(digest in self._hashes for digest in hashes) >= len(hashes)
 
 
-def _said_lines(lines: Iterable[str]) -> Iterator[str]:
+def _message_lines(lines: Iterable[str]) -> Iterator[str]:
     bare = (line.lstrip("> \t").rstrip() for line in lines)
     return (line for line in bare if any(map(str.isalnum, line)))
 
@@ -130,7 +130,7 @@ def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -
             if known is not None and known.knows(lines[at : at + _MOST_COMPARED]):
                 written.signatures += 1
                 break
-            line = ""  # the signature is a paragraph of its own
+            line = ""  # the signature is a separate paragraph
         if not _FORWARD_ENDS.match(line):
             written.parts[-1].lines.append(line)
         at += 1
@@ -296,7 +296,7 @@ def is_stub(plain: str, html: str) -> bool:
     >>> is_stub("The regatta moved.", "<p>The regatta moved.</p>")
     False
     """
-    # Most often both say the same: then no need to parse.
+    # Usually both are equal, so parsing is not needed.
     words, seen = _words(plain), _words(unescape(_TAG.sub(" ", _after_head(html))))
     if len(seen & words) >= _STUB_COVERS * len(seen):
         return False

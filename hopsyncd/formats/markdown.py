@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _MAX_NESTING = 100
 _MAX_LEADS = 3
-# Parsing a line takes time quadratic in its nesting; nobody writes quotes this deep.
+# Parsing a line takes time quadratic in its nesting. Real quotes are never this deep.
 _DEEP_QUOTE = re.compile(r"^(?:[ \t]{0,3}>[ \t]?){12}", re.MULTILINE)
 _MARKUP = re.compile(r"[\\`*_\[\]<&#$~^]")
 _TAG = re.compile(r"(?<![\w&/#])#(?=[\w/-]*[^\W\d])([\w/-]{1,100})")
@@ -79,7 +79,7 @@ _INTO_PAGE = re.compile(
 )
 _WORD = re.compile(r"\w")
 _CELL = " | "
-_MARK = "\0"  # where a link begins; no text holds it
+_MARK = "\0"  # marks the start of a link; no text contains it
 
 
 def markdown_blocks(text: str) -> tuple[Block, ...]:
@@ -130,7 +130,9 @@ def _swap_label(found: re.Match[str]) -> str:
 
 def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[Block, ...]:
     """Insert the fields below the title, or at the top if there is no title."""
-    fields = [Block("list_item", one.text, one.line, one.line) for one in front_matter.fields]
+    fields = [
+        Block("list_item", field.text, field.line, field.line) for field in front_matter.fields
+    ]
     titled = with_title(blocks or tuple(fields), front_matter.title, front_matter.title_line)
     if not blocks:
         return titled
@@ -154,7 +156,7 @@ def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
             env.notes.setdefault(token.meta["label"], token)
     if env.notes:
         contents = (note.content for note in env.notes.values())
-        env.cited.update(label for one in contents for label in FOOTNOTE_MARK.findall(one))
+        env.cited.update(label for content in contents for label in FOOTNOTE_MARK.findall(content))
     walk = _Walk(parser, env)
     return tuple(walk.blocks([*definition_tokens(tokens, env.of_parser, text)]))
 
@@ -178,14 +180,14 @@ def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[To
 
     They are counted in `skipped`.
     """
-    kept: list[Token] = []
-    opened = 0  # where the current list or paragraph begins in the kept tokens
+    remaining: list[Token] = []
+    opened = 0  # where the current list or paragraph begins in the remaining tokens
     links = 0
     is_contents = True
     for token in tokens:
         if not token.level and token.nesting == 1:
-            opened, links, is_contents = len(kept), 0, token.type in _OF_CONTENTS
-        kept.append(token)
+            opened, links, is_contents = len(remaining), 0, token.type in _OF_CONTENTS
+        remaining.append(token)
         if token.type == "inline":
             rest, count = _INTO_PAGE.subn("", token.content)
             links += count
@@ -193,9 +195,9 @@ def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[To
         elif token.content:
             is_contents = False
         if not token.level and token.nesting == -1 and is_contents and links > 1:
-            del kept[opened:]
+            del remaining[opened:]
             skipped["tables of contents"] += 1
-    return kept
+    return remaining
 
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:
@@ -367,7 +369,7 @@ def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
     """Drop deleted text. Return the remaining tokens and the number of deletions."""
     if not any(token.type in ("s_open", "html_inline") for token in tokens):
         return [*tokens], 0
-    kept: list[Token] = []
+    remaining: list[Token] = []
     depth = deletions = 0
     for token in tokens:
         found = _DELETED.match(token.content) if token.type == "html_inline" else None
@@ -377,8 +379,8 @@ def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
         elif token.type == "s_close" or found:
             depth = max(depth - 1, 0)
         elif not depth:
-            kept.append(token)
-    return kept, deletions
+            remaining.append(token)
+    return remaining, deletions
 
 
 def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
@@ -416,7 +418,7 @@ def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
                     links.append((length + tag.start(), link_to_name(tag[1])))
         parts.append(part)
         length += len(part)
-    found = sorted(((at, link) for at, link in links if link), key=lambda one: one[0])
+    found = sorted(((at, link) for at, link in links if link), key=lambda pair: pair[0])
     return "".join(parts), tuple(found)
 
 

@@ -1,5 +1,5 @@
-"""Reads the tables of Pandoc's Markdown whose columns are drawn with lines: grid tables, simple
-tables and multiline tables."""
+"""Reads Pandoc's Markdown tables that are drawn with lines: grid tables, simple tables and
+multiline tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = list[tuple[int, int, list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A table: its rows, how many are headers, and the line after it."""
+    """A table: its rows, the number of header rows, and the line after it."""
 
     rows: Rows
     headers: int
@@ -73,7 +73,7 @@ def _push(state: StateBlock, table: _Drawn, caption: str, start: int) -> None:
 
 
 def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int]:
-    """The caption below a table, which may follow a blank line, and the line after it."""
+    """Return the caption below a table, which may follow a blank line, and the line after it."""
     at = after + 1 if after < end and not line(after).strip() else after
     found = _CAPTION.match(line(at).strip()) if at < end else None
     if not found:
@@ -162,7 +162,7 @@ def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | Non
 
 
 def _is_end(text: str) -> bool:
-    """Whether a line is one long line, not one for each column."""
+    """Whether a line is one long line, rather than one line per column."""
     return _FULL_LINE.match(text) is not None and not _COLUMNS.match(text)
 
 
@@ -171,7 +171,7 @@ def _join(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _columns_of(text: str) -> list[tuple[int, int]]:
-    """Where the columns begin and end; a column reaches to the next one."""
+    """Return the start and end of each column; a column extends to the next one."""
     starts = [found.start() for found in _RUN.finditer(text)][:_MAX_COLUMNS]
     return [*zip([0, *starts[1:]], [*starts[1:], 1 << 30], strict=True)]
 

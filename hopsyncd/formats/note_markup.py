@@ -9,14 +9,14 @@ _LOGSEQ_MACROS = (
     "|function|img|pdf|zotero-[a-z-]+|word-count|demo|table"
 )
 
-# Inside code all of these are text.
+# Inside code, all of these are plain text.
 _MACRO = re.compile(
     r"(?P<code>(?<!`)`++[^`]*+`++)"
     r"|\]\(\{%[ \t]*\w+[ \t]+[\"']?(?P<address>[^\"'%\s{}]{1,500})[\"']?[ \t]*%\}"
     r"(?P<rest>[^()\s]{0,200})\)"
     r"|\{%[ \t]*\w+[ \t]+[\"'](?P<shown>[^\"'%\n{}]{1,200})[\"'][ \t]*%\}"  # {% channel "help" %}
     r"|\{%[^%\n{}]{0,500}%\}|\{\{[<%][^{}\n]{0,500}[>%]\}\}"  # tags of Jekyll and Hugo
-    r"|(?<=\]\()\{\{[^{}\n]{0,500}\}\}"  # where a site is, in an address
+    r"|(?<=\]\()\{\{[^{}\n]{0,500}\}\}"  # a site's base address
     r"|\{\{cloze (?P<cloze>[^{}\n]{1,500})\}\}"
     rf"|\{{\{{(?:{_LOGSEQ_MACROS})\b[^{{}}\n]{{0,500}}\}}\}}"
     r"|\{:[^{}\n]{0,200}\}"  # attributes of kramdown, sizes of Logseq's pictures

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from hopsyncd.formats import library
 
-# Formats that every computer shows in its own way: such a date is written as ISO 8601 has it.
+# Formats that depend on the computer's settings: such a date is written in ISO 8601.
 _OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
 # A point in the format of a date, except before fractions of seconds: the library drops it.
 _POINT = re.compile(r'("[^"]*"|\\.|\[[^\]]*\])|\.(?!0)')
@@ -16,7 +16,7 @@ _MAX_FORMAT_CHARACTERS = 255  # as in Excel
 _FIRST_DAY = datetime(1899, 12, 30)
 
 
-@lru_cache(1 << 14, typed=True)  # True equals 1, and 1.0 too
+@lru_cache(1 << 14, typed=True)  # True equals 1, and 1.0 does too
 def show_value(value: object, number_format: str) -> str:
     """Format a value as its spreadsheet program does.
 
@@ -43,7 +43,7 @@ def show_value(value: object, number_format: str) -> str:
         text = library("xlfmt").format_value(value, number_format)
     except (ValueError, TypeError, ArithmeticError):
         return show_plainly(value)
-    # A format may hide a value, or fill the column with a sign: Excel does it for early dates.
+    # A format may hide a value, or fill the column with a character, as Excel does for early dates.
     text = " ".join(text.split())
     return text if text.strip("#") else show_plainly(value)
 

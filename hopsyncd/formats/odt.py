@@ -21,7 +21,7 @@ from hopsyncd.formats.office_text import (
 from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 
 _SPELLED = {"tab": "\t", "line-break": "\n", "soft-page-break": ""}
-# Deleted text, text that only repeats other text, and settings.
+# Deleted text, repeated text, and settings.
 _LEFT_OUT = frozenset(
     "tracked-changes table-of-content note-citation ruby-text forms sequence-decls".split()
 )
@@ -31,7 +31,7 @@ _FURNITURE = ("date-time", "footer", "header", "page-number")
 _MARGINS = frozenset(
     f"{kind}{which}" for kind in ("header", "footer") for which in ("", "-left", "-first")
 )
-_MAX_REPEATED = 10_000  # cells of a document, beyond those that it has
+_MAX_REPEATED = 10_000  # extra cells of a document from repeated cells
 _MAX_SPACES = 1000
 _BOLD = ("bold", "600", "700", "800", "900")
 _SVG = "svg"  # in the namespace of the titles of pictures; fields have titles too
@@ -68,19 +68,21 @@ def odp_blocks(data: bytes) -> tuple[Block, ...]:
     body = child_of(content, "body", "presentation")
     marks = _marks(content, _tree(archive, "styles.xml"))
     blocks: list[Block] = []
-    pages = (one for one in (body if body is not None else ()) if local_name(one) == "page")
+    pages = (
+        element for element in (body if body is not None else ()) if local_name(element) == "page"
+    )
     for number, page in enumerate(pages, 1):
         reader = _Reader(archive, marks, repeat(number))
-        frames = [one for one in page if local_name(one) not in ("notes", "forms")]
+        frames = [element for element in page if local_name(element) not in ("notes", "forms")]
         titles = [frame for frame in frames if attribute(frame, "class") == "title"]
         title = " ".join(" ".join(reader.flat(frame)[0].split()) for frame in titles)
         blocks.append(Block("heading", title, number, number, level=1))
         for frame in frames:
             if frame not in titles and attribute(frame, "class") not in _FURNITURE:
                 blocks += reader.content([frame])
-        for notes in (one for one in page if local_name(one) == "notes"):
-            said = [frame for frame in notes if attribute(frame, "class") == "notes"]
-            if below := tuple(reader.content(said)):
+        for notes in (element for element in page if local_name(element) == "notes"):
+            note_frames = [frame for frame in notes if attribute(frame, "class") == "notes"]
+            if below := tuple(reader.content(note_frames)):
                 blocks += (Block("heading", "Notes", number, number, level=2), *below)
     return _with_metadata(archive, tuple(blocks))
 
@@ -95,8 +97,8 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
     if meta is None:
         return blocks
     # OpenDocument's `date` is the date of the last change.
-    told = [one for one in meta if local_name(one) != "date"]
-    titles, properties = read_metadata(told)
+    fields = [field for field in meta if local_name(field) != "date"]
+    titles, properties = read_metadata(fields)
     changed = child_of(meta, "date")
     if changed is not None and changed.text:
         properties.append(("modified", changed.text.strip()))
@@ -157,7 +159,7 @@ class _Reader:
         self.deletions = 0  # texts that are struck through
         self._archive, self._marks, self._numbers = archive, marks, numbers
         self._repeats = _MAX_REPEATED
-        self._charts: set[str] = set()  # that have been read
+        self._charts: set[str] = set()  # already read notes
         self._leads = ListLeads()
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
@@ -223,7 +225,7 @@ class _Reader:
         if text:
             yield self._block(paragraph, text, links, depth)
         for element in beside:
-            yield from self._beside(element)
+            yield from self._read_attached(element)
 
     def _block(self, paragraph: Element, text: str, links: Links, depth: int) -> Block:
         number = next(self._numbers)
@@ -273,7 +275,7 @@ class _Reader:
                 line.add("\n" if name in ("p", "h") else "")
             line.add(_join_lines(child.tail), mark)
 
-    def _beside(self, element: Element) -> Iterator[Block]:
+    def _read_attached(self, element: Element) -> Iterator[Block]:
         """Read the objects in a paragraph or cell: notes, comments, text boxes, pictures and
         tables."""
         name = local_name(element)
@@ -285,7 +287,9 @@ class _Reader:
             yield from self.content([element])
         else:
             author = child_of(element, "creator") if name == "annotation" else None
-            paragraphs = [one for one in element if local_name(one) not in ("creator", "date")]
+            paragraphs = [
+                child for child in element if local_name(child) not in ("creator", "date")
+            ]
             text, links, _ = self.flat(paragraphs)
             prefix = f"{author.text}: " if author is not None and author.text else ""
             if text:
@@ -321,25 +325,25 @@ class _Reader:
         self._leads.end()
         beside: list[tuple[int, Element]] = []
         after = iter(beside)
-        table = self._built(element, beside)
+        table = self._build_table(element, beside)
         waiting = next(after, None)
         for block in table_blocks(table, leads):
             while waiting and block.kind == "table" and waiting[0] < block.first_line:
-                yield from self._beside(waiting[1])
+                yield from self._read_attached(waiting[1])
                 waiting = next(after, None)
             yield block
         while waiting:
-            yield from self._beside(waiting[1])
+            yield from self._read_attached(waiting[1])
             waiting = next(after, None)
 
-    def _built(self, element: Element, beside: list[tuple[int, Element]]) -> Table:
+    def _build_table(self, element: Element, beside: list[tuple[int, Element]]) -> Table:
         builder = TableBuilder()
         rows = list(table_rows(element, False))
         marked = self._marked_rows(rows)
         for index, (row, is_marked) in enumerate(rows):
             is_header = is_marked or index < marked
-            said = [one for one in row if local_name(one) == "table-cell"]
-            cells = [(cell, *self._cell(cell, beside)) for cell in said]
+            row_cells = [child for child in row if local_name(child) == "table-cell"]
+            cells = [(cell, *self._cell(cell, beside)) for cell in row_cells]
             has_text = any(text or inner for _, text, _, _, inner in cells)
             for at in range(self._repeat(row, "rows-repeated", len(cells)) if has_text else 1):
                 number = next(self._numbers)
@@ -355,7 +359,7 @@ class _Reader:
                             links=links,
                             inner=inner if at == 0 else (),
                         )
-                    beside += [(number, one) for one in found] if at == 0 else []
+                    beside += [(number, element) for element in found] if at == 0 else []
         return builder.build()
 
     def _cell(
@@ -363,9 +367,9 @@ class _Reader:
     ) -> tuple[str, Links, list[Element], tuple[Table, ...]]:
         """Return the text of a cell, its links, the attached objects, and the nested tables."""
         text, links, found = self.flat(cell)
-        tables = [one for one in found if local_name(one) == "table"]
-        inner = tuple(self._built(one, beside) for one in tables)
-        return text, links, [one for one in found if one not in tables], inner
+        tables = [element for element in found if local_name(element) == "table"]
+        inner = tuple(self._build_table(table, beside) for table in tables)
+        return text, links, [element for element in found if element not in tables], inner
 
     def _marked_rows(self, rows: Sequence[tuple[Element, bool]]) -> int:
         """Count the bold rows at the top of a table that has no other header rows."""
@@ -381,22 +385,30 @@ class _Reader:
         return len(cells) > 1 and all(map(self._has_bold_text, cells))
 
     def _has_bold_text(self, cell: Element) -> bool:
-        paragraphs = [one for one in cell if local_name(one) == "p"]
-        parts = [part for one in paragraphs for part in (one, *one)]
-        texts = [one for one in paragraphs if self._marks.get(attribute(one, "style-name")) != "b"]
-        plain = [text for one in texts for text in (one.text, *(part.tail for part in one))]
-        spans = [part for one in texts for part in one]
+        paragraphs = [child for child in cell if local_name(child) == "p"]
+        parts = [part for paragraph in paragraphs for part in (paragraph, *paragraph)]
+        texts = [
+            paragraph
+            for paragraph in paragraphs
+            if self._marks.get(attribute(paragraph, "style-name")) != "b"
+        ]
+        plain = [
+            text
+            for paragraph in texts
+            for text in (paragraph.text, *(part.tail for part in paragraph))
+        ]
+        spans = [part for paragraph in texts for part in paragraph]
         is_plain = any((text or "").strip() for text in plain)
         return (
             bool(parts)
             and not is_plain
             and all(self._marks.get(attribute(part, "style-name")) == "b" for part in spans)
-            and any("".join(one.itertext()).strip() for one in paragraphs)
+            and any("".join(paragraph.itertext()).strip() for paragraph in paragraphs)
         )
 
     def _is_header(self, cell: Element) -> bool:
         """Whether all paragraphs of a cell have the table header style."""
-        styles = [attribute(one, "style-name") for one in cell if local_name(one) == "p"]
+        styles = [attribute(child, "style-name") for child in cell if local_name(child) == "p"]
         return bool(styles) and all(self._marks.get(style) == "h" for style in styles)
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:

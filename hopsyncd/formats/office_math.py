@@ -57,23 +57,23 @@ def _part(part: Element) -> str:
             return part.text or ""
         case "f":
             sign = "¦" if _read_property(part, "type") == "noBar" else "/"
-            return f"{_add_brackets(_of(part, 'num'))}{sign}{_add_brackets(_of(part, 'den'))}"
+            return f"{_add_brackets(_child(part, 'num'))}{sign}{_add_brackets(_child(part, 'den'))}"
         case "sSup" | "sSub" | "sSubSup" | "sPre":
-            return _of(part, "e") + _scripts(part)
+            return _child(part, "e") + _scripts(part)
         case "nary":
-            return f"{_read_property(part, 'chr') or '∫'}{_scripts(part)} {_of(part, 'e')}"
+            return f"{_read_property(part, 'chr') or '∫'}{_scripts(part)} {_child(part, 'e')}"
         case "rad":
-            degree = _of(part, "deg")
-            return f"{degree}√{_add_brackets(_of(part, 'e'))}"
+            degree = _child(part, "deg")
+            return f"{degree}√{_add_brackets(_child(part, 'e'))}"
         case "d":
             begin, end = _read_property(part, "begChr", "("), _read_property(part, "endChr", ")")
-            parts = [math_text(one) for one in part if local_name(one) == "e"]
+            parts = [math_text(child) for child in part if local_name(child) == "e"]
             return begin + _read_property(part, "sepChr", "|").join(parts) + end
         case "func":
-            return f"{_of(part, 'fName')} {_of(part, 'e')}"
+            return f"{_child(part, 'fName')} {_child(part, 'e')}"
         case "limLow" | "limUpp":
             mark = "_" if name == "limLow" else "^"
-            return f"{_of(part, 'e')}{mark}{_add_brackets(_of(part, 'lim'))}"
+            return f"{_child(part, 'e')}{mark}{_add_brackets(_child(part, 'lim'))}"
         case "m" | "eqArr":
             return "; ".join(_row(row) for row in part if local_name(row) in ("mr", "e"))
         case _ if name.endswith(_PROPERTIES_END):
@@ -89,12 +89,15 @@ def _row(row: Element) -> str:
 
 
 def _scripts(part: Element) -> str:
-    texts: Iterable[tuple[str, str]] = (("_", _of(part, "sub")), ("^", _of(part, "sup")))
+    texts: Iterable[tuple[str, str]] = (
+        ("_", _child(part, "sub")),
+        ("^", _child(part, "sup")),
+    )
     return "".join(mark + _add_brackets(text) for mark, text in texts if text)
 
 
-def _of(part: Element, name: str) -> str:
-    return next((math_text(one) for one in part if local_name(one) == name), "").strip()
+def _child(part: Element, name: str) -> str:
+    return next((math_text(child) for child in part if local_name(child) == name), "").strip()
 
 
 def _read_property(part: Element, name: str, default: str = "") -> str:
@@ -102,9 +105,9 @@ def _read_property(part: Element, name: str, default: str = "") -> str:
     missing."""
     for properties in part:
         if local_name(properties).endswith(_PROPERTIES_END):
-            for one in properties:
-                if local_name(one) == name:
-                    return attribute(one, "val")
+            for child in properties:
+                if local_name(child) == name:
+                    return attribute(child, "val")
     return default
 
 

@@ -26,9 +26,9 @@ _WINGDINGS = {
     **{0xE1: "↑", 0xE2: "↓", 0xE8: "→", 0xF0: "⇒", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑"},
 }
 _FONTS = {"symbol": _SYMBOLS, "wingdings": _WINGDINGS}
-_PRIVATE = 0xF000  # where Word has the signs of such fonts
+_PRIVATE = 0xF000  # where Word stores the characters of symbol fonts
 _ISO_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
-# Default titles and names from templates and programs.
+# Default titles and names of templates and programs.
 _NO_TITLE = re.compile(
     r"(?:word document|powerpoint presentation|presentation|slide \d+|untitled|unknown"
     r"|(?:microsoft (?:word|powerpoint) - )?(?:document|presentation)\d*(?:\.\w{3,4})?)\Z",
@@ -162,7 +162,7 @@ def _diagram_texts(data: Element) -> Iterator[str]:
     for point in data.iter():
         if local_name(point) != "pt":
             continue
-        paragraphs = (one for one in point.iter() if local_name(one) == "p")
+        paragraphs = (element for element in point.iter() if local_name(element) == "p")
         texts = (
             in_one_line("".join(t.text or "" for t in paragraph.iter() if local_name(t) == "t"))
             for paragraph in paragraphs

@@ -29,7 +29,7 @@ _PROGRESS = re.compile(r"[ \t]+\[(?:\d*/\d*|\d*%)\]")
 _NOTE = re.compile(r"\[fn:([\w-]{1,60})\][ \t]+(?=\S)")
 _SIDE = r"(?<![\w*/_=~+])"
 _MARKS = re.compile(r"[\[<=~*/+_^]")
-# Each is replaced by Markdown, in cells of tables by plain text.
+# Each is replaced by Markdown, and in table cells by plain text.
 _INLINE: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
         re.compile(r"\[\[(?:file:)?([^\[\]\n]{1,300})\]\[([^\[\]\n]{1,300})\]\]"),
@@ -76,7 +76,7 @@ class _Reader:
     title_line: int = 1
     _caption: str = ""
     _inside: str = ""  # the block in progress
-    _without_drawer_end: int = 0  # up to this line none ends
+    _without_drawer_end: int = 0  # no drawer ends up to this line
 
     def rewrite(self) -> list[str]:
         written: list[str] = []

@@ -72,7 +72,7 @@ def _is_cut_off(file: Any, size_bytes: int) -> bool:
     sector_bytes, table = file.sector_size, file.fat
     for entry in filter(None, file.direntries):
         if entry.size < file.minisectorcutoff and entry is not file.root:
-            continue  # it lies in the stream of the root
+            continue  # it is in the root stream
         sector, left = entry.isectStart, entry.size
         for _ in range(len(table)):
             if left <= 0 or sector > _LAST_SECTOR:
@@ -96,7 +96,7 @@ class _Properties:
     """The properties of a message, of a recipient or of an attachment."""
 
     def __init__(self, storage: Any, header_bytes: int, codec: str = "") -> None:
-        self._streams: dict[str, bytes] = {one.name: one.bytes_ for one in storage.streams}
+        self._streams: dict[str, bytes] = {stream.name: stream.bytes_ for stream in storage.streams}
         self._fixed = library("oxmsg.properties").Properties(storage, header_bytes)
         self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or "cp1252"
 
@@ -135,7 +135,7 @@ class _Properties:
         return value if isinstance(value, datetime) else None
 
     def _value(self, read: Callable[[int], object], number: int) -> object:
-        with suppress(Exception):  # a damaged property costs itself, not the message
+        with suppress(Exception):  # a damaged property is skipped; the message is still read
             return read(number)
         return None
 
@@ -175,8 +175,8 @@ def _head(storage: Any, properties: _Properties) -> Message:
 
 def _recipients(storage: Any, codec: str) -> dict[int, list[str]]:
     people: dict[int, list[str]] = {_TO: [], _CC: []}
-    for one in storage.iter_recipient_storages():
-        properties = _Properties(one, _PART_HEADER_BYTES, codec)
+    for recipient in storage.iter_recipient_storages():
+        properties = _Properties(recipient, _PART_HEADER_BYTES, codec)
         kind = (properties.number(_RECIPIENT_TYPE) or _TO) & 0xF
         address = _address(properties.line(_DISPLAY_NAME), properties.line(*_ADDRESSES))
         if kind in people and address:
@@ -217,18 +217,18 @@ def _bodies(properties: _Properties) -> Iterator[Message]:
 
 
 def _attachments(storage: Any, codec: str) -> Iterator[Message]:
-    for one in storage.iter_attachment_storages():
-        embedded = next((below for below in one.storages if below.name == _EMBEDDED), None)
+    for attachment in storage.iter_attachment_storages():
+        embedded = next((below for below in attachment.storages if below.name == _EMBEDDED), None)
         if embedded is not None:
             part = Message()
             part["Content-Type"] = MAIL
             part.set_payload([_message(embedded, _EMBEDDED_HEADER_BYTES)])
             yield part
             continue
-        properties = _Properties(one, _PART_HEADER_BYTES, codec)
+        properties = _Properties(attachment, _PART_HEADER_BYTES, codec)
         name, data = properties.line(*_FILE_NAMES), properties.data(_FILE_DATA)
         kind = properties.line(_FILE_TYPE).lower()
-        if kind.startswith("multipart/"):  # a signed message is stored as it came
+        if kind.startswith("multipart/"):  # a signed message is stored as received
             yield BytesParser().parsebytes(data)
         elif data:
             part = _part(kind if kind.count("/") == 1 else type_of_name(name), data)
@@ -273,7 +273,7 @@ def decompress_rtf(data: bytes) -> bytes:
             reference = int.from_bytes(packed[at : at + 2], "big")
             at += 2
             start, length = reference >> 4, (reference & 0xF) + 2
-            # The window is written round and round: the place counts from its last turn.
+            # The window is a ring buffer, so a position refers to its last turn.
             back = (len(text) - start) % _WINDOW
             if back == 0 or back > len(text):
                 return bytes(text[len(_RTF_DICTIONARY) : end])

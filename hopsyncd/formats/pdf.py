@@ -18,9 +18,9 @@ from hopsyncd.formats.pdf_layout import arrange, mark_shades
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
 from hopsyncd.formats.pdf_text import TextReader
 
-_PICTURE_SCALE = 300 / 72  # to 300 dots an inch, which text recognition is made for
+_PICTURE_SCALE = 300 / 72  # to 300 dots an inch, the resolution that text recognition expects
 _MOST_PICTURE_PIXELS = 12_000_000  # A4 at that scale has 9 million
-_SCANNED = 0.7  # of a page is pictures, and it has hardly any text: it is a scan
+_SCANNED = 0.7  # share of pictures on a page with hardly any text: a scan
 _FEW_LETTERS = 100
 
 
@@ -82,9 +82,7 @@ def open_pdf(data: bytes) -> Any:
     password."""
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
-    logging.getLogger("pypdfium2").setLevel(
-        logging.ERROR
-    )  # it warns about parts that it does not need
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns about irrelevant parts
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:

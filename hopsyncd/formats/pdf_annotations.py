@@ -16,7 +16,7 @@ _MAX_OPTIONS = 1_000
 _PASSWORD = 1 << 13  # among the flags of a text field
 _HIDDEN = 2 | 32  # the flags Hidden and NoView
 _MAX_OBJECTS = 20_000
-_FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
+_FORMS_WITHIN = 3  # the nesting depth of forms that are searched for pictures
 _THIN = 3.0  # points
 _LEAST_FILL = 6.0  # points: each side of a background
 _MAX_FILLS = 1000  # of a page
@@ -88,7 +88,7 @@ class AnnotationReader:
             return
         left, bottom, right, top = box
         height = min((top - bottom) / len(lines), _LINE_HEIGHT)
-        # One line stands in the middle of its box, as fields show it.
+        # A single line is centered in its box, as fields show it.
         top = (top + bottom + height) / 2 if len(lines) == 1 else top
         for at, line in enumerate(lines):
             above = top - at * height
@@ -120,7 +120,6 @@ class AnnotationReader:
                 yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, at)
 
     def _stamp_text(self, annotation: Any) -> str:
-        """Return the text that a stamp displays."""
         raw = self._raw
         text_page = self._page.get_textpage()
         try:
@@ -223,7 +222,7 @@ def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
         return
     color = [ctypes.c_uint() for _ in range(4)]
     if mode.value and raw.FPDFPageObj_GetFillColor(shape, *map(ctypes.byref, color)):
-        red, green, blue, opacity = (one.value for one in color)
+        red, green, blue, opacity = (channel.value for channel in color)
         is_white = min(red, green, blue) >= _WHITE or not opacity
         found.fills.append((box, 0 if is_white else 1 + (red << 16 | green << 8 | blue)))
 
@@ -255,7 +254,7 @@ def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
     yield from (box for box in found if min(box[2] - box[0], box[3] - box[1]) < _THIN)
 
 
-def _box_of(one: tuple[float, float], other: tuple[float, float]) -> Box:
-    left, right = sorted((one[0], other[0]))
-    bottom, top = sorted((one[1], other[1]))
+def _box_of(corner: tuple[float, float], other: tuple[float, float]) -> Box:
+    left, right = sorted((corner[0], other[0]))
+    bottom, top = sorted((corner[1], other[1]))
     return left, bottom, right, top

@@ -48,8 +48,6 @@ _MARGIN_LINES = 2  # at the top and at the bottom of a page: they may be running
 
 @dataclass(slots=True)
 class Page:
-    """A page as read from the file."""
-
     number: int
     items: list[Item]
     notes: list[str] = field(default_factory=list)
@@ -179,22 +177,22 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
     for entry in headings.missing.get(number, ()):
         yield Block("heading", entry.title, number, number, min(entry.level, _MOST_LEVELS))
     pitch = _pitch(page.lines)
-    held: list[Line] = []
+    pending: list[Line] = []
     held_level = 0
     for item in page.items:
         if id(item) in headings.running:
             continue
         level = headings.level(item, number) if isinstance(item, Line) else 0
-        if held and _begins_block(held, item, held_level, level, pitch):
-            yield _block(page, held, held_level, headings)
-            held = []
+        if pending and _begins_block(pending, item, held_level, level, pitch):
+            yield _block(page, pending, held_level, headings)
+            pending = []
         if isinstance(item, Line):
-            held.append(item)
+            pending.append(item)
             held_level = level
         else:
             yield from table_blocks(item.table)
-    if held:
-        yield _block(page, held, held_level, headings)
+    if pending:
+        yield _block(page, pending, held_level, headings)
     for note in page.notes:
         yield Block("note", note, number, number)
 
@@ -210,15 +208,15 @@ def _pitch(lines: Sequence[Line]) -> float:
 
 
 def _begins_block(
-    held: Sequence[Line], item: Item, held_level: int, level: int, pitch: float
+    pending: Sequence[Line], item: Item, held_level: int, level: int, pitch: float
 ) -> bool:
-    before = held[-1]
+    before = pending[-1]
     if not isinstance(item, Line) or level != held_level:
         return True
     if level:
         gap = before.middle - item.middle
         is_near = 0 < gap < 1.9 * max(item.height, before.height)
-        return len(held) >= _MOST_HEADING_LINES or before.size != item.size or not is_near
+        return len(pending) >= _MOST_HEADING_LINES or before.size != item.size or not is_near
     if before.is_broken or _HYPHENED.search(before.text):
         return False
     gap = before.middle - item.middle

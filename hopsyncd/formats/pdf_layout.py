@@ -170,7 +170,7 @@ def _gutter(spans: Sequence[Span]) -> float | None:
             continue
         if not _are_columns(left, right, _LEAST_LINES):
             continue
-        if _beside(left, right) and (best is None or crossing < best[0]):
+        if _overlap_vertically(left, right) and (best is None or crossing < best[0]):
             best = crossing, edge
     return best[1] if best else None
 
@@ -202,7 +202,7 @@ def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
     return len(few) < _LEAST_LINES or shared > _MAX_SHARED * len(few)
 
 
-def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
+def _overlap_vertically(left: Sequence[Span], right: Sequence[Span]) -> bool:
     """Whether two groups overlap vertically by at least half the height of the shorter group."""
     tops = [max(span.top for span in side) for side in (left, right)]
     ends = [min(span.bottom for span in side) for side in (left, right)]

@@ -30,10 +30,10 @@ class Bookmark:
 
 def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Read the names and properties of an open PDF."""
-    said = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
+    values = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
     dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
-    names = (said["Title"],) if is_title(said["Title"]) else ()
-    author = said["Author"] if is_title(said["Author"]) else ""
+    names = (values["Title"],) if is_title(values["Title"]) else ()
+    author = values["Author"] if is_title(values["Author"]) else ""
     properties = (
         ("author", author),
         ("created", dates["CreationDate"]),

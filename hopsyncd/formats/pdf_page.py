@@ -61,7 +61,7 @@ def _find_boxes(
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
         text, turns = TextReader(text_page, raw, quarters).read(), 0
-        if quarters and len(text.turned) > len(text.spans):  # the lines were turned with the page
+        if quarters and len(text.turned) > len(text.spans):  # the lines were rotated with the page
             text, turns = TextReader(text_page, raw, 0).read(), quarters
     left, _, _, top = turned_box(page.get_bbox(), quarters)
     lines = merge_lines(find_spans([*text.spans, *text.turned], wanted))

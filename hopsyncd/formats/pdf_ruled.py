@@ -121,12 +121,12 @@ def _touching(rules: Sequence[Box]) -> list[list[Box]]:
     return [members for _, members in groups if len(members) > 2]
 
 
-def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+def _meet(first: Sequence[float], second: Sequence[float]) -> bool:
     return (
-        one[0] <= other[2] + _TOUCH
-        and other[0] <= one[2] + _TOUCH
-        and one[1] <= other[3] + _TOUCH
-        and other[1] <= one[3] + _TOUCH
+        first[0] <= second[2] + _TOUCH
+        and second[0] <= first[2] + _TOUCH
+        and first[1] <= second[3] + _TOUCH
+        and second[1] <= first[3] + _TOUCH
     )
 
 
@@ -185,8 +185,8 @@ def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cel
     for span, (first, last, at), region in zip(ordered, places, regions, strict=True):
         left, right, bottom, top = region
         if left < first and not _is_centered(grid, span, left, right):
-            left, right = first, max(first, last)  # its own column tells where it belongs
-        if len(heights[region]) > 1:  # lines of their own, which may belong to rows beside
+            left, right = first, max(first, last)  # its own column shows where it belongs
+        if len(heights[region]) > 1:  # separate lines, which may belong to neighbouring rows
             bottom = top = at
         cell = cells.setdefault((-top, left), Cell(left, 1, [], top - bottom + 1))
         cell.columns = max(cell.columns, max(last, right) - left + 1)

@@ -28,8 +28,6 @@ _WRAPPED_SHARE = 0.8  # of the distance of rows
 
 @dataclass(slots=True)
 class PlacedTable:
-    """A table with its place on the page."""
-
     table: Table
     top: float
     left: float
@@ -244,7 +242,7 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     if sum(map(len, full)) < 0.4 * len(columns) * len(full) or _side_by_side(rows):
         return None
     placed: list[list[Cell]] = []
-    pitch = min((one[0].middle - two[0].middle for one, two in pairwise(full)), default=0.0)
+    pitch = min((upper[0].middle - lower[0].middle for upper, lower in pairwise(full)), default=0.0)
     for row in rows:
         if placed and len(row) == 1:
             above = _noted_cell(row[0], placed[-1], columns)
@@ -344,7 +342,7 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     names = [join_spans(cell.spans) for cell in rows[0]]
     if width < _LEAST_NAMED or not _names_all(rows[0], width) or len(rows) < 2:
         return False
-    if any((is_number(one) and not is_year(one)) or one.endswith(":") for one in names):
+    if any((is_number(name) and not is_year(name)) or name.endswith(":") for name in names):
         return False
     below: dict[int, list[str]] = {}
     for cell in (cell for row in rows[1:] for cell in row):
@@ -425,22 +423,22 @@ def build_table(
     headers = headers or int(_names_numbers(rows, width) or _is_turned(rows[0]))
     headers = headers or _grouped_headers(rows, width)
     builder = TableBuilder()
-    taken: dict[int, int] = {}
+    covered_rows: dict[int, int] = {}
     for at, row in enumerate(rows):
         builder.begin_row(page, is_header=at < headers)
         column = 0
         ends = [*(cell.column for cell in row[1:]), width]
         for cell, end in zip(row, ends, strict=True):
             while column < cell.column:
-                column = _skip(builder, column, taken)
+                column = _skip(builder, column, covered_rows)
             columns = max(1, min(cell.columns, end - column))
             builder.add(join_spans(cell.spans), colspan=columns, rowspan=cell.rows)
             for below in range(column, column + columns) if cell.rows > 1 else ():
-                taken[below] = cell.rows
+                covered_rows[below] = cell.rows
             column += columns
         while column < width:
-            column = _skip(builder, column, taken)
-        taken = {column: left - 1 for column, left in taken.items() if left > 1}
+            column = _skip(builder, column, covered_rows)
+        covered_rows = {column: left - 1 for column, left in covered_rows.items() if left > 1}
     return builder.build()
 
 

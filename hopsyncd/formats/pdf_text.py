@@ -104,11 +104,10 @@ class TextReader:
             self._text = "".join(map(_letter, codes))
 
     def read(self) -> PageText:
-        """Read the page."""
         page, text, box = PageText(), self._text, self._box
         is_clean = not _UNPRINTABLE.search(text)
         span: Span | None = None
-        before = -1  # the end of the word before
+        before = -1  # the end of the previous word
         for found in _WORD.finditer(text):
             first, end = found.span()
             word, last = found[0], end - 1
@@ -203,7 +202,7 @@ class TextReader:
             at = found.start()
             if self._box(first + at) == self._box(first + at + 1):
                 letters[at], letters[at + 1] = letters[at + 1], letters[at]
-        return _apart("".join(letters))
+        return _insert_spaces("".join(letters))
 
     def _with_marks(self, first: int, last: int) -> str:
         """Mark trailing letters of a word as superscript or subscript if they are smaller than the
@@ -296,10 +295,10 @@ def _plain(word: str) -> str:
     return word if word.isascii() and word.isprintable() else word.translate(_ODD)
 
 
-def _apart(word: str) -> str:
+def _insert_spaces(word: str) -> str:
     """Insert the spaces that PDFium loses between Latin and right-to-left letters.
 
-    >>> _apart("Python\u0645\u0646") == "Python \u0645\u0646"
+    >>> _insert_spaces("Python\u0645\u0646") == "Python \u0645\u0646"
     True
     """
     return _SCRIPTS_MEET.sub(" ", word)

@@ -1,4 +1,5 @@
-"""Leaves the ASCII armor of OpenPGP (RFC 9580) out of texts: signatures, keys, encrypted texts."""
+"""Removes the ASCII armor of OpenPGP (RFC 9580) from texts: signatures, keys and encrypted
+texts."""
 
 import re
 from collections import Counter
@@ -15,8 +16,8 @@ _KEYS = "PGP keys"
 def without_armor(text: str) -> tuple[str, dict[str, int]]:
     """Return the text without armor, and the number of blocks left out by kind.
 
-    Signed text stays, without the lines around it and the dashes that signing adds. A block without
-    an end stays as it is.
+    Signed text stays, without the lines around it and the dashes that signing adds. An unclosed
+    block stays as it is.
     """
     if "-----BEGIN PGP " not in text:
         return text, {}
@@ -47,6 +48,6 @@ def without_armor(text: str) -> tuple[str, dict[str, int]]:
 
 
 def _end(lines: list[str], start: int, kind: str) -> int:
-    """The number of the line after the end of a block; 0 if it has no end."""
+    """Return the number of the line after the end of a block; 0 if it has no end."""
     last = f"-----END PGP {kind}"
     return next((at + 1 for at in range(start, len(lines)) if lines[at].startswith(last)), 0)

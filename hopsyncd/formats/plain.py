@@ -43,7 +43,8 @@ _HEAD_BLOCKS = 8  # among which a title may stand
 _MANUAL = re.compile(r"(\S{1,60}\(\w{1,4}\))[ \t].*[ \t]\1[ \t]*\Z")
 _MANUAL_NAME = re.compile(r"(\S.{0,100}?) +[-\u2013\u2014] +\S")
 _UNDERLINE = re.compile(r"([=\-~^*#+\"'`_.:])\1{2,}+[ \t]*\Z")
-_TYPED = re.compile(r"[^\n]\x08|\x1b\[[0-9;]{0,20}m")  # bold and underlined, as printers type them
+# bold and underlined text, as printers encode it
+_TYPED = re.compile(r"[^\n]\x08|\x1b\[[0-9;]{0,20}m")
 _PROMPT = re.compile(r"(?:[$%>]|>>>) ")
 _CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
 _SENTENCE = re.compile(r"[.,;:!?\u3002\uff01\uff1f]\Z")
@@ -113,7 +114,7 @@ class _Reader:
         self._breaks = pages.breaks
         self._runs = list(runs_of(pages.lines))
         self._numbered = numbered_headings(self._runs)
-        self._titles = frozenset(one.text for one in self._numbered.values())
+        self._titles = frozenset(heading.text for heading in self._numbered.values())
         indented = sum(line[:1] in " \t" for _, run in self._runs for line in run)
         self._is_indented = 2 * indented > sum(len(run) for _, run in self._runs)
         self._has_title = False
@@ -294,7 +295,6 @@ def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
 
 
 def _goes_on(before: _Lines, indent: int, text: str) -> bool:
-    """Whether a line continues the text of the lines before it."""
     if before.hanging is not None:
         return indent == before.indent and not _SENTENCE.search(before.lines[-1])
     in_item = ITEM.match(before.lines[0]) is not None
@@ -326,13 +326,13 @@ def _is_code(run: Sequence[str], *, in_columns: bool = True) -> bool:
     if len(run) == 1:
         return _PROMPT.match(bare[0]) is not None
     marks = (
-        _PROMPT.match(one) or _CODE_END.search(one) or (in_columns and COLUMNS.search(one))
-        for one in bare
+        _PROMPT.match(line) or _CODE_END.search(line) or (in_columns and COLUMNS.search(line))
+        for line in bare
     )
     if 2 * sum(map(bool, marks)) > len(run):
         return True
     text = "".join(bare)
-    return sum(one.isalnum() or one == " " for one in text) < 0.6 * len(text)
+    return sum(character.isalnum() or character == " " for character in text) < 0.6 * len(text)
 
 
 def _is_ragged(lines: Sequence[str]) -> bool:

@@ -75,7 +75,7 @@ class _Slide:
 
     def blocks(self, authors: dict[str, str]) -> Iterator[Block]:
         slide = tree_of(self._archive, self._name)
-        # A slide without a title must not stand under the one before.
+        # A slide without a title must not be nested in the previous slide.
         titles = [self._whole_text(shape) for shape in slide.iter() if _is_title(shape)]
         yield Block("heading", " ".join(filter(None, titles)), *self._lines, level=1)
         tree = child_of(slide, "cSld", "spTree")
@@ -188,7 +188,7 @@ class _Slide:
                 begin = int(start) if start.isdecimal() and len(start) < 6 else 1
                 numbers[level] = numbers.get(level, begin - 1) + 1
                 label = f"{numbers[level]}. "
-                text, links = label + text, tuple((at + len(label), one) for at, one in links)
+                text, links = label + text, tuple((at + len(label), link) for at, link in links)
                 is_item = True
             else:
                 numbers.pop(level, None)
@@ -225,8 +225,8 @@ class _Slide:
                 self._inline(part, line)
 
     def _notes(self, notes: Element) -> Iterator[Block]:
-        shapes = [one for one in notes.iter() if local_name(one) == "sp"]
-        self._links = {}  # these have their own
+        shapes = [shape for shape in notes.iter() if local_name(shape) == "sp"]
+        self._links = {}  # these are read elsewhere
         texts = [
             block
             for shape in shapes

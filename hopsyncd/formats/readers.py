@@ -38,8 +38,8 @@ Extract = Callable[[bytes, str], tuple[Block, ...]]
 
 _TAG = re.compile(rb"<[a-zA-Z/!?]")
 
-# The readers by media type: a module of this package, and a function in it. A module is loaded
-# when a document needs it, so that a worker starts fast and the daemon loads few of them.
+# The readers by media type: a module of this package and a function in it. A module is loaded
+# when a document needs it, so that a worker starts fast and the daemon loads few modules.
 _TEXT = {
     "text/markdown": "markdown:markdown_blocks",
     "text/plain": "plain:plain_blocks",
@@ -112,7 +112,7 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     """
     if is_light(media_type, data):
         return tidy(_blocks(data, media_type))
-    return _sound(partial(_blocks, data, media_type))
+    return _run_reader(partial(_blocks, data, media_type))
 
 
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
@@ -128,22 +128,22 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
         from hopsyncd.formats.pdf_page import page_preview
 
         number, _, text = page_and_text.partition(";")
-        return _sound(lambda: (page_preview(data, int(number), text),))
+        return _run_reader(lambda: (page_preview(data, int(number), text),))
     kind, _, number = media_type.partition(PICTURE_OF_PAGE)
     if number:
         from hopsyncd.formats.pdf import page_picture
 
-        return _sound(lambda: (page_picture(data, int(number)),))
+        return _run_reader(lambda: (page_picture(data, int(number)),))
     if not kind.endswith(PICTURES):
         return extract(data, media_type)
     if kind_of(kind) in IMAGES:
-        return _sound(lambda: (Block("picture", "1", 1, 1),) if is_worth_reading(data) else ())
+        return _run_reader(lambda: (Block("picture", "1", 1, 1),) if is_worth_reading(data) else ())
     from hopsyncd.formats.pdf import pdf_blocks
 
-    return _sound(lambda: pdf_blocks(data, with_pictures=True) if data else ())
+    return _run_reader(lambda: pdf_blocks(data, with_pictures=True) if data else ())
 
 
-def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
+def _run_reader(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
     """Run a reader. Raises DocumentUnreadable for any unexpected error of the reader."""
     try:
         return tidy(read())
@@ -151,16 +151,18 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
         raise
     except Exception as error:
         parts = " ".join(str(error).split())[:200].rstrip(".").split(": ")
-        said = ": ".join(dict.fromkeys((type(error).__name__, *parts)))  # some say all of it twice
-        if isinstance(error, ImportError):  # for want of memory, too
+        reason = ": ".join(
+            dict.fromkeys((type(error).__name__, *parts))
+        )  # some messages repeat themselves
+        if isinstance(error, ImportError):  # also if memory runs out
             raise DocumentUnreadable(
                 "the document",
-                f"a library that reads it cannot be loaded ({said})",
+                f"a library that reads it cannot be loaded ({reason})",
                 "Install hopsyncd again, or free memory, then sync",
             ) from error
         raise DocumentUnreadable(
             "the document",
-            f"it is damaged, or its file extension is wrong ({said})",
+            f"it is damaged, or its file extension is wrong ({reason})",
             "Export it again, or add it to `ignore`",
         ) from error
 

@@ -33,8 +33,8 @@ _TARGET = re.compile(r"\.\. _`?([^`:]{1,100})`?:")
 _MAX_LEADS = 3
 _MAX_TARGETS = 20
 _MAX_DEPTH = 6
-_MAX_SUBSTITUTIONS = 8  # one inside another
-_NEVER = 6  # no message of docutils has this level
+_MAX_SUBSTITUTIONS = 8  # nested in one another
+_NEVER = 6  # docutils has no messages of this level
 _WARNING = 2
 _ROWS = (nodes.thead, nodes.tbody)
 _LEAVES = (nodes.math, nodes.Text, nodes.superscript, nodes.subscript)
@@ -60,7 +60,7 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
         document = _parse("\n".join([*[""] * end, *lines[end:]]))
         elements = list(document.findall(nodes.Element))
         blocks = tuple(_Reader(document, elements).read(document, (), 0))
-    except RecursionError:  # lists in lists, some hundred deep
+    except RecursionError:  # deeply nested lists
         return plain_blocks(text)
     blocks = with_title((*head.blocks, *blocks), head.title, head.title_line)
     names = (*head.names, *_targets(elements))
@@ -167,7 +167,7 @@ class _Reader:
             yield from self.read(node, leads, depth)
 
     def _read_heading(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
-        line = max(1, _line_of(node) - 1)  # docutils names the line below
+        line = max(1, _line_of(node) - 1)  # docutils reports the next line
         text, links = self._text(node)
         yield Block("heading", text, line, line, min(max(depth, 1), _MAX_DEPTH), links)
 
@@ -267,7 +267,7 @@ class _Reader:
         parts = [part for group in node.children for part in group.children]
         stubs = [part.get("stub", 0) for part in parts if isinstance(part, nodes.colspec)]
         for row in (row for part in parts if isinstance(part, _ROWS) for row in part.children):
-            # Cells of a csv-table do not know their lines.
+            # Cells of a csv-table have no line numbers.
             line = max(_line_of(node), min(filter(None, map(_first_line, row.children)), default=1))
             is_head = isinstance(row.parent, nodes.thead)
             builder.begin_row(line, is_header=is_head)

@@ -40,9 +40,9 @@ _DROPPED = frozenset(
     "include literalinclude raw highlight index meta sectnum contents default-role role module"
     " currentmodule testsetup testcleanup youtube header footer class title date".split()
 )
-# Their content does not belong to what their argument names.
+# Their content is not about their argument.
 _ASIDE = frozenset("versionadded versionchanged deprecated versionremoved only rubric".split())
-# Alternatives, each with content of its own.
+# Alternatives, each with its own content.
 _TABS = frozenset({"tab", "tab-item"})
 # The text that the manual shows for the directive, before the version.
 _VERSIONED = {
@@ -217,7 +217,7 @@ class _States(dict[str, states.RSTState]):
     def __init__(self, machine: states.NestedStateMachine, classes: Iterable[type]) -> None:
         super().__init__()
         self._machine = machine
-        self._classes = {one.__name__: one for one in classes}
+        self._classes = {state.__name__: state for state in classes}
 
     def __missing__(self, name: str) -> states.RSTState:
         state = self[name] = self._classes[name](self._machine, self._machine.debug)

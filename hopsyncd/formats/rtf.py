@@ -31,7 +31,7 @@ _SKIPPED = frozenset(
     b" printim revtim buptim creatim objdata ftnsep ftnsepc ftncn aftnsep aftnsepc"
     b" aftncn pntxta pntxtb falt panose fname bkmkstart bkmkend mtype".split()
 )
-# Destinations that are read though they are marked as new.
+# Destinations that are read although they are marked as optional.
 _KNOWN = frozenset(
     b"annotation footnote atnauthor"
     b" fldinst shpinst do nesttableprops shppict moMath moMathPara".split()
@@ -49,9 +49,9 @@ class _State:
     """The state of a group: inherited from the outer group, and dropped at the end of the group."""
 
     story: Story
-    sink: list[str] | None = None  # where text goes instead of the story
+    sink: list[str] | None = None  # where text goes, if not to the main story
     kind: bytes = b""  # the destination that the text belongs to
-    opened: bytes = b""  # the destination that began with this very group
+    opened: bytes = b""  # the destination that this group began
     font: int = -1
     fallback: int = 1
     is_hidden: bool = False
@@ -63,7 +63,7 @@ class _State:
     is_in_table: bool = False
     nesting: int = 1
     depth: int = -1
-    address: list[str] | None = None  # of the field around
+    address: list[str] | None = None  # of the enclosing field
     link_start: int = 0
 
 
@@ -74,7 +74,7 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is not RTF, although its file extension is",
-            "Use the file extension of its real type, or add it to `ignore`",
+            "Rename it with the extension of its real type, or add it to `ignore`",
         )
     return _Reader().blocks(data)
 
@@ -90,7 +90,7 @@ class _Reader:
         self._too_deep = 0
         self._bytes = bytearray()
         self._to_skip = 0
-        self._half = 0  # the first half of a character that takes two
+        self._half = 0  # the first byte of a two-byte character
         self._is_new = self._is_starred = False
         self._deletions = 0
         self._encoding, self._default_font = "cp1252", -1
@@ -114,7 +114,7 @@ class _Reader:
             blocks = with_title(blocks, titles[0], 1)
         skipped = Counter({"deletions": self._deletions})
         known = {" ".join(block.text.split()) for block in blocks}
-        margins = [one for one in self._margins if not _PAGE_NUMBER.match(one.text)]
+        margins = [margin for margin in self._margins if not _PAGE_NUMBER.match(margin.text)]
         skipped["page headers and footers that repeat"] += len(self._margins) - len(margins)
         if shown := tuple(margins_of(margins, known, skipped)):
             line = self.number

@@ -11,7 +11,7 @@ from hopsyncd.formats.office_text import Line, ListLeads
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 from hopsyncd.formats.word_styles import join_label
 
-_NEAR = 20  # edges of cells this near, in twips, are one
+_NEAR = 20  # cell edges this close, in twips, are equal
 
 
 @dataclass(slots=True)
@@ -19,8 +19,8 @@ class CellPlace:
     """The position of a cell, which the row defines before the cell's text."""
 
     edge: int = 0
-    goes_on: bool = False  # the cell to its left does
-    spans_down: bool = False  # the cell above it does
+    goes_on: bool = False  # covered by the cell to its left
+    spans_down: bool = False  # covered by the cell above it
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
 
 
 def _has_bold_header(rows: list[_Row]) -> bool:
-    """Whether only the first of several rows is in bold, and can name the columns."""
+    """Whether only the first of several rows is bold, and can name the columns."""
     texts = [[text for text, _ in row.cells] for row in rows]
     if len(rows) < 2 or len(texts[0]) < 2 or not rows[0].is_bold or rows[1].is_bold:
         return False
@@ -191,11 +191,11 @@ class Story:
         text, links = self._take_text()
         grid = self.grid(depth)
         inner, self._grids[depth:] = self._grids[depth:], []
-        for one in inner:
-            if one.cells:
-                one.end_row(self._next_line())
-            if one.rows:
-                self._beside += one.blocks((text.split("\n")[0],) if text else ())
+        for table in inner:
+            if table.cells:
+                table.end_row(self._next_line())
+            if table.rows:
+                self._beside += table.blocks((text.split("\n")[0],) if text else ())
         grid.cells.append((text, links))
         grid.bold.append(self.is_bold if text else None)
         self.is_bold = None
@@ -252,7 +252,7 @@ class Story:
                 text, links = grid.rows[0].cells[0]
                 if text:
                     self._add_text(text, links)
-                self.blocks += (block for some in grid.beside.values() for block in some)
+                self.blocks += (block for blocks in grid.beside.values() for block in blocks)
                 continue
             leads = tuple(filter(None, (self._leads.introduction,)))
             self._leads.end()

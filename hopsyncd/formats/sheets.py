@@ -16,8 +16,6 @@ _MAX_ROWS_ABOVE = 8
 
 @dataclass(frozen=True, slots=True)
 class SheetCell:
-    """A cell of a sheet, with its span."""
-
     text: str
     rowspan: int = 1
     colspan: int = 1
@@ -59,12 +57,12 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
     remaining = iter(rows)
     while part := list(islice(remaining, _PART_ROWS)):
         if caption is None and (above := _rows_above_header(part)):
-            yield from table_blocks(_built((), part[:above], frozenset()).build())
+            yield from table_blocks(_build_part((), part[:above], frozenset()).build())
             part = part[above:]
         marked = _header_rows(part, is_first=caption is None)
-        table = _built(headers, part, marked).build(guess_header=caption is None)
+        table = _build_part(headers, part, marked).build(guess_header=caption is None)
         if caption is None and not table.header_rows and (below := _bold_below_title(part)):
-            table = _built((), part, marked | below).build(guess_header=True)
+            table = _build_part((), part, marked | below).build(guess_header=True)
         headers = table.rows[: table.header_rows]
         if caption is None:
             caption = table.caption
@@ -73,7 +71,7 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
             yield from table_blocks(table, (lead_of(caption),) if caption else ())
 
 
-def _built(
+def _build_part(
     headers: Iterable[Row], part: Sequence[SheetRow], marked: frozenset[int]
 ) -> TableBuilder:
     """Build the table of a part below the headers; `marked` rows are headers too."""
@@ -84,12 +82,12 @@ def _built(
             builder.add(cell.text if cell else "")
     for number, row in enumerate(part):
         builder.begin_row(row.first_line, row.last_line, is_header=number in marked)
-        for one in filter(None, row.cells):
+        for sheet_cell in filter(None, row.cells):
             builder.add(
-                one.text,
-                is_header=one.is_header,
-                rowspan=one.rowspan,
-                colspan=one.colspan,
+                sheet_cell.text,
+                is_header=sheet_cell.is_header,
+                rowspan=sheet_cell.rowspan,
+                colspan=sheet_cell.colspan,
             )
     return builder
 
@@ -114,7 +112,7 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
 
 
 def _bold_below_title(part: Sequence[SheetRow]) -> frozenset[int]:
-    """The first row in bold below a title, if it names the columns of rows that are not bold."""
+    """Return the first bold row below a title, if it names the columns of other rows."""
     at = next((at for at, row in enumerate(part) if sum(map(bool, row.texts)) > 1), 0)
     texts = [row.texts for row in part[at:]]
     is_name = part[at].is_bold and not any(map(is_number, texts[0]))

@@ -109,7 +109,7 @@ def _without_comments(
 ) -> list[str]:
     """Remove the comments that begin outside code. An unclosed comment is text."""
     last = max((at for at, line in enumerate(lines) if end.search(line)), default=-1)
-    kept: list[str] = []
+    remaining: list[str] = []
     is_inside = False
     for at, (line, is_code) in enumerate(zip(lines, codes, strict=True)):
         parts: list[str] = []
@@ -121,31 +121,31 @@ def _without_comments(
             parts += [] if is_inside else [line[rest : found.start()]]
             skipped["comments"] += not is_inside
             rest, is_inside = found.end(), not is_inside
-        kept.append("".join(parts) + ("" if is_inside else line[rest:]))
-    return kept
+        remaining.append("".join(parts) + ("" if is_inside else line[rest:]))
+    return remaining
 
 
 def _without_imports(
     lines: Sequence[str], codes: Sequence[bool], skipped: Counter[str]
 ) -> list[str]:
     """Remove the imports and exports of MDX, which end at an empty line at the latest."""
-    kept: list[str] = []
+    remaining: list[str] = []
     expected = 0  # lines of an import or export that may follow
     for line, is_code in zip(lines, codes, strict=True):
         begins = line[:6] in ("import", "export") and len(line) <= _MAX_LINE_CHARACTERS
         is_whole = begins and _IMPORT.match(line)
         begins = begins and bool(is_whole or _IMPORT_BEGINS.match(line) or _EXPORT.match(line))
         if is_code or not (expected or begins):
-            kept.append(line)
+            remaining.append(line)
             continue
-        kept.append("")
+        remaining.append("")
         if begins:
             skipped["imports and exports"] += 1
             expected = 0 if is_whole or line.rstrip().endswith(";") else _MOST_IMPORT_LINES
         else:
             is_last = not line.strip() or line.startswith("}")
             expected = 0 if is_last else expected - 1
-    return kept
+    return remaining
 
 
 def _read_line(line: str, skipped: Counter[str]) -> tuple[str, bool]:
@@ -181,7 +181,7 @@ def _shown_of(tag: re.Match[str], skipped: Counter[str]) -> str:
     name = tag["jekyll"] or tag["hugo"]
     if tag["code"] or not name or _IS_TEXT.match(tag[0]):
         return tag[0]
-    shown = [one[1] or one[2] for one in _SHOWN.finditer(tag[0])]
+    shown = [found[1] or found[2] for found in _SHOWN.finditer(tag[0])]
     if not shown and name in _TITLED and (first := _FIRST.search(tag[0])):
         shown = [first[1]]
     if shown:

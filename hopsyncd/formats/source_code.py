@@ -41,7 +41,7 @@ def python_blocks(text: str) -> tuple[Block, ...]:
             continue
         first = min([node.lineno, *(item.lineno for item in node.decorator_list)]) - 1
         last = node.end_lineno or node.lineno
-        # Several definitions on one line ("def a(): 0; x = 1") stay with the first of them.
+        # Several definitions on one line ("def a(): 0; x = 1") belong to the first.
         if first < done:
             continue
         first = _with_comments_above(lines, first, done)

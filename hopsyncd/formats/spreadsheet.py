@@ -58,7 +58,7 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     workbook or finds no sheet in it, `xls_blocks` reads it: programs other than Excel write parts
     that openpyxl does not support.
     """
-    archive = open_archive(data)  # refuses one that unpacks to too much
+    archive = open_archive(data)  # refuses an archive that is too large when unpacked
     try:
         blocks = _formatted_blocks(data, archive)
     except Exception as error:
@@ -81,7 +81,7 @@ def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         bold = _bold_styles(book)
         for sheet in book.worksheets:
-            sheet.reset_dimensions()  # files declare wrong ones
+            sheet.reset_dimensions()  # the dimensions that files declare can be wrong
             member = sheet._worksheet_path
             source = archive.read(member)
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
@@ -92,7 +92,7 @@ def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
             rows = _excel_rows(sheet.iter_rows(), place, bold)
             blocks += _sheet(rows)
             without_value += len(_WITHOUT_VALUE.findall(source))
-            blocks += _beside(archive, member)
+            blocks += _read_attached(archive, member)
     if without_value:
         blocks.append(skipped_block({"formulas without a saved value": without_value}))
     return tuple(blocks)
@@ -142,7 +142,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             blocks += _sheet(_plain_rows(values, first_row + 1, first_column + 1, place))
         return tuple(blocks)
     except BaseException as error:
-        # The library's own panics are no Exception.
+        # The library's panics do not derive from Exception.
         if type(error).__name__ != "PanicException":
             raise
         raise DocumentUnreadable(
@@ -178,8 +178,8 @@ def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
 def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
     """Yield the blocks of the tables in consecutive non-empty rows.
 
-    Tables that touch only at a corner share no column. Tables that are side by side have an empty
-    column between them and begin or end in different rows.
+    Two tables can touch at a corner if they share no column. Tables that are side by side have an
+    empty column between them and begin or end in different rows.
     """
     filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
     for number, row in enumerate(rows):
@@ -229,7 +229,7 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
         first = filled[at][0]
         above, below = columns[:number], columns[number:]
         is_apart = max(above) < min(below) or min(above) > max(below)
-        if is_apart and 1 < first < rows - 1 and all(filled[one][1] < first for one in above):
+        if is_apart and 1 < first < rows - 1 and all(filled[column][1] < first for column in above):
             return first
     return 0
 
@@ -286,18 +286,18 @@ def _cell_text(cell: Any) -> str:
 
 
 def _unescape(text: str) -> str:
-    """Replace what Excel writes for characters that XML lacks: `_x000D_` for the end of a line."""
+    """Decode Excel's escapes for characters that XML cannot contain, such as `_x000D_`."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
 
 
 def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:
-    """The numbers of the rows that name columns: the first rows of filters and of tables."""
+    """Map the header row of each filter and table to its first and last column."""
     sources = [source] if b"autoFilter" in source else []
     for kind, name in targets_of(archive, member).values():
         if kind == "table" and name in archive.NameToInfo:
             table = archive.read(name)
             sources += [] if b'headerRowCount="0"' in table else [table]
-    found = (match for one in sources for match in _FILTER.finditer(one))
+    found = (match for source in sources for match in _FILTER.finditer(source))
     return {
         int(row): (_column_number(first.decode()), _column_number(last.decode()))
         for first, row, last in (match.groups() for match in found)
@@ -305,11 +305,16 @@ def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tu
 
 
 def _parse_merged_ranges(ranges: Iterable[str]) -> _Place:
-    found = (_RANGE.match(one) for one in ranges)
+    found = (_RANGE.match(text) for text in ranges)
     return _span_cells(
-        (int(one[2]), _column_number(one[1]), int(one[4]), _column_number(one[3]))
-        for one in found
-        if one
+        (
+            int(found_range[2]),
+            _column_number(found_range[1]),
+            int(found_range[4]),
+            _column_number(found_range[3]),
+        )
+        for found_range in found
+        if found_range
     )
 
 
@@ -362,9 +367,9 @@ def _ods_rows(table: Element) -> Iterator[SheetRow]:
                 continue
             text = "\n".join("".join(part.itertext()) for part in cell.iterfind("{*}p"))
             rowspan, colspan = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
-            one = SheetCell(" ".join(text.split()), rowspan, colspan, is_header)
+            sheet_cell = SheetCell(" ".join(text.split()), rowspan, colspan, is_header)
             repeated = count_of(cell, "columns-repeated")
-            cells += [one] * (repeated if text or repeated <= _MAX_REPEATED else 1)
+            cells += [sheet_cell] * (repeated if text or repeated <= _MAX_REPEATED else 1)
         while cells and not (cells[-1] and cells[-1].text):
             cells.pop()
         repeated = count_of(row, "rows-repeated")
@@ -374,7 +379,7 @@ def _ods_rows(table: Element) -> Iterator[SheetRow]:
         number += 0 if cells else repeated - 1
 
 
-def _beside(archive: ZipFile, member: str) -> Iterator[Block]:
+def _read_attached(archive: ZipFile, member: str) -> Iterator[Block]:
     """Read the comments of a sheet, and the texts of its drawings and charts."""
     for kind, name in targets_of(archive, member).values():
         if name not in archive.namelist():

@@ -48,7 +48,7 @@ def _cues(lines: list[str]) -> Iterator[_Cue]:
             at += 1
         shown = _SPEAKER.sub(r"\1: ", " ".join(lines[first:at]))
         shown = " ".join(unescape(_MARKUP.sub("", shown)).split())
-        # Live captions repeat the line above until it scrolls away.
+        # Live captions repeat the previous line until it scrolls away.
         new = shown[len(previous) :].strip() if previous and shown.startswith(previous) else shown
         if new:
             hours, minutes, seconds, *end = (int(part or 0) for part in found.groups())

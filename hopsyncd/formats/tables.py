@@ -25,11 +25,11 @@ _MAX_HEAD_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
 _TO_THE_END = 1 << 20
-# A few bytes can ask for a million places in the grid.
-# Names of columns without a value are said in the first row, if there are not too many.
+# A few bytes can span a million places in the grid.
+# Names of columns without values are written in the first row, unless there are too many.
 _MAX_EMPTY_COLUMNS = 30
 _PLACES_PER_CELL, _FREE_PLACES = 20, 1000
-# Labels may make a table this many times as long before they are shortened.
+# Labels may make a table this many times longer before they are shortened.
 _LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
 
 
@@ -98,7 +98,7 @@ class TableBuilder:
         self._from_above: list[Cell] = []
         self._lines = (1, 1)
         self._is_header = self._has_cells = False
-        self._below: dict[int, tuple[Cell, int]] = {}  # by column: a cell and its rows to come
+        self._below: dict[int, tuple[Cell, int]] = {}  # by column: a cell and its remaining rows
         self._places = _FREE_PLACES
 
     def begin_row(self, first_line: int, last_line: int = 0, *, is_header: bool = False) -> None:
@@ -160,7 +160,7 @@ class TableBuilder:
                 begin, count = begin - 1, 1  # one header for all columns
         titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
         if not count and any(_is_header(row) and _is_across(row, width) for row in rows[begin:]):
-            titles = titles[:-1]  # the title of the first group, as others follow
+            titles = titles[:-1]  # the title of the first group, because other groups follow
         texts = (cell.text for row in titles for cell in row.distinct)
         caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
         return Table(rows[len(titles) :], count, caption)

@@ -31,7 +31,6 @@ def indent_of(line: str) -> int:
 
 
 def runs_of(lines: Iterable[str]) -> Iterator[Run]:
-    """Yield each run of lines that are not blank."""
     start, run = 0, list[str]()
     for number, line in enumerate(lines, 1):
         if line and not line.isspace():
@@ -59,17 +58,17 @@ def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
     last lines that occur on three or more pages between form feeds, ignoring page numbers.
     """
     recurring = _recurring(lines)
-    kept, breaks = [], []
+    shown_lines, breaks = [], []
     for at, line in enumerate(lines):
         is_foot = name and line[:1] != " " and line.rstrip().endswith(f" {name}")
         if at in recurring or is_foot or _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line):
             breaks.append(at + 1)
-            kept.append("")
+            shown_lines.append("")
         else:
             if line[:1] == "\f":
                 breaks.append(at + 1)
-            kept.append(line.lstrip("\f"))
-    return TextPages(kept, breaks)
+            shown_lines.append(line.lstrip("\f"))
+    return TextPages(shown_lines, breaks)
 
 
 def _recurring(lines: Sequence[str]) -> set[int]:
@@ -133,8 +132,8 @@ class _Candidate:
     number: tuple[int, ...]
     indent: int
     text: str
-    is_plain: bool  # it begins with a letter, and is no question
-    is_above_text: bool  # the text that follows is indented more
+    is_plain: bool  # it begins with a letter, and is not a question
+    is_above_text: bool  # the next text is indented more
 
     @property
     def is_lettered(self) -> bool:
@@ -155,41 +154,46 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
     numbering, with text between the two; consecutive lines are list items. Indented headings have
     several numbers.
     """
-    seen = {at: one for at in range(len(runs)) if (one := _candidate(runs, at))}
-    last = {one.text: at for at, one in seen.items()}
+    seen = {at: candidate for at in range(len(runs)) if (candidate := _candidate(runs, at))}
+    last = {candidate.text: at for at, candidate in seen.items()}
     candidates = {
-        at: one
-        for at, one in seen.items()
-        if last[one.text] == at or not (at + 1 in seen or is_of_contents(runs[at + 1][1], last))
+        at: candidate
+        for at, candidate in seen.items()
+        if last[candidate.text] == at
+        or not (at + 1 in seen or is_of_contents(runs[at + 1][1], last))
     }
-    taken = {one.at for one in candidates.values() if one.stands_alone}
-    found = [one for at, one in candidates.items() if at in taken or not _is_item(one, candidates)]
+    taken = {candidate.at for candidate in candidates.values() if candidate.stands_alone}
+    found = [
+        candidate
+        for at, candidate in candidates.items()
+        if at in taken or not _is_item(candidate, candidates)
+    ]
     for is_indented in (False, True):
-        for place, one in enumerate(found):
+        for place, candidate in enumerate(found):
             for before in found[max(0, place - _LOOK_BACK) : place]:
-                if bool(one.indent) is not is_indented or not _leads_to(before, one):
+                if bool(candidate.indent) is not is_indented or not _leads_to(before, candidate):
                     continue
-                if not one.indent and not before.indent:
-                    taken |= {before.at, one.at}
-                elif before.at in taken and len(one.number) > 1:
-                    taken.add(one.at)
+                if not candidate.indent and not before.indent:
+                    taken |= {before.at, candidate.at}
+                elif before.at in taken and len(candidate.number) > 1:
+                    taken.add(candidate.at)
     headings = [candidates[at] for at in sorted(taken)]
     return {
-        one.at: NumberedHeading(one.text, min(level, 6), len(runs[one.at][1]))
-        for one, level in zip(headings, _levels(headings), strict=True)
+        heading.at: NumberedHeading(heading.text, min(level, 6), len(runs[heading.at][1]))
+        for heading, level in zip(headings, _levels(headings), strict=True)
     }
 
 
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
     """Yield the level of each heading; letters between two numbers are one level below the first
     number."""
-    last = max((at for at, one in enumerate(headings) if not one.is_lettered), default=-1)
+    last = max((at for at, heading in enumerate(headings) if not heading.is_lettered), default=-1)
     level = 1
-    for at, one in enumerate(headings):
-        if one.is_lettered:
-            yield (level if at < last else 1) + len(one.number)
+    for at, heading in enumerate(headings):
+        if heading.is_lettered:
+            yield (level if at < last else 1) + len(heading.number)
         else:
-            level = 1 + len(one.number)
+            level = 1 + len(heading.number)
             yield level
 
 
@@ -230,26 +234,26 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
     )
 
 
-def _is_item(one: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
+def _is_item(candidate: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
     """Whether the line before or after has the same form."""
-    beside = (candidates.get(one.at + step) for step in (-1, 1))
+    beside = (candidates.get(candidate.at + step) for step in (-1, 1))
     return any(
-        other.indent == one.indent
-        and len(other.number) == len(one.number)
+        other.indent == candidate.indent
+        and len(other.number) == len(candidate.number)
         and not other.stands_alone
         for other in beside
         if other
     )
 
 
-def _leads_to(before: _Candidate, one: _Candidate) -> bool:
+def _leads_to(before: _Candidate, candidate: _Candidate) -> bool:
     """Whether the second number can follow the first in a document with numbered sections."""
-    if one.number[:-1] == before.number:
-        return one.number[-1] <= 1
-    depth = len(one.number)
-    if depth > len(before.number) or one.number[:-1] != before.number[: depth - 1]:
+    if candidate.number[:-1] == before.number:
+        return candidate.number[-1] <= 1
+    depth = len(candidate.number)
+    if depth > len(before.number) or candidate.number[:-1] != before.number[: depth - 1]:
         return False
-    return 0 < one.number[-1] - before.number[depth - 1] <= _MAX_GAP
+    return 0 < candidate.number[-1] - before.number[depth - 1] <= _MAX_GAP
 
 
 def is_of_contents(run: Sequence[str], titles: Container[str]) -> bool:

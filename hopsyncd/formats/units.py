@@ -182,6 +182,6 @@ def unwrap_lines(text: str) -> str:
         text = _SOFT_HYPHEN.sub("", text)
     if "\n" in text:
         text = _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text))
-        # Where it also joins words within a line it is no sign of hyphenation.
+        # Where it also joins words within a line, it is not a sign of hyphenation.
         text = _HYPHENATED.sub("\u2010" if _OWN_HYPHEN.search(text) else "", text)
     return " ".join(text.split())

@@ -8,13 +8,13 @@ from xml.etree.ElementTree import Element
 from hopsyncd.formats.archive import Children, attribute, child_of, local_name
 
 TITLE = -1  # the level of the document's title, above all headings
-# Word writes the names in English; other programs write them in the language of their user.
+# Word writes the names in English; other programs write them in the user's language.
 _HEADING_NAME = re.compile(
     r"(?:heading|überschrift|titre|título|titulo|titolo|kop|rubrik|overskrift|otsikko|nagłówek"
     r"|nadpis|címsor|titlu|başlık|заголовок|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])\Z"  # noqa: RUF001
 )
 _TITLE_NAMES = ("title", "titel", "titulo", "título", "titolo", "標題", "标题", "表題")
-_MAX_BASES = 10  # how far a style is followed to the styles it is based on
+_MAX_BASES = 10  # the longest chain of base styles that is followed
 _LEVELS = 9
 _PLACE = re.compile(r"%([1-9])")
 _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"),
@@ -141,23 +141,25 @@ class Numbering:
         return "" if found is None else _value_of(found, "numStyleLink")
 
     def _read_list(self, number: str) -> tuple[str, dict[int, _Level]]:
-        one = self._said.get(number)
-        if one is None:
+        definition = self._said.get(number)
+        if definition is None:
             return "", {}
         own: dict[int, _Level] = {}
         restarts: dict[int, int] = {}
-        for override in (part for part in one if local_name(part) == "lvlOverride"):
+        for override in (part for part in definition if local_name(part) == "lvlOverride"):
             own |= _levels_of(override)
             depth, start = attribute(override, "ilvl"), _value_of(override, "startOverride")
             if depth in _DEPTHS and start.isdecimal() and len(start) < 10:
                 restarts[int(depth)] = int(start)
         self._restarts.setdefault(number, restarts)
-        return _value_of(one, "abstractNumId"), own
+        return _value_of(definition, "abstractNumId"), own
 
     def depth_of(self, number: str, style: str) -> int:
         """Return the level at which a list uses a style; 0 unless the list names the style."""
         levels = self._levels(number)
-        return next((depth for depth, one in levels.items() if style and one.style == style), 0)
+        return next(
+            (depth for depth, settings in levels.items() if style and settings.style == style), 0
+        )
 
     def next_label(self, number: str, depth: int) -> str:
         """Count an item. Return its label, such as "1.2" or "a)"; empty for a bullet."""
@@ -198,17 +200,17 @@ class Numbering:
 
 def _levels_of(parent: Element) -> dict[int, _Level]:
     levels: dict[int, _Level] = {}
-    for one in parent:
-        depth = attribute(one, "ilvl")
-        if local_name(one) != "lvl" or depth not in _DEPTHS:
+    for child in parent:
+        depth = attribute(child, "ilvl")
+        if local_name(child) != "lvl" or depth not in _DEPTHS:
             continue
         level = _Level(
-            kind=_value_of(one, "numFmt") or "decimal",
-            text=_value_of(one, "lvlText"),
-            is_legal=child_of(one, "isLgl") is not None,
-            style=_value_of(one, "pStyle"),
+            kind=_value_of(child, "numFmt") or "decimal",
+            text=_value_of(child, "lvlText"),
+            is_legal=child_of(child, "isLgl") is not None,
+            style=_value_of(child, "pStyle"),
         )
-        start, restart = _value_of(one, "start"), _value_of(one, "lvlRestart")
+        start, restart = _value_of(child, "start"), _value_of(child, "lvlRestart")
         level.start = int(start) if start.isdecimal() and len(start) < 10 else 1
         if restart in _DEPTHS:
             level.restarts_after = int(restart)
@@ -247,8 +249,8 @@ def join_label(label: str, text: str) -> str:
 def is_on(properties: Iterable[Element], name: str) -> bool:
     """Whether a switch is present and not turned off."""
     return any(
-        local_name(one) == name and attribute(one, "val") not in ("0", "false", "off")
-        for one in properties
+        local_name(element) == name and attribute(element, "val") not in ("0", "false", "off")
+        for element in properties
     )
 
 

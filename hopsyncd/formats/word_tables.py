@@ -11,8 +11,8 @@ from hopsyncd.formats.header_rows import header_rows, may_name_columns
 from hopsyncd.formats.tables import Table, TableBuilder
 from hopsyncd.formats.word_styles import is_on
 
-_FIRST_ROW = 0x20  # in the number by which a table says what is formatted in it
-_MAX_SPAN = 63  # columns; Word has no more
+_FIRST_ROW = 0x20  # bits of a number that encodes what is formatted in the table
+_MAX_SPAN = 63  # columns; the limit in Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ def _cells(row: Element, properties: Element | None) -> list[WordCell]:
         column = _span(attribute(before, "val"), 0)
     cells = []
     for cell in outermost(row, "tc"):
-        said = child_of(cell, "tcPr")
+        cell_properties = child_of(cell, "tcPr")
         span, merge = 1, ""
-        for one in said if said is not None else ():
-            if local_name(one) == "gridSpan":
-                span = _span(attribute(one, "val"), 1)
-            elif local_name(one) == "vMerge":
-                merge = attribute(one, "val") or "continue"
+        for element in cell_properties if cell_properties is not None else ():
+            if local_name(element) == "gridSpan":
+                span = _span(attribute(element, "val"), 1)
+            elif local_name(element) == "vMerge":
+                merge = attribute(element, "val") or "continue"
         cells.append(WordCell(cell, column, span, merge))
         column += span
     return cells
@@ -144,7 +144,6 @@ def _span(value: str, default: int) -> int:
 
 
 def _continues(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> bool:
-    """Whether a cell continues the cell above it."""
     above = columns[at - 1].get(cell.column) if at else None
     return cell.merge == "continue" and above is not None and bool(above.merge)
 

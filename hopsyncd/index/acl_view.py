@@ -126,9 +126,9 @@ def restore_acl_view(
     index = head.index
     statistics = Statistics.count(index, version.id, hidden, head.statistics)
     view = Snapshot(index, version, statistics, hidden)
-    asked, answering = index.postings.outgoing_by_id, index.postings.incoming_by_id
-    rematched, _ = asked.find_all(kept.rematched)
-    (sources, _), (targets, _) = asked.find_all(kept.source), answering.find_all(kept.target)
+    outgoing, answering = index.postings.outgoing_by_id, index.postings.incoming_by_id
+    rematched, _ = outgoing.find_all(kept.rematched)
+    (sources, _), (targets, _) = outgoing.find_all(kept.source), answering.find_all(kept.target)
     lengths = len(kept.rematched), len(kept.source), len(kept.target)
     if (len(rematched), len(sources), len(targets)) != lengths:
         return None
@@ -151,16 +151,16 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
     whole = None
-    if base.overlay is not None:  # `base` is no part of the whole graph of this version
+    if base.overlay is not None:  # `base` is not a part of this version's whole graph
         whole = WholeGraph(list_vertices(index, view.version.id), view)
     questions, found = find_changed_matches(index, before, after, changed_rows, base, whole)
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
-    is_rematched, kept = mark_rows(len(index.outgoing)), NO_MATCHES
+    is_rematched, old_matches = mark_rows(len(index.outgoing)), NO_MATCHES
     if base.overlay is None:
         own = view.list_matches()
         question_similarity[own.source_question] = own.similarity
     else:
-        old, kept = base.overlay, base.overlay.matches
+        old, old_matches = base.overlay, base.overlay.matches
         question_similarity[: len(old.question_similarity)] = old.question_similarity
         is_rematched[: len(old.is_rematched)] = old.is_rematched
     changed_questions = list_outgoing(index, changed_rows)
@@ -172,11 +172,11 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     question_similarity[looked_at] = UNMATCHED
     question_similarity[matches.source_question] = matches.similarity
     is_rematched[looked_at] = False
-    kept = kept.take(is_rematched[kept.source_question])
+    old_matches = old_matches.take(is_rematched[old_matches.source_question])
     is_own = _is_among(matches, view.of_questions(looked_at))
     is_rematched[looked_at] = True
     is_rematched[matches.source_question[is_own]] = False
-    return is_rematched, merge_matches(kept, matches.take(~is_own)), question_similarity
+    return is_rematched, merge_matches(old_matches, matches.take(~is_own)), question_similarity
 
 
 def list_vertices(index: LiveIndex, version: int) -> Flags:
@@ -222,7 +222,7 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
     def is_visible(documents: Integers) -> Flags:
         return take_flags(shown, documents)
 
-    relinked, kept = again, np.empty((0, 3), dtype=np.int64)
+    relinked, old_links = again, np.empty((0, 3), dtype=np.int64)
     if old is not None:
         changed = find_differences(shown, base.statistics.visible.documents, False)
         affected = find_affected_passages(index, np.flatnonzero(changed))
@@ -232,7 +232,7 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
         relinked = np.union1d(old.relinked, again)
         rows, _ = old.links.by_start.find_all(np.setdiff1d(old.relinked, again))
         links = old.links
-        kept = np.stack([links.start[rows], links.end[rows], old.link_rows[rows]], axis=1)
+        old_links = np.stack([links.start[rows], links.end[rows], old.link_rows[rows]], axis=1)
     resolved = np.array(
         [
             (number, target, link_row)
@@ -241,5 +241,5 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
         ],
         dtype=np.int64,
     ).reshape(-1, 3)
-    rows = np.concatenate([kept, resolved])
+    rows = np.concatenate([old_links, resolved])
     return relinked, RowsByEnd.build(rows[:, 0], rows[:, 1]), rows[:, 2]

@@ -60,7 +60,6 @@ class MatchColumns:
 
     @classmethod
     def of_rows(cls, matches: MatchTable, rows: AnyIntegers) -> Self:
-        """Select rows from the table of matches."""
         return cls(
             matches.source_question[rows].astype(np.int64),
             matches.target_question[rows].astype(np.int64),
@@ -197,23 +196,23 @@ def _find_lowest(
         found = found.take(~lack[found.positions]).join(more, lacking[more.positions])
         passage_rows = index.incoming.passage_row[found.rows]
         are_in = [take_flags(passages, passage_rows) for passages in graphs]
-    order = np.argsort(found.ranks, kind="stable")  # quick: they rise in a few long runs
+    order = np.argsort(found.ranks, kind="stable")  # fast, because they rise in a few long runs
     ranks, groups = found.ranks[order], found.positions[order]
     are_lowest = [_select_lowest(ranks, groups, is_in[order]) for is_in in are_in]
     return QuestionsByKeyword(found.rows[order], groups), are_lowest
 
 
-def _select_lowest(ranks: Integers, groups: Integers, kept: Flags) -> Flags:
+def _select_lowest(ranks: Integers, groups: Integers, flags: Flags) -> Flags:
     """Mark the `kept` questions with the MAX_CANDIDATES lowest ranks of their keyword, including
     ties with the last.
 
     Ranks and groups are ascending.
     """
-    (positions,) = kept.nonzero()
+    (positions,) = flags.nonzero()
     kept_ranks, counts = ranks[positions], np.bincount(groups[positions])
     counts = counts[counts > 0]
     last = counts.cumsum() - counts + np.minimum(counts, MAX_CANDIDATES) - 1
-    is_lowest = kept.copy()
+    is_lowest = flags.copy()
     is_lowest[positions] = kept_ranks <= kept_ranks[last].repeat(counts)
     return is_lowest
 
@@ -221,8 +220,8 @@ def _select_lowest(ranks: Integers, groups: Integers, kept: Flags) -> Flags:
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
     """Return the outgoing questions of these passages that have one of the keywords."""
     rows, groups = index.postings.outgoing_by_keyword.find_all(names)
-    kept = take_flags(passages, index.outgoing.passage_row[rows])
-    return QuestionsByKeyword(rows[kept], groups[kept])
+    in_graph = take_flags(passages, index.outgoing.passage_row[rows])
+    return QuestionsByKeyword(rows[in_graph], groups[in_graph])
 
 
 def find_best(

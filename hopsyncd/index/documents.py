@@ -102,7 +102,6 @@ def _flatten(parts: Iterable[Iterable[int]]) -> Integers:
 
 
 def _repeat(rows: Integers, parts: Sequence[Sized]) -> Integers:
-    """Repeat each row by the length of its part."""
     return np.repeat(rows, [len(part) for part in parts])
 
 

@@ -32,7 +32,7 @@ from hopsyncd.index.live_index import LiveIndex
 from store.records import content_id
 
 _MAX_LINKS = (
-    32  # of a passage: one that links to more is an index, and its first links stand for it
+    32  # of a passage: a passage with more links is an index, of which the first links suffice
 )
 _NOTION_ID = re.compile(r" [0-9a-f]{32}$")
 _SUFFIX = re.compile(r"(?<=[^/])\.[A-Za-z]\w{0,7}$")
@@ -90,7 +90,7 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
     if target.startswith("#"):
         return [Candidate(content_id("path", source, path), heading_key(target[1:]), 0)]
     candidates: list[Candidate] = []
-    # Names may have a # too.
+    # Names may also contain a #.
     for reading, (file, _, heading) in enumerate(
         ((target, "", ""), target.partition("#"), target.rpartition("#"))
     ):
@@ -211,7 +211,7 @@ def file_title(path: str) -> str:
 
 def _paths(target: str, start: str) -> Iterator[str]:
     if "://" in start:
-        with suppress(ValueError):  # what is no address
+        with suppress(ValueError):  # characters that an address cannot contain
             yield urljoin(start, target)
         return
     for folder in (dirname(start), ""):

@@ -127,18 +127,18 @@ class LiveIndex:
         self.name_numbers = KeyNumbers()
         self.name_texts: list[str] = []  # by number of the name
         self.passage_numbers = KeyNumbers()
-        self.vocabulary: dict[str, None] = {}  # the words that any passage, visible or not, has had
+        self.vocabulary: dict[str, None] = {}  # the words of all passages, visible or not
         self.sources: list[str] = []
         self.document_paths: list[str] = []  # by document row
-        self.link_texts: list[str] = []  # what is shown in place of each link, by its row
+        self.link_texts: list[str] = []  # the visible text of each link, by its row
         self.properties: list[tuple[str, str]] = []  # names and values that any document has
         self._property_numbers: dict[tuple[str, str], int] = {}
         self.row_of_question_set: dict[int, int] = {}  # passage rows
         self.interval_of_passage: dict[int, int] = {}  # rows in force at the head, by passage id
         self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
-        self.version = 0  # as of which the tables are
+        self.version = 0  # the version of the tables
         # By source and patterns: which pattern decides about each document row, -1 for none.
-        # A reader replaces the mapping; nobody changes it.
+        # A reader replaces the mapping; no thread changes it.
         self._deciding_patterns: dict[
             tuple[str, tuple[str, ...]], tuple[NDArray[np.int16], list[tuple[int, ...]]]
         ] = {}
@@ -206,11 +206,11 @@ class LiveIndex:
             own = np.flatnonzero(sources[len(known) : len(known) + len(paths)] == number)
             found = [find_patterns(patterns, paths[row]) for row in own.tolist()]
             sets = list(dict.fromkeys([*sets, *found]))
-            numbers = {one: at for at, one in enumerate(sets)}
-            added[own] = [numbers[one] for one in found]
+            numbers = {deciding: at for at, deciding in enumerate(sets)}
+            added[own] = [numbers[deciding] for deciding in found]
             known = np.concatenate([known, added])
-            kept = [one for one in self._deciding_patterns.items() if one[0] != key]
-            self._deciding_patterns = dict([*kept[1 - _KEPT_PATTERNS :], (key, (known, sets))])
+            entries = [entry for entry in self._deciding_patterns.items() if entry[0] != key]
+            self._deciding_patterns = dict([*entries[1 - _KEPT_PATTERNS :], (key, (known, sets))])
         return known[:count], sets
 
     def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
@@ -221,7 +221,7 @@ class LiveIndex:
         numbers, sets = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
         hidden = np.ones(len(sources), dtype=np.bool_)
-        hides = np.array([any(folders.decisions[at] for at in one) for one in sets])
+        hides = np.array([any(folders.decisions[at] for at in deciding) for deciding in sets])
         hidden[: len(numbers)] = hides[numbers]
         hidden &= sources == number
         return hidden
@@ -264,7 +264,6 @@ class LiveIndex:
         return start
 
     def end_documents(self, rows: Integers, version: int) -> None:
-        """End revisions of documents."""
         self._pending_documents.end(self.documents, rows, version)
 
     def begin_link_edges(self, new: LinkEdgeTable) -> None:

@@ -88,14 +88,12 @@ def compute_similarity(
 
 
 def list_outgoing(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
-    """Return the outgoing questions of the passages."""
     passages = index.passages
     starts, ends = passages.outgoing_start[passage_rows], passages.outgoing_end[passage_rows]
     return expand_ranges(starts, ends)[0]
 
 
 def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
-    """Return the incoming questions of the passages."""
     passages = index.passages
     starts, ends = passages.incoming_start[passage_rows], passages.incoming_end[passage_rows]
     return expand_ranges(starts, ends)[0]
@@ -240,8 +238,8 @@ def find_best_matches(
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
     """Count the outgoing questions of these passages that have a match among these passages."""
-    asked = list_outgoing(index, np.flatnonzero(passages))
-    names, asking = group_by_keyword(index, index.outgoing, asked)
+    questions = list_outgoing(index, np.flatnonzero(passages))
+    names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
     rows = index.incoming.passage_row[candidates.questions]
     first, last = np.full(len(names), len(passages)), np.full(len(names), -1)

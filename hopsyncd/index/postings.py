@@ -89,9 +89,9 @@ class Postings:
     """
 
     def __init__(self) -> None:
-        # The last is the small one. One tuple, so that a reader never sees half of a merge.
+        # The last segment is the small one. One tuple, so that a reader never sees half of a merge.
         self._segments: tuple[Segment, ...] = (_EMPTY,)
-        self._frozen = 0  # the first segments, which are not merged with others
+        self._frozen = 0  # the number of leading segments that are not merged with others
 
     def add(self, keys: AnyIntegers, rows: AnyIntegers) -> None:
         """Add rows, which must be ascending for each key."""
@@ -107,7 +107,6 @@ class Postings:
         self._segments = (*large, small)
 
     def find(self, key: int) -> Int32s:
-        """Return the rows of one key."""
         return self.find_each(np.array([key]))[0]
 
     def find_each(self, keys: AnyIntegers) -> list[Int32s]:
@@ -155,13 +154,13 @@ class Postings:
         For a key with many more rows than `about`, only about that number is returned, the lowest
         ranks. By default all rows are returned.
         """
-        segments = self._segments  # taken once, as a writer may replace them
+        segments = self._segments  # read once, because a writer may replace them
         lows = keys << RANK_BITS
         highs = lows + (1 << RANK_BITS)
         starts = [segment.keys.searchsorted(lows) for segment in segments]
         ends = [segment.keys.searchsorted(highs) for segment in segments]
         counts = np.sum(ends, axis=0) - np.sum(starts, axis=0)
-        # Ids are spread evenly from 0 on. So the first half of their ranks has half of the rows.
+        # Ids are evenly distributed, so half of the rank range contains half of the rows.
         (cut,) = np.nonzero(counts >= 2 * about)
         highs[cut] = lows[cut] + _FIRST_RANK + _FIRST_RANK // (counts[cut] // about)
         rows, ranks, positions = [], [], []

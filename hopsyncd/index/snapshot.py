@@ -212,7 +212,6 @@ class Snapshot:
         return passage_rows[passage_rows >= 0]
 
     def find_mentions(self, names: Integers) -> Mentions:
-        """Return all mentions of these names."""
         rows, positions = self.index.postings.sentence_mentions_by_name.find_all(names)
         mentions = self.index.sentence_mentions
         passage_rows, vector_rows = mentions.passage_row[rows], mentions.vector_row[rows]
@@ -242,8 +241,8 @@ class Snapshot:
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
         passage_rows = visible.passage_rows[numbers]
-        kept = self._mentions_document_name(passage_rows, names[positions])
-        return passage_rows[kept], positions[kept]
+        mentions_it = self._mentions_document_name(passage_rows, names[positions])
+        return passage_rows[mentions_it], positions[mentions_it]
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
         """Return pairs (position of the passage, name it mentions), each name once per passage."""
@@ -396,7 +395,6 @@ class Snapshot:
         )
 
     def find_links_from(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """Return the links from these passages."""
         return self._find_links(passage_rows, is_backward=False)
 
     def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
@@ -473,17 +471,21 @@ class Snapshot:
         own = np.flatnonzero(parts == passage_rows[positions])
         own = own[np.diff(positions[own], prepend=-1) > 0]
         at = np.concatenate([own - 1, own + 1])
-        of = np.concatenate([positions[own], positions[own]])
+        neighbours = np.concatenate([positions[own], positions[own]])
         inside = (at >= 0) & (at < len(parts))
-        at, of = at[inside], of[inside]
-        inside = (positions[at] == of) & (parts[at] >= 0) & (parts[at] != passage_rows[of])
-        found, of = parts[at[inside]], of[inside]
+        at, neighbours = at[inside], neighbours[inside]
+        inside = (
+            (positions[at] == neighbours)
+            & (parts[at] >= 0)
+            & (parts[at] != passage_rows[neighbours])
+        )
+        found, neighbours = parts[at[inside]], neighbours[inside]
         same = [
             self._headings(part) == self._headings(row)
-            for part, row in zip(found.tolist(), passage_rows[of].tolist(), strict=True)
+            for part, row in zip(found.tolist(), passage_rows[neighbours].tolist(), strict=True)
         ]
         kept = np.flatnonzero(same)
-        return found[kept], of[kept]
+        return found[kept], neighbours[kept]
 
     def _headings(self, passage_row: int) -> bytes:
         passages = self.index.passages

@@ -26,7 +26,7 @@ from hopsyncd.index.arrays import (
 from hopsyncd.index.live_index import LiveIndex
 from store.visibility import Mask, hidden_folders
 
-MAX_NAMED_PASSAGES = 32  # a document name that more passages have is no name to mention
+MAX_NAMED_PASSAGES = 32  # a document name of more passages is not a mention
 _SAMPLE = 32  # mentions of a name
 _NO_DOCUMENT = np.iinfo(np.int64).max  # above every path key
 
@@ -97,7 +97,7 @@ class Visible:
         document_row_of_number = np.zeros(len(document_of_number), dtype=np.int64)
         belongs = documents.path_key[document_rows] == document_of_number[numbers]
         document_row_of_number[numbers[belongs]] = document_rows[belongs]
-        # Sorted as one number each, which takes a quarter of the time that argsort takes.
+        # Sorting combined numbers takes a quarter of the time of argsort.
         vertex_documents = document_row_of_number[passages.passage_number[vertices]]
         keys = np.sort(vertex_documents << 32 | vertices)
         rows_by_document = keys & (2**32 - 1)

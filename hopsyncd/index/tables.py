@@ -65,11 +65,9 @@ class Table:
         return cls(**columns, buffers=buffers)
 
     def columns(self) -> dict[str, Column]:
-        """Return all columns by name."""
         return {name: getattr(self, name) for name in self.dtypes()}
 
     def select_from(self, start: int) -> Self:
-        """Return the rows from `start` on."""
         return self._make({name: column[start:] for name, column in self.columns().items()}, {})
 
     def extend(self, new: Self) -> Self:
@@ -155,8 +153,6 @@ class OutgoingQuestionTable(QuestionTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuestionKeywordTable(Table):
-    """The name of each keyword of each question."""
-
     name: Int32s
 
 
@@ -326,12 +322,10 @@ class IndexPostings:
 
 
 def int32(values: Any) -> Int32s:
-    """Convert the values to a column of int32."""
     return np.asarray(values, dtype=np.int32)
 
 
 def int64(values: Any) -> Integers:
-    """Convert the values to a column of int64."""
     return np.asarray(values, dtype=np.int64)
 
 
@@ -357,7 +351,6 @@ class KeyNumbers:
 
     @property
     def keys(self) -> Integers:
-        """Return the key of each number."""
         return self._table.key
 
     def add(self, keys: Integers) -> Integers:

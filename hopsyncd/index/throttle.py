@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-_SWITCH_INTERVAL_S = 0.0002  # a thread holds the interpreter's lock so long while another waits
+_SWITCH_INTERVAL_S = 0.0002  # how long a thread keeps the interpreter's lock while another waits
 _QUIET_S = 0.03  # after the last query, until bulk work stops pausing
 _MAX_BURST_S = 0.02  # of bulk work, after which it pauses
 
@@ -135,7 +135,7 @@ def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
         return work
 
     def work_and_pause(part: _Part) -> _Result:
-        started_s = time.thread_time()  # waiting for a disk or server slows no query
+        started_s = time.thread_time()  # waiting for a disk or server does not slow queries
         result = work(part)
         _queries.pause(pause, time.thread_time() - started_s)
         if is_ending():

@@ -19,7 +19,7 @@ Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 
 _FIRST_ROOM = 256  # rows
 _ROWS_AT_ONCE = 1 << 8  # they fit into a processor's cache
-_CODES_AT_ONCE = 1 << 11  # they do too
+_CODES_AT_ONCE = 1 << 11  # they fit into a processor's cache too
 _ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that two threads fill
 _SECOND_THREAD = ThreadPoolExecutor(2, "rows")
 _MAX_CODE = 127
@@ -115,7 +115,7 @@ class VectorTable:
         """
         cosines = np.empty(len(rows), dtype=np.float32)
         codes = np.asarray(self.codes)
-        row_items = codes.view(f"V{self.dimensions}").ravel()  # gathered in half the time
+        row_items = codes.view(f"V{self.dimensions}").ravel()  # gathers rows in half the time
         compute = self._cosine_filler(vector, cosines)
         for part in split_slices(len(rows), _CODES_AT_ONCE):
             compute(row_items[rows[part]].view(np.int8).reshape(-1, self.dimensions), part)
@@ -209,7 +209,8 @@ def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None
 
     Call the returned function to fill the rest and wait.
     """
-    parts = iter([*split_slices(rows, _ROWS_PER_PART)])  # of a list: two threads may take from it
+    # an iterator over a list: two threads may take from it
+    parts = iter([*split_slices(rows, _ROWS_PER_PART)])
 
     def fill_parts() -> None:
         for part in parts:

@@ -54,7 +54,7 @@ def make(order: BackupOrder) -> dict[str, Any]:
     folder, file = Path(order.folder), Path(order.config_file)
     with closing(open_reader(Path(order.database))) as connection:
         now_ms = time.time_ns() // 1_000_000
-        made = make_backup(
+        backup = make_backup(
             connection,
             folder,
             verify_copy,
@@ -67,16 +67,16 @@ def make(order: BackupOrder) -> dict[str, Any]:
         removed = rotate(folder, order.keep)
     except OSError as error:
         raise BackupFailed(
-            f"The backup {made.name} was made, but an old backup cannot be deleted",
+            f"The backup {backup.name} was made, but an old backup cannot be deleted",
             f"{error.filename}: {(error.strerror or str(error)).lower()}",
             f"Check the permissions of {folder}",
         ) from error
     return {
-        "name": made.name,
-        "file": str(made.database),
+        "name": backup.name,
+        "file": str(backup.database),
         "removed": removed,
         "kept": len(list_backups(folder)),
-        **asdict(made.manifest),
+        **asdict(backup.manifest),
     }
 
 

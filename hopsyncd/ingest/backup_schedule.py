@@ -70,7 +70,7 @@ class Backups:
 
     def chores(self, config: Config) -> tuple[Chore, ...]:
         """Return the scheduled job, if the configuration has one."""
-        self._look(config)
+        self._list_backups(config)
         when = backup_times(config)
         return (Chore(BACKUP, when, self._begin),) if when else ()
 
@@ -108,20 +108,20 @@ class Backups:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _run(self, order: BackupOrder, done: "Future[MadeBackup]") -> None:
-        made: MadeBackup | None = None
+        backup: MadeBackup | None = None
         error: Exception | None = None
         try:
-            made = self._make(order)
-            # A verified backup proves the database that is in use.
+            backup = self._make(order)
+            # A verified backup also proves that the current database is sound.
             drop_replaced(Path(order.database).parent)
         except Exception as failure:  # noqa: BLE001 - raised where the result is awaited
             error = failure
-        self._look(self._config())
+        self._list_backups(self._config())
         with self._lock:
             self._running = None
-        if made and not error:
-            log.info("backup", name=made.name, version=made.version, bytes=made.bytes)
-            done.set_result(made)
+        if backup and not error:
+            log.info("backup", name=backup.name, version=backup.version, bytes=backup.bytes)
+            done.set_result(backup)
         else:
             done.set_exception(error or BackupFailed("No backup was made", "it ended early", ""))
 
@@ -152,7 +152,7 @@ class Backups:
                 self._process = None
         return reply
 
-    def _look(self, config: Config) -> None:
+    def _list_backups(self, config: Config) -> None:
         found: list[Backup] = []
         if config.backup.dir:
             try:
@@ -201,9 +201,9 @@ def complete_restore(config: Config) -> None:
 
 def _ended_error(why: str) -> BackupFailed:
     return BackupFailed(
-        "No backup was made, and the older ones are kept",
+        "No backup was made; older backups are kept",
         why,
-        "The daemon tries again; `hopsyncd backup now` does it at once",
+        "The daemon tries again. Run `hopsyncd backup now` to try at once",
     )
 
 

@@ -191,13 +191,12 @@ def folder_of(source: FolderSource, config: Config) -> FolderConnector:
 
     It excludes hopsyncd's own files, and mbox files that are sources of their own.
     """
-    mailboxes = (one.path for one in config.sources if isinstance(one, MboxSource))
+    mailboxes = (source.path for source in config.sources if isinstance(source, MboxSource))
     never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
     return FolderConnector(source.path, FileSettings(**_files_of(source)), never)
 
 
 def _files_of(source: FilesSource) -> dict[str, Any]:
-    """Return the file settings of a source."""
     return {name: getattr(source, name) for name in FilesSource.model_fields.keys() - _COMMON}
 
 

@@ -121,33 +121,33 @@ class Follower:
     def until_elected(
         self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
     ) -> Connection:
-        """Follow until this daemon is the writer; returns the writer's session."""
-        told, lost = False, False
+        """Follow until this daemon is the writer. Returns the writer's session."""
+        is_logged = is_lost = False
         self._take_turns(writes=False)
         self._accepted.clear()
         while True:
             check_stop()
             try:
                 is_elected = server_of(connection).elect()
-                self.copy.lost = None  # before the copy may be made again
+                self.copy.lost = None  # before the copy may be recreated
                 if is_elected:
                     self._catch_up(connection, audience)
                     self._take_turns(writes=True)
                     self._do_jobs(connection)
-                    log.info("writing", version=self.served)
+                    log.info("this daemon is now the writer", version=self.served)
                     return connection
-                if not told:
+                if not is_logged:
                     log.info("following another writer")
-                    told = True
+                    is_logged = True
                 self._follow_a_while(connection, audience, check_stop)
-                lost = False
+                is_lost = False
             except ServerLost as error:
-                if not lost:
+                if not is_lost:
                     log.error("lost the connection to the database server", why=error.why)
-                self.copy.lost, lost = error, True
+                self.copy.lost, is_lost = error, True
                 audience.serve(None)
                 time.sleep(_ROUND_S)
-                connection = self._connected_again(connection)
+                connection = self._reconnect(connection)
 
     def keep(self, connection: Connection, number: int) -> None:
         """Update the local copy to version `number`. If that fails, discard the copy."""
@@ -171,9 +171,9 @@ class Follower:
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
         """Give the index to the writer; the next follower starts without an index."""
-        given = self._index, self._statistics
+        index_and_statistics = self._index, self._statistics
         self._index = self._statistics = self._made = None
-        return given
+        return index_and_statistics
 
     def abandon(self, error: BaseException) -> None:
         """Fail the waiting requests. The next writer runs their syncs."""
@@ -191,11 +191,11 @@ class Follower:
         done: Future[Synced] = promise()
         try:
             with closing(open_reader(self._url)) as connection:
-                asked = request_sync(connection, sources, accept_empty)
+                number = request_sync(connection, sources, accept_empty)
         except ServerLost as error:
             done.set_exception(error)
         else:
-            self._waiting[asked] = done
+            self._waiting[number] = done
         return done
 
     def submit(self, job: Callable[[Connection], Result]) -> "Future[Result] | None":
@@ -227,14 +227,14 @@ class Follower:
         """As the writer, start the syncs that followers requested. Raises ServerLost."""
         asks = pending_syncs(connection)
         self.copy.lost = None
-        if self._is_kept and not self.copy.exists:  # a purge forgot it
+        if self._is_kept and not self.copy.exists:  # a purge deleted it
             newest = head(connection)
             self.keep(connection, newest.id if newest else 0)
-        for asked in asks:
-            if asked.id not in self._accepted:
-                self._accepted.add(asked.id)
-                answered = partial(self._reply, connection, asked.id)
-                request(asked.sources, asked.accept_empty).add_done_callback(answered)
+        for sync in asks:
+            if sync.id not in self._accepted:
+                self._accepted.add(sync.id)
+                answered = partial(self._reply, connection, sync.id)
+                request(sync.sources, sync.accept_empty).add_done_callback(answered)
         self._settle(connection)
 
     def is_deposed_by(self, error: Exception) -> bool:
@@ -245,7 +245,7 @@ class Follower:
         self.is_writer = False
         return True
 
-    def _reply(self, connection: Connection, asked: int, done: "Future[Synced]") -> None:
+    def _reply(self, connection: Connection, number: int, done: "Future[Synced]") -> None:
         """Store the result of a sync for its followers. If this writer ends first, the next writer
         runs the sync."""
         if not self.is_writer:
@@ -253,25 +253,27 @@ class Follower:
         newest = head(connection)
         version = newest.id if newest else 0
         if error := done.exception():
-            reply(connection, asked, SyncReply(version, (), str(error)))
+            reply(connection, number, SyncReply(version, (), str(error)))
         else:
-            outcomes = tuple((one.source, one.problem) for one in done.result())
-            reply(connection, asked, SyncReply(version, outcomes))
+            outcomes = tuple((outcome.source, outcome.problem) for outcome in done.result())
+            reply(connection, number, SyncReply(version, outcomes))
 
     def _settle(self, connection: Connection) -> None:
         """Resolve the waiting requests whose version is served."""
-        for asked, told in replies(connection, self._waiting).items() if self._waiting else ():
-            if told.version > self.served and not self.is_writer:
+        for number, answer in replies(connection, self._waiting).items() if self._waiting else ():
+            if answer.version > self.served and not self.is_writer:
                 continue
-            done = self._waiting.pop(asked)
-            if told.error is None:
-                done.set_result(tuple(SyncOutcome(one, problem=why) for one, why in told.outcomes))
+            done = self._waiting.pop(number)
+            if answer.error is None:
+                done.set_result(
+                    tuple(SyncOutcome(source, problem=why) for source, why in answer.outcomes)
+                )
             else:
                 done.set_exception(
-                    SyncFailed("The sync failed", told.error, "The writer's log has the details")
+                    SyncFailed("The sync failed", answer.error, "See the log of the writer")
                 )
 
-    def _connected_again(self, connection: Connection) -> Connection:
+    def _reconnect(self, connection: Connection) -> Connection:
         connection.close()
         try:
             return open_serving(self._url)
@@ -291,12 +293,12 @@ class Follower:
             self._settle(connection)
 
     def _take_turns(self, *, writes: bool) -> None:
-        """Begin to write or to follow. Jobs are taken while this daemon follows."""
+        """Switch between writing and following. Jobs are accepted while this daemon follows."""
         with self._lock:
             self.is_writer, self._takes_jobs = writes, not writes
 
     def _do_jobs(self, connection: Connection) -> None:
-        """Do the submitted jobs."""
+        """Run the submitted jobs."""
         while self._jobs:
             with self._lock:
                 job = self._jobs.pop(0)
@@ -322,7 +324,7 @@ class Follower:
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
-            # Loading other vectors takes a while; meanwhile, the version before is served.
+            # Loading other vectors takes a while; meanwhile, the previous version is served.
             index = self._follow_to(connection, generation, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
             self._encoder = generation.encoder

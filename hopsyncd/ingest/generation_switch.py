@@ -23,7 +23,7 @@ from store.transactions import rewrites
 from store.versions import head
 
 _PIECE = 32  # passages until another sync gets a turn
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 600.0  # after a failure, doubled by each further one
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 600.0  # after a failure, doubled after each further failure
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ class GenerationSwitch:
             return None
         writer = self._writer = self._writer or self._open_writer()
         if not self._queue or self._at != (newest.id, rewrites(self._connection)):
-            self._look(writer, newest)
+            self._find_remaining(writer, newest)
         if not self._queue:
             return writer.switch_apart(newest)
         piece = [self._queue.popleft() for _ in range(min(self._piece, len(self._queue)))]
@@ -115,7 +115,7 @@ class GenerationSwitch:
         try:
             writer.build_apart(piece, self._yield_to_edits)
         except BaseException:
-            self._at = None  # look again what is left
+            self._at = None  # find the remaining passages again
             raise
         if lacking:
             self._spent_s += self._clock_s() - began_s
@@ -125,7 +125,7 @@ class GenerationSwitch:
         self._note()
         return None
 
-    def _look(self, writer: VersionWriter, newest: Version) -> None:
+    def _find_remaining(self, writer: VersionWriter, newest: Version) -> None:
         """Find the remaining passages. After a purge, start over, so that no purged content is
         left."""
         rewritten = rewrites(self._connection)
@@ -133,7 +133,7 @@ class GenerationSwitch:
             writer.begin_apart()
             self._rewrites = rewritten
         left, lacking = writer.left_to_build(newest)
-        # The passages whose sets are there come first: then the time left is known best.
+        # Passages that have sets come first, because then the time left is estimated best.
         self._queue = deque(sorted(left, key=lambda passage: (passage in lacking, passage)))
         self._lacking = lacking
         self._total = newest.passages

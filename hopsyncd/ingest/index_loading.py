@@ -46,14 +46,15 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     index.end_passages(ended.key[known].tolist(), ended.died[known])
     begun = new.passages_begun
     entries = np.array(
-        [index.row_of_question_set.get(one, -1) for one in begun.question_set.tolist()], np.int64
+        [index.row_of_question_set.get(set_id, -1) for set_id in begun.question_set.tolist()],
+        np.int64,
     )
     ours = entries >= 0
     index.begin_passages(entries[ours], begun.born[ours], _end_versions(begun.died[ours]))
     _follow_matches(index, new)
-    gone = np.append(new.documents_ended.key, deleted)
+    ended_rows = np.append(new.documents_ended.key, deleted)
     died = np.append(new.documents_ended.died, np.full(len(deleted), after + 1))
-    _follow_documents(index, gone, died, new.documents_begun)
+    _follow_documents(index, ended_rows, died, new.documents_begun)
     index.settle(until)
 
 
@@ -90,17 +91,17 @@ def follow_documents(connection: Connection, index: LiveIndex, after: int, until
 
 def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
     """Load the content of stored passages for new rows of the index."""
-    passages = known_passages(connection, [one.passage for one in sets])
-    texts = [full_text(passages[one.passage]) for one in sets]
+    passages = known_passages(connection, [questions.passage for questions in sets])
+    texts = [full_text(passages[questions.passage]) for questions in sets]
     return [
         NewPassage(
-            one,
+            questions,
             count_words(text),
-            terms | date_terms(text) | dict.fromkeys(_form_terms(passages[one.passage]), 1),
-            [heading_key(heading) for heading in passages[one.passage].heading],
+            terms | date_terms(text) | dict.fromkeys(_form_terms(passages[questions.passage]), 1),
+            [heading_key(heading) for heading in passages[questions.passage].heading],
             spellings(text),
         )
-        for one, text, terms in zip(sets, texts, term_counts(texts), strict=True)
+        for questions, text, terms in zip(sets, texts, term_counts(texts), strict=True)
     ]
 
 
@@ -110,9 +111,9 @@ def _form_terms(passage: Passage) -> set[str]:
 
 def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_rows: Changes) -> None:
     new = [
-        SetId(one)
-        for one in np.unique(new_rows.passages_begun.question_set).tolist()
-        if one not in index.row_of_question_set
+        SetId(set_id)
+        for set_id in np.unique(new_rows.passages_begun.question_set).tolist()
+        if set_id not in index.row_of_question_set
     ]
     ours = sets_of_encoder(connection, new, encoder)
     for start in range(0, len(ours), _AT_ONCE):
@@ -127,11 +128,12 @@ def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
         return np.empty(0, dtype=np.int64)
     intervals, matches, documents = index.passage_intervals, index.matches, index.documents
     row = intervals.passage_row[_in_force_since(intervals, left.since)]
-    index.end_passages(_without(index.passages.passage_id[row], left.passages), after + 1)
-    asked = matches.source_question[_in_force_since(matches, left.since)].astype(np.int64)
-    index.end_matches(asked[~np.isin(index.outgoing.id[asked], left.matches)], after + 1)
+    index.end_passages(_missing_keys(index.passages.passage_id[row], left.passages), after + 1)
+    questions = matches.source_question[_in_force_since(matches, left.since)].astype(np.int64)
+    index.end_matches(questions[~np.isin(index.outgoing.id[questions], left.matches)], after + 1)
     return np.array(
-        _without(documents.id[_in_force_since(documents, left.since)], left.documents), np.int64
+        _missing_keys(documents.id[_in_force_since(documents, left.since)], left.documents),
+        np.int64,
     )
 
 
@@ -141,7 +143,7 @@ def _in_force_since(table: IntervalTable, since: int) -> Flags:
     return rows
 
 
-def _without(keys: Integers, left: Integers) -> list[int]:
+def _missing_keys(keys: Integers, left: Integers) -> list[int]:
     missing: list[int] = np.setdiff1d(keys, left).tolist()
     return missing
 
@@ -166,8 +168,8 @@ def _follow_matches(index: LiveIndex, new: Changes) -> None:
 def _find_questions(questions: Postings, ids: Integers) -> Integers:
     """Return the row of each question id, or -1 if the index does not have it."""
     found = np.full(len(ids), -1, dtype=np.int64)
-    rows, of = questions.find_all(ids)
-    found[of] = rows
+    rows, positions = questions.find_all(ids)
+    found[positions] = rows
     return found
 
 
@@ -179,35 +181,35 @@ def _follow_documents(
     index: LiveIndex, ended: Integers, died: Integers, begun: Iterable[DocumentBegun]
 ) -> None:
     """Apply documents version by version, because the target of a link depends on all documents."""
-    gone: dict[int, list[int]] = defaultdict(list)
+    ended_rows: dict[int, list[int]] = defaultdict(list)
     came: dict[int, list[DocumentBegun]] = defaultdict(list)
     for id_, version in zip(ended.tolist(), died.tolist(), strict=True):
-        gone[version].append(id_)
-    for one in begun:
-        came[one.born].append(one)
-        if one.died != ALIVE:
-            gone[one.died].append(one.id)
-    for version in sorted(gone.keys() | came.keys()):
-        new = [_new_document(one) for one in came[version]]
-        change_documents(index, version, gone[version], new)
+        ended_rows[version].append(id_)
+    for document in begun:
+        came[document.born].append(document)
+        if document.died != ALIVE:
+            ended_rows[document.died].append(document.id)
+    for version in sorted(ended_rows.keys() | came.keys()):
+        new = [_new_document(document) for document in came[version]]
+        change_documents(index, version, ended_rows[version], new)
 
 
-def _new_document(one: DocumentBegun) -> NewDocument:
-    called = document_names((file_title(one.path), *one.names))
-    values = dict(one.properties)
-    dates = values.get("modified") or one.origin.get("date", ""), values.get("created", "")
+def _new_document(document: DocumentBegun) -> NewDocument:
+    called = document_names((file_title(document.path), *document.names))
+    values = dict(document.properties)
+    dates = values.get("modified") or document.origin.get("date", ""), values.get("created", "")
     modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
-    author = [("author", text) for name, text in one.origin.items() if name == "author"]
-    properties = [pair for pair in one.properties if pair[0] not in ("modified", "created")]
-    kind = ("type", type_words(one.path, one.media_type))
-    days = [(DAY_IN_NAME, day) for day in find_days_in_name(one.path)]
+    author = [("author", text) for name, text in document.origin.items() if name == "author"]
+    properties = [pair for pair in document.properties if pair[0] not in ("modified", "created")]
+    kind = ("type", type_words(document.path, document.media_type))
+    days = [(DAY_IN_NAME, day) for day in find_days_in_name(document.path)]
     return NewDocument(
-        one.id,
-        one.source,
-        one.path,
-        one.names,
+        document.id,
+        document.source,
+        document.path,
+        document.names,
         tuple(sorted(called)),
-        one.occurrences,
+        document.occurrences,
         modified_ms,
         created_ms,
         (*dict.fromkeys([*properties, *author, kind, *days]),),

@@ -157,13 +157,13 @@ def _printable(text: str) -> str:
 
 CHANGED = "changed"  # the reason for a fetch of an edited document
 AGAIN = "read again"  # the reason for fetching an unusable item again, or reading by new rules.
-RETRY = ""  # a revision that no item has: the next scan fetches again
+RETRY = ""  # a revision that no item has, so the next scan fetches it again
 
 _SMALL_ITEMS = 2000  # the limit of items that a small sync lists.
 _SMALL_STEPS = 100
 _SMALL_BYTES = 1 << 20  # of a document in a small sync
-_LONG_BYTES = 1 << 16  # of a document that others need not wait for
-_WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed in spite of cursors.
+_LONG_BYTES = 1 << 16  # of a document that other documents need not wait for
+_WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed even if there are cursors.
 
 
 class Action(StrEnum):
@@ -267,7 +267,7 @@ def make_plan(
 
     Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
-    # Read before the listing, which may lack what a small sync adds meanwhile.
+    # Read before the listing, which may lack items that a small sync adds meanwhile.
     seen = seen_items(connection, source.id, scope.under)
     live = live_documents(connection, source.id, scope.under)
     most = _SMALL_ITEMS if scope.small else None
@@ -306,8 +306,8 @@ def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
     """
     if scope.under is None:
         return None
-    asked = Selection(scope.under)
-    return (*scope.under, *(path for path in listing.items if not asked.has(path)))
+    selection = Selection(scope.under)
+    return (*scope.under, *(path for path in listing.items if not selection.has(path)))
 
 
 def decide(

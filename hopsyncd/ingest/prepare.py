@@ -53,8 +53,8 @@ def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
     """Group the passages of the documents by the name of their source."""
     names = source_names(connection)
     passages: dict[str, list[Passage]] = {}
-    for one in read:
-        passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
+    for document in read:
+        passages.setdefault(names.get(document.document.source, ""), []).extend(document.passages)
     return passages
 
 
@@ -78,17 +78,17 @@ class Cost:
             return Counter()
         return Counter(llm_calls=self.usage.calls, llm_tokens=self.usage.tokens)
 
-    def add(self, made: Sequence[QuestionSet]) -> None:
-        self.passages_generated += len(made)
-        self.texts_embedded += sum(len(one.vectors) for one in made)
+    def add(self, sets: Sequence[QuestionSet]) -> None:
+        self.passages_generated += len(sets)
+        self.texts_embedded += sum(len(one.vectors) for one in sets)
 
     def counters(self) -> dict[str, int]:
         """Return the counters, without LLM counters if no LLM was asked."""
-        made = {
+        totals = {
             "passages_generated": self.passages_generated,
             "texts_embedded": self.texts_embedded,
         }
-        return made | (self._was_llm_asked() - self._before)
+        return totals | (self._was_llm_asked() - self._before)
 
 
 class Preparer:
@@ -133,10 +133,10 @@ class Preparer:
         on_progress(done, total)
         failed: list[tuple[Passage, LlmError]] = []
         lacking = {source: self._lacking(passages) for source, passages in missing.items()}
-        for made in self._make_sets(lacking, cost, lambda: True, yield_to_edits):
-            lost = [(passage, got) for passage, got in made if isinstance(got, LlmError)]
+        for results in self._make_sets(lacking, cost, lambda: True, yield_to_edits):
+            lost = [(passage, got) for passage, got in results if isinstance(got, LlmError)]
             failed += lost
-            done += len(made) - len(lost)
+            done += len(results) - len(lost)
             on_progress(done, total)
             yield_to_edits()
         for start in range(0, len(failed), _GROUP):
@@ -167,8 +167,10 @@ class Preparer:
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
         name = self._maker.generation.name
         copies = {
-            one.passage: _copy_as(one, set_id(one.passage, name, provisional=True))
-            for one in sets_by_id(self._connection, known.values())
+            questions.passage: _copy_as(
+                questions, set_id(questions.passage, name, provisional=True)
+            )
+            for questions in sets_by_id(self._connection, known.values())
         }
         put_content(
             self._connection,
@@ -177,16 +179,16 @@ class Preparer:
             copied=True,
         )
         for passage in self._lacking(passages):
-            made = self._maker.make_provisional(passage)
-            self._unstored.append((passage, made))
-            cost.add([made])
+            questions = self._maker.make_provisional(passage)
+            self._unstored.append((passage, questions))
+            cost.add([questions])
             yield_to_edits()
         self._store()
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask the LLM for the questions of passages that only have a provisional set."""
-        for made in self._make_sets(wanted, cost, go_on):
-            self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
+        for results in self._make_sets(wanted, cost, go_on):
+            self._wait([(passage, got) for passage, got in results if isinstance(got, LlmError)])
 
     def _without_questions(self, wanted: BySource) -> BySource:
         """Return the passages without a question set, each once."""
@@ -215,18 +217,18 @@ class Preparer:
                 context = LlmContext(
                     source, cost.usage, lambda: go_on() and time.monotonic() < end_s, yield_to_edits
                 )
-            for made in self._maker.make_each(passages, context):
-                sets = self._not_stored(made)
+            for results in self._maker.make_each(passages, context):
+                sets = self._not_stored(results)
                 self._unstored += sets
                 cost.add([questions for _, questions in sets])
                 if self._is_store_due():
                     self._store()
-                yield made
+                yield results
             self._store()
 
-    def _not_stored(self, made: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
+    def _not_stored(self, results: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
         """Return the sets that no nested prepare() has stored."""
-        sets = [(passage, got) for passage, got in made if isinstance(got, QuestionSet)]
+        sets = [(passage, got) for passage, got in results if isinstance(got, QuestionSet)]
         known = known_sets(self._connection, [got.id for _, got in sets])
         return [(passage, got) for passage, got in sets if got.id not in known]
 
@@ -251,10 +253,10 @@ class Preparer:
         for passage, error in failed:
             before = known.get(sets[passage.id])
             tries = (before.tries if before else 0) + (error.kind in ("refused", "nonsense"))
-            waits.append(Wait(sets[passage.id], error.kind, tries, self._again_ms(error, tries)))
+            waits.append(Wait(sets[passage.id], error.kind, tries, self._retry_ms(error, tries)))
         put_waits(self._connection, waits)
 
-    def _again_ms(self, error: LlmError, tries: int) -> int:
+    def _retry_ms(self, error: LlmError, tries: int) -> int:
         """Return when to ask again, in Unix ms; 0 if the maker decides, as for an unavailable
         endpoint."""
         if error.kind in ("unavailable", "queued"):

@@ -70,10 +70,10 @@ def preview(
     try:
         steps = run_to_end(make_plan(connection, source, scope)).steps
         for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
-            fresh = {one.id: one for one in document.passages if one.id not in seen}
-            seen |= fresh.keys()
-            known = best_sets(connection, generation, fresh) if generation is not None else {}
-            unknown += [passage for id_, passage in fresh.items() if id_ not in known]
+            new = {passage.id: passage for passage in document.passages if passage.id not in seen}
+            seen |= new.keys()
+            known = best_sets(connection, generation, new) if generation is not None else {}
+            unknown += [passage for id_, passage in new.items() if id_ not in known]
             if len(unknown) >= _GROUP:
                 _count(found, unknown, price)
                 unknown = []
@@ -115,7 +115,7 @@ def _count(found: Preview, passages: list[Passage], price: Price | None) -> None
         found.llm_tokens += cost.tokens
 
 
-_NO_SOURCE = 0  # no row has it: a source that was never synced
+_NO_SOURCE = 0  # no row has this id: the source was never synced
 
 DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
@@ -166,9 +166,9 @@ def preview_json(
     return {
         "version": newest.id if newest else 0,
         "degraded": [],
-        "sources": [_source(one, limit) for one in found],
-        "llm_calls": sum(one.llm_calls for one in found),
-        "llm_tokens": sum(one.llm_tokens for one in found),
+        "sources": [_source(preview, limit) for preview in found],
+        "llm_calls": sum(preview.llm_calls for preview in found),
+        "llm_tokens": sum(preview.llm_tokens for preview in found),
         "waiting": waiting_by_reason(connection, newest.id) if newest else {},
     }
 

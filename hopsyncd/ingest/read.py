@@ -112,8 +112,8 @@ def read_step(
     seen = Seen(source.id, item.id, fetched.revision, content)
     # An item that failed last time may be indexed by older rules.
     by_old_rules = scope.afresh or step.reason == AGAIN
-    told = (content, fetched.media_type, origin)
-    is_live = live is not None and told == (live.content, live.media_type, live.origin)
+    state = (content, fetched.media_type, origin)
+    is_live = live is not None and state == (live.content, live.media_type, live.origin)
     if content == pinned or (is_live and not by_old_rules):
         return Reading(seen)
     try:
@@ -144,7 +144,7 @@ def read_step(
 
 def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
     if not fetched.title and fetched.media_type == "text/markdown":
-        return title_from_path(path, blocks)  # notes have their title as their name
+        return title_from_path(path, blocks)  # the title of a note is its file name
     return fetched.title or ""
 
 
@@ -187,23 +187,23 @@ Properties = tuple[tuple[str, str], ...]
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
     """Return the properties in the document, and its date if its source states one."""
-    said = {
+    facts = {
         (name, in_one_line(value))
         for block in blocks
         if block.kind != "skipped"
         for name, value in block.properties
     }
     date = fetched.origin.get("date") or iso_date(fetched.modified_ms)
-    if date and not any(name == "modified" for name, _ in said):
-        said.add(("modified", date))
-    return tuple(sorted(said))
+    if date and not any(name == "modified" for name, _ in facts):
+        facts.add(("modified", date))
+    return tuple(sorted(facts))
 
 
 def _with_date_of(properties: Properties, live: Properties) -> Properties:
-    kept = [pair for pair in live if pair[0] == "modified"]
-    if not kept:
+    dates = [pair for pair in live if pair[0] == "modified"]
+    if not dates:
         return properties
-    return tuple(sorted([*(pair for pair in properties if pair[0] != "modified"), *kept]))
+    return tuple(sorted([*(pair for pair in properties if pair[0] != "modified"), *dates]))
 
 
 def _fetch(connector: Connector, item: Item) -> Fetched:
@@ -225,16 +225,16 @@ def _fetch(connector: Connector, item: Item) -> Fetched:
 
 def _origin_text(fetched: Fetched) -> str:
     origin = {key: text[:_MAX_ORIGIN_CHARACTERS] for key, text in fetched.origin.items() if text}
-    told = json.dumps(origin, ensure_ascii=False, sort_keys=True)
-    return told.encode("utf-8", "replace").decode()
+    encoded = json.dumps(origin, ensure_ascii=False, sort_keys=True)
+    return encoded.encode("utf-8", "replace").decode()
 
 
 def _content_of(fetched: Fetched) -> bytes:
     """Hash the content, the title and the links."""
     if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
-    told = "\n".join([fetched.title or "", *fetched.links])
-    return content_hash(told.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)
+    text = "\n".join([fetched.title or "", *fetched.links])
+    return content_hash(text.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +259,7 @@ class Batch:
 
     @property
     def paths(self) -> frozenset[str]:
-        """All paths in the batch."""
-        return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
+        return frozenset(item.path for item in self.seen).union(path for _, path in self.unseen)
 
     def end_of_part(self, first: int, passages: int) -> int:
         """Return the end of the next part of the documents, which has about `passages` passages."""
@@ -273,8 +272,8 @@ class Batch:
     def first(self, documents: int) -> Self:
         """Return a batch with only the first `documents` documents."""
         read = self.read[:documents]
-        paths = {(one.document.source, one.document.path) for one in read}
-        seen = tuple(one for one in self.seen if (one.source, one.path) in paths)
+        paths = {(document.document.source, document.document.path) for document in read}
+        seen = tuple(item for item in self.seen if (item.source, item.path) in paths)
         return replace(self, read=read, gone=(), seen=seen, unseen=())
 
 
@@ -289,12 +288,15 @@ class PassageIntervals:
 def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
     """Return the passages that the batch begins and ends. A passage stays in force while a document
     contains it."""
-    touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
-    held = {passage.id for one in batch.read for passage in one.passages}
-    released = live_passages(connection, touched) - held
+    touched = {
+        *batch.gone,
+        *((document.document.source, document.document.path) for document in batch.read),
+    }
+    passages = {passage.id for document in batch.read for passage in document.passages}
+    released = live_passages(connection, touched) - passages
     holders = live_holders(connection, released)
     ended = [passage for passage in released if holders[passage] <= touched]
-    begun = held - living(connection, held)
+    begun = passages - living(connection, passages)
     return PassageIntervals(tuple(sorted(ended)), tuple(sorted(begun)))
 
 
@@ -419,7 +421,7 @@ class PendingBatch:
 
     def whole(self) -> Batch:
         """Return the whole batch, ready to be committed as a version."""
-        gone = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
+        paths = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
             for path, step in self.reports.items()
@@ -428,15 +430,14 @@ class PendingBatch:
         return Batch(
             reason="",
             read=tuple(self.documents),
-            gone=tuple((self.source, path) for path in gone),
+            gone=tuple((self.source, path) for path in paths),
             seen=(*(reading.seen for reading in self.readings.values()), *problems),
             unseen=tuple((self.source, path) for path in self.removals),
             source=self.name,
         )
 
-    def remove(self, taken: Batch) -> None:
-        """Remove the items of a committed batch."""
-        for path in taken.paths:
+    def remove(self, committed: Batch) -> None:
+        for path in committed.paths:
             for found in (self.readings, self.reports, self.removals, self.new):
                 found.pop(path, None)
 

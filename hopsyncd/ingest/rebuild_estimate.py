@@ -57,7 +57,7 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
     scale = len(lacking) / max(len(sample), 1)
     is_remote = config.models.encoder_address is not None
     tokens = sum(estimated_tokens(text) for of_passage in texts for text in of_passage)
-    asked = _estimate_llm(connection, config, name, passages)
+    llm_usage = _estimate_llm(connection, config, name, passages)
     return RebuildEstimate(
         generation=name,
         encoder=models.encoder.name,
@@ -66,8 +66,8 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
         texts=round(scale * sum(map(len, texts))),
         seconds=None if is_remote else round(scale * _time_to_make(models.maker, sample), 1),
         encoder_tokens=round(scale * tokens) if is_remote else 0,
-        llm_calls=asked.calls,
-        llm_tokens=asked.tokens,
+        llm_calls=llm_usage.calls,
+        llm_tokens=llm_usage.tokens,
     )
 
 

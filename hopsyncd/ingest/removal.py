@@ -51,23 +51,23 @@ def remove_source_documents(
     erased = None
     if name in rows:
         row = rows[name]
-        asked = request_source_purge(connection, row) if purge else None
+        request = request_source_purge(connection, row) if purge else None
         gone = sorted(live_documents(connection, row))
         # Before the version: a crash between the two only costs another scan.
         forget_source(connection, row)
-        # Older versions keep its documents: if it was closed, it does not come back open.
+        # Older versions keep its documents: if it was closed, it must not become open.
         put_access_rules(connection, {name: left_rule(access_rules(connection)[name])})
         if gone:
             reason = f"{name}: the source was removed"
             apply(Batch(reason, gone=tuple((row, path) for path in gone)))
-        erased = carry_out(connection, asked, between) if asked else None
+        erased = carry_out(connection, request, between) if request else None
     newest = head(connection)
     return {
         "name": name,
         "version": newest.id if newest else 0,
         "documents": len(gone),
         "purged": purge,
-        "held_by": [list(one) for one in erased.held_by] if erased else [],
+        "held_by": [list(document) for document in erased.held_by] if erased else [],
         "erased": erased.erased if erased else True,
     }
 
@@ -76,11 +76,11 @@ def finish_purges(path: SourceSync) -> set[str]:
     """Continue interrupted purges. Returns the sources that lost all documents."""
     names, emptied = source_names(path.connection), set[str]()
     apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
-    for asked in pending_purges(path.connection):
-        if asked.path:
-            remove_everywhere(path, asked)
+    for request in pending_purges(path.connection):
+        if request.path:
+            remove_everywhere(path, request)
             continue
-        name = names[asked.source]
+        name = names[request.source]
         emptied.add(name)
         with path.leaving_alone(name):
             remove_source_documents(

@@ -69,7 +69,7 @@ class SavedIndex:
         self.version = 0  # that the files have; 0 without files
         self._entries = 0  # rows at the last save
         self._is_mapped = False
-        self._is_kept = True  # all vectors are in its files
+        self._is_kept = True  # all vectors are in the files
         self._files: dict[str, int] = {}  # the inodes of the files of vectors that are mapped
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
@@ -111,7 +111,7 @@ class SavedIndex:
         self.finish_saving()
         if not self._is_kept:
             return
-        self._entries = len(index.passages)  # whether or not there is room for them
+        self._entries = len(index.passages)  # even if the save fails for lack of space
         saving = _Saving(index, freeze(index), encoder, made)
         executor = ThreadPoolExecutor(1, "save index")
         self._saving = saving, executor.submit(self._try_to_save, saving)
@@ -137,7 +137,7 @@ class SavedIndex:
             use_columns(saving.index, moved)
         else:
             thaw(saving.index)
-        result.result()  # raises what ended the thread
+        result.result()  # raises the error that ended the thread
 
     def _cancel_saving(self) -> None:
         if self._saving:
@@ -275,7 +275,7 @@ class SavedIndex:
     def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
         """Map the columns. Raises ValueError if a digest does not match."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
-        # Each is opened once: a writer may replace them while a query worker starts.
+        # Each file is opened once: a writer may replace it while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
         columns = self._columns(manifest["columns"])
         lengths = _lengths(manifest["columns"])
@@ -284,7 +284,7 @@ class SavedIndex:
         wholes = lengths["passages.passage_id"]
         used = {"exact": rows, "codes": rows, "passage_codes": wholes}
         parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
-        parts[_COLUMNS] = [one[: lengths[name]] for name, one in columns.items()]
+        parts[_COLUMNS] = [column[: lengths[name]] for name, column in columns.items()]
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
         found = _digests(parts)
         if found != digests:
@@ -312,7 +312,7 @@ class SavedIndex:
         path = self.folder / f"{name}.bin"
         if not self._is_owned:
             return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
-        if self._is_mapped:  # readers keep the file that an index before this one went on with
+        if self._is_mapped:  # readers keep the file of an earlier index
             shutil.copyfile(path, new := self.folder / f"{name}.new")
             new.replace(path)
         self._files[name] = path.stat().st_ino
@@ -357,8 +357,6 @@ class _Cancelled(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Saving:
-    """The inputs of a save on a thread."""
-
     index: LiveIndex
     frozen: FrozenIndex
     encoder: str
@@ -383,10 +381,10 @@ def _digests(parts: Parts) -> dict[str, str]:
     """Compute the digest of each name's arrays on two threads."""
 
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
-        made = _new_digest()
+        digest = _new_digest()
         for array in arrays:
-            made.update(np.ascontiguousarray(array).view(np.uint8).data)
-        return made.hexdigest()
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return digest.hexdigest()
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(parts, pool.map(digest, parts.values()), strict=True))

@@ -407,7 +407,7 @@ class SourceScheduler:
         parts, due.parts = due.parts, set()
         if not self._wants_all(due):
             return _Underway(self._path.turns(due.source, Scope(tuple(sorted(parts)))))
-        listed_ms = self._listed_ms(due)  # may fail, and nothing is taken yet
+        listed_ms = self._listed_ms(due)  # may fail before anything is taken
         requests, due.requests = due.requests, []
         due.asked = False  # a new request may arrive meanwhile
         accept_empty = any(request.accept_empty for request in requests)

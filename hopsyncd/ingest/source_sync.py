@@ -57,7 +57,7 @@ from store.sources import (
 log = structlog.get_logger(__name__)
 
 
-_PIECE = 256  # passages to ask about before others get a turn
+_PIECE = 256  # passages to ask about before other work gets a turn
 _EVERY_S = 600.0
 _FIRST_WAIT_S = 30.0
 
@@ -307,7 +307,7 @@ class SourceSync:
             yield Turn.COMMITTED
         batch.reports = plan.of(Action.REPORT)
         batch.removals, run.removals, run.moved = run.removals, {}, {}
-        yield from self._look_again(run, plan)
+        yield from self._list_again(run, plan)
         yield from self._read_and_commit(run, plan, run.back)
         if batch.readings or batch.reports or batch.removals:
             self._commit(run)
@@ -322,7 +322,7 @@ class SourceSync:
         while waiting and not run.encoder_error:
             with yielding_to_queries(_RESTS if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
-            # Items that the source gave before it stopped answering are kept.
+            # Items that the source returned before it failed are kept.
             if (problem or waiting) and run.batch.readings and not run.scope.afresh:
                 yield from self._add_moved(run, plan)
                 self._commit(run)
@@ -335,7 +335,7 @@ class SourceSync:
         began_s, reason = self.monotonic_s(), None
         read = throttle(partial(self._read_items, run))
         while waiting:
-            # Edits are answered before many new documents are read.
+            # Edits are handled before many new documents are read.
             is_last_edit = are_many and reason == CHANGED != waiting[0].reason
             may_end = run.batch.readings and not run.scope.afresh
             if may_end and (is_last_edit or self._is_full(run, began_s)):
@@ -391,9 +391,9 @@ class SourceSync:
                 path = paths.pop()
                 run.batch.removals[path] = run.removals.pop(path)
         if run.moved:
-            yield from self._look_again(run, plan)
+            yield from self._list_again(run, plan)
 
-    def _look_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
+    def _list_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """List the batch's removals again, and keep the items that still exist.
 
         Some listings are incomplete, and much may have changed since the scan. The scan has already
@@ -444,16 +444,16 @@ class SourceSync:
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
         is_awaited = (lambda: False) if is_one else self.is_awaited
-        version, taken = self.writer.commit(whole, cost, is_awaited)
-        run.batch.remove(taken)
-        run.progress.end_batch(len(taken.seen))
-        run.changed += len(taken.read)
-        run.removed += len(taken.gone)
-        run.looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
-        self._drop_preempted(run.source.id, taken.paths.__contains__)
+        version, committed = self.writer.commit(whole, cost, is_awaited)
+        run.batch.remove(committed)
+        run.progress.end_batch(len(committed.seen))
+        run.changed += len(committed.read)
+        run.removed += len(committed.gone)
+        run.looked_at.update(one.path for one in committed.seen if one.revision != RETRY)
+        self._drop_preempted(run.source.id, committed.paths.__contains__)
         if version:
             self.on_version(version)
-        return taken is whole
+        return committed is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
         """Drop older readings of paths that a preempting sync has read since."""
@@ -480,9 +480,9 @@ class SourceSync:
             put_listing_state(self.connection, source, state)
 
 
-def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
+def _by_content(removed: Mapping[str, bytes]) -> dict[bytes, list[str]]:
     """Map content to the paths to remove, in reverse order."""
     paths: dict[bytes, list[str]] = {}
-    for path in sorted(gone, reverse=True):
-        paths.setdefault(gone[path], []).append(path)
+    for path in sorted(removed, reverse=True):
+        paths.setdefault(removed[path], []).append(path)
     return paths

@@ -120,7 +120,7 @@ class SourceThread:
     def _run(self) -> None:
         while next_ := self._calls.get():
             _work(*next_)
-            del next_  # or it would be held until the next call
+            del next_  # otherwise it would stay in memory until the next call
 
 
 def in_turns(

@@ -35,13 +35,14 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 _LONGEST_ENCODER_RETRY_S = 10.0
-_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
+# doubled after each failure that does not concern only one source
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 _MAX_CHANGED_PATHS = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed.
 _SAVING_S = 1.0  # between two looks at the thread that saves the index.
 _QUIET_S = 0.1  # until memory is given back: a question soon after an edit would want it again
-_HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
-UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
+_HEAR_S = 0.1  # how often the writer of a server's database looks for requests of followers
+UPGRADE = "upgrade"  # the job that asks an LLM for missing questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class SyncWorker:
         self._stopping = self._ended = self._in_change_events = self.busy = False
         self._next_changes_s, self._retry_s = 0.0, _RETRY_S
         self._opened: _Opened | None = None
-        self._latest: SourceSync | None = None  # also while it is opened once more
+        self._latest: SourceSync | None = None  # also while it is being reopened
         self.error: str | None = None
         self.waits_for_encoder = False  # `error` says why
         self._thread: threading.Thread | None = None
@@ -281,14 +282,14 @@ class SyncWorker:
         if self._opened is not None:
             return
         try:
-            made = open_path(Interruptions(self._yield_to_edits, self._is_awaited))
-            self.busy, self._latest = True, made.sync
-            timetable = self._timetable_of(made.sync, made.tasks, made.chores)
+            write_path = open_path(Interruptions(self._yield_to_edits, self._is_awaited))
+            self.busy, self._latest = True, write_path.sync
+            timetable = self._timetable_of(write_path.sync, write_path.tasks, write_path.chores)
             scheduler = SourceScheduler(
-                made.sync, self._clocks.steady_s, self._on_synced, timetable
+                write_path.sync, self._clocks.steady_s, self._on_synced, timetable
             )
-            scheduler.plan(made.tasks, timetable)
-            self._opened = _Opened(made.sync, scheduler, timetable, made.chores)
+            scheduler.plan(write_path.tasks, timetable)
+            self._opened = _Opened(write_path.sync, scheduler, timetable, write_path.chores)
             self.busy = scheduler.is_wanted
         except Exception as error:
             self._tell_all(error)
@@ -473,7 +474,7 @@ class SyncWorker:
         if self._follower and self._follower.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure | EncoderUnavailable):
-            self._opened = None  # begin as after a start: the served head may be another now
+            self._opened = None  # begin as after a start, because the served head may have changed
         if isinstance(error, EncoderUnavailable):
             if not self.waits_for_encoder:
                 log.warning("indexing waits for the encoder", why=self.error)
@@ -499,4 +500,4 @@ def _reportable(error: BaseException) -> BaseException:
         return SyncFailed(
             "The sync was abandoned", "the daemon is stopping", "Start the daemon again"
         )
-    return SyncFailed("The sync failed", str(error), "The daemon's log has the details")
+    return SyncFailed("The sync failed", str(error), "See the log of the daemon")

@@ -89,7 +89,7 @@ def _similarities(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(_MATCHES)
     while group := rows.fetchmany(_GROUP):
         wanted = {SetId(row[end]) for row in group for end in (4, 5)}
-        sets = {one.id: one for one in sets_by_id(connection, wanted)}
+        sets = {questions.id: questions for questions in sets_by_id(connection, wanted)}
         for question, target, stored, died, of_question, of_target in group:
             a, b = _find(sets[of_question], question), _find(sets[of_target], target)
             vector_a = sets[of_question].vectors[a.vector_row]
@@ -129,9 +129,9 @@ def _recompute_matches(connection: Connection, at: Version) -> list[Match]:
     """Compute the matches of a version from its questions alone."""
     index = LiveIndex(get_generation(connection, at.generation).dimensions)
     sets = sets_at(connection, at.id)
-    index.begin_passages(add_passages(index, [NewPassage(one, 0, {}) for one in sets]))
-    asked = list_outgoing(index, index.is_vertex.nonzero()[0])
-    return make_match_records(index, find_best_matches(index, asked, index.is_vertex))
+    index.begin_passages(add_passages(index, [NewPassage(questions, 0, {}) for questions in sets]))
+    outgoing = list_outgoing(index, index.is_vertex.nonzero()[0])
+    return make_match_records(index, find_best_matches(index, outgoing, index.is_vertex))
 
 
 def _format_match(match: Match | None) -> str:
@@ -153,7 +153,7 @@ def check_database(
 
     findings = check(connection, deep, on_check)
     if deep and not findings:
-        # With damaged rows, the check of matches would only repeat the findings.
+        # If rows are damaged, the check of matches would only repeat the findings.
         findings = verify_matches(connection, on_check)
     return {
         "version": newest.id if newest else 0,
@@ -188,12 +188,12 @@ def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreA
     """Commit a version with the documents of the named sources as of version `at`."""
     number = resolve(path.connection, at).id
     sources = _rows(path.connection, names)
-    made = restore(path, number, sources)
+    version = restore(path, number, sources)
     newest = head(path.connection)
     return {
         "version": newest.id if newest else 0,
         "restored": number,
-        "changed": made is not None,
+        "changed": version is not None,
         "sources": [
             {"name": name, "pinned": len(pins_of(path.connection, row))}
             for row, name in sources.items()
@@ -352,17 +352,17 @@ def purge_document(path: SourceSync, document: str, source: str | None, now_ms: 
         "passages": done.passages,
         "matches": done.matches,
         "versions": list(done.versions),
-        "held_by": [list(one) for one in done.held_by],
+        "held_by": [list(document) for document in done.held_by],
         "erased": done.erased,
     }
 
 
 def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
     """Remove documents from the head by a new version, then from all other versions."""
-    gone = ((asked.source, asked.path),)
-    if live_content(path.connection, *gone[0]) is not None:
+    document_keys = ((asked.source, asked.path),)
+    if live_content(path.connection, *document_keys[0]) is not None:
         # The reason names no document, because it stays in the log.
-        path.commit(Batch("a document was purged", gone=gone, unseen=gone))
+        path.commit(Batch("a document was purged", gone=document_keys, unseen=document_keys))
     if path.switch:
         path.switch.begin_again()
     return purge(path.connection, asked, path.yield_to_edits)

@@ -70,7 +70,7 @@ from store.space import release_memory
 from store.transactions import snapshot
 from store.versions import commit, commit_rebuilt, head, put_seen
 
-_AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
+_AT_ONCE = 500  # passages added to the index at once, to limit the memory
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, in the order of these."""
@@ -220,9 +220,9 @@ class VersionWriter:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None, batch
         with self._advancing() as index:
-            taken = self._match_parts(index, batch, is_awaited)
-            changed = intervals_of(self._connection, taken)
-            return self._commit(taken, changed, self.rules, cost), taken
+            part = self._match_parts(index, batch, is_awaited)
+            changed = intervals_of(self._connection, part)
+            return self._commit(part, changed, self.rules, cost), part
 
     def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Insert and match all but the last part of the batch, and return the batch.
@@ -232,8 +232,10 @@ class VersionWriter:
         done = 0
         while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
             began_s = time.perf_counter()
-            held = {passage.id for one in batch.read[done:end] for passage in one.passages}
-            begun = self._find_sets(held - living(self._connection, held))
+            passages = {
+                passage.id for document in batch.read[done:end] for passage in document.passages
+            }
+            begun = self._find_sets(passages - living(self._connection, passages))
             update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
             self._part.after(time.perf_counter() - began_s)
             done = end
@@ -265,7 +267,7 @@ class VersionWriter:
         """Return the passages that have a question set which is not provisional."""
         name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
-        return {ids[one] for one in known_sets(self._connection, ids)}
+        return {ids[set_id] for set_id in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
         """Update the head to the current settings and edge budget, in one version.
@@ -298,9 +300,9 @@ class VersionWriter:
         self.forget_index()
         with self._advancing() as index:
             alive = index.is_vertex
-            asked = list_outgoing(index, np.flatnonzero(alive))
+            questions = list_outgoing(index, np.flatnonzero(alive))
             every = np.arange(len(index.outgoing))
-            replace_matches(index, every, find_best_matches(index, asked, alive))
+            replace_matches(index, every, find_best_matches(index, questions, alive))
             reason = Batch("rebuilt from the stored content")
             change = self._change(index, reason, (), (), newest.rules, {})
             change = replace(
@@ -353,7 +355,9 @@ class VersionWriter:
         """
         passages, known = passages_at(self._connection, newest.id), self.index.interval_of_passage
         lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
-        return [one for one in passages if one not in known or one in lacking], lacking
+        return [
+            passage for passage in passages if passage not in known or passage in lacking
+        ], lacking
 
     def build_apart(self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits) -> None:
         """Make and store the question sets of these passages, and match them in the separate index.
@@ -378,9 +382,9 @@ class VersionWriter:
             reason = Batch(f"the models are now {self._maker.generation.name}")
             change = self._change(index, reason, passages, begun, newest.rules, {})
             ended = matches_at(self._connection, newest.id).question.tolist()
-            change = replace(change, matches_ended=[QuestionId(one) for one in ended])
+            change = replace(change, matches_ended=[QuestionId(question) for question in ended])
             version = commit(self._connection, change, self._now_ms())
-        self.forget_index()  # it has no documents, and nothing of older versions
+        self.forget_index()  # it has no documents, and no older versions
         return version
 
     def _switch_generation(self, newest: Version) -> Version:
@@ -404,8 +408,8 @@ class VersionWriter:
         encoder or an error."""
         known = self.index.postings.outgoing_by_id
         questions = matches_at(self._connection, newest.id).question
-        _, of = known.find_all(questions)
-        return [QuestionId(one) for one in np.delete(questions, of).tolist()]
+        _, positions = known.find_all(questions)
+        return [QuestionId(question) for question in np.delete(questions, positions).tolist()]
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
@@ -426,7 +430,9 @@ class VersionWriter:
 
     def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
         """Add the passages that are not in the index, begin all of them, and return their rows."""
-        sets = [one for passage, one in begun if passage not in index.interval_of_passage]
+        sets = [
+            questions for passage, questions in begun if passage not in index.interval_of_passage
+        ]
         added = [np.empty(0, dtype=np.int64)]
         for at in range(0, len(sets), _AT_ONCE):
             part = [*sets_by_id(self._connection, sets[at : at + _AT_ONCE])]
@@ -469,7 +475,7 @@ class VersionWriter:
         counted: dict[str, int],
     ) -> Change:
         delta = list_pending_matches(index)
-        asked = index.outgoing.id
+        question_ids = index.outgoing.id
         budget = edge_budget(len(index.interval_of_passage), self._budget_factor)
         newest = head(self._connection)
         match_count, edge_threshold = find_head_threshold(
@@ -480,10 +486,10 @@ class VersionWriter:
             generation=self._generation,
             rules=rules,
             documents_gone=batch.gone,
-            documents_new=[one.document for one in batch.read],
+            documents_new=[document.document for document in batch.read],
             passages_ended=ended,
             passages_begun=begun,
-            matches_ended=[QuestionId(one) for one in asked[delta.ended].tolist()],
+            matches_ended=[QuestionId(question) for question in question_ids[delta.ended].tolist()],
             matches_begun=make_match_records(index, delta.begun),
             matches=match_count,
             edge_budget=budget,

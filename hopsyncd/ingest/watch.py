@@ -35,14 +35,14 @@ everything. If events were lost, it is called with None, and then with the paths
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
-_SETTLE_S = 0.02  # the events of one save of a file come within it
+_SETTLE_S = 0.02  # covers all events of one save of a file
 _FEW_PATHS = 32  # that are each passed on at once; more in so short a time are a storm
 MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-# Without opened, read and closed-unwritten: our own reads must cause no change event.
+# Without opened, read and closed-unwritten, so that our own reads cause no change event.
 _EVENTS: list[type[events.FileSystemEvent]] = [
     events.FileCreatedEvent,
     events.FileModifiedEvent,
@@ -113,7 +113,7 @@ class FolderWatcher:
             raise RuntimeError(
                 "This watcher already watches a folder. Create a watcher for each folder."
             )
-        # The text of a warning can be 100 MB: the whole table of watches.
+        # A warning can have 100 MB of text: the whole table of watches.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
         logging.getLogger("watchdog").addHandler(self._losses)
         self._begin(root)
@@ -167,8 +167,7 @@ class FolderWatcher:
             on_change(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether events are rare: few were passed on lately, none of them for the paths that now
-        have events."""
+        """Whether few paths were passed on recently, and none of them has a new event."""
         since_s = time.monotonic() - self._debounce_s
         self._passed_on_s = {
             path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s
@@ -183,9 +182,9 @@ class FolderWatcher:
             self._give_up(root, error)
             return False
         except Exception:
-            # No folder may keep the daemon from starting.
+            # A folder must never prevent the daemon from starting.
             log.exception("watch_failed", root=str(root))
-            self._give_up(root, OSError(errno.EIO, "an unexpected error; the log has it"))
+            self._give_up(root, OSError(errno.EIO, "an unexpected error (see the log)"))
             return False
         self._wait_s = self._check_every_s
         self._set_watching(root, self._session)
@@ -364,14 +363,18 @@ def _identity(root: Path) -> tuple[int, int]:
 def _not_watching(root: Path, error: OSError) -> WatchStatus:
     why = f"{root} is not watched: {(error.strerror or str(error)).lower()}"
     if error.errno == errno.ENOSPC:
-        return WatchStatus(False, why, "Changes wait for the next scan. Raise the limit: " + _RAISE)
-    return WatchStatus(False, why, "Changes wait for the next scan; the watch is tried again.")
+        return WatchStatus(
+            False, why, "Changes are found at the next scan. Raise the limit: " + _RAISE
+        )
+    return WatchStatus(False, why, "Changes are found at the next scan. The watch is retried.")
 
 
 def _watching_in_part(root: Path, deep: str) -> WatchStatus:
     depth = deep.count("/") - os.path.realpath(root).count("/")
     why = f"Some folders in {root} are too deep to be watched (the first is {depth:,} levels down)"
-    return WatchStatus(True, why, "Changes in them wait for the next scan; move them further up.")
+    return WatchStatus(
+        True, why, "Changes in them are found at the next scan. Move them to a higher folder."
+    )
 
 
 _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder."

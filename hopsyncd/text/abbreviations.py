@@ -23,7 +23,7 @@ _INITIALS = 0.6  # of the letters of a short form begin words of the long form
 _MOST_ALIASES = 8  # of one note
 _MOST_PAIRS = 64  # of one text
 
-# The patterns have bounds, so that no place of a long text costs more than another.
+# The patterns are bounded, so that no part of a long text costs more than another.
 _IN_BRACKETS = re.compile(r"[^\S\n]?[*_`]{0,3}\(([^()\n]{2,100})\)")
 _SHORT = re.compile(r"[^\W_](?:[\w&/+.-]{0,14}[^\W_])?\.?")
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
@@ -118,10 +118,10 @@ def _strip(text: str) -> str:
 
 def _is_short(text: str) -> bool:
     """Whether a text looks like an abbreviation, by its capitals."""
-    letters = [one for one in text if one.isalpha()]
+    letters = [character for character in text if character.isalpha()]
     return (
         2 <= len(letters) <= _MOST_LETTERS
-        and sum(one.isupper() for one in letters) >= 2
+        and sum(letter.isupper() for letter in letters) >= 2
         and _SHORT.fullmatch(text) is not None
     )
 
@@ -148,7 +148,7 @@ def _find_long_form(short: str, before: str) -> str:
     The first letter must begin a word other than a linking word such as "of". Most other letters
     must begin a word too; all of them if the short form is in lower case.
     """
-    letters = [one for one in _singular(short).lower() if one.isalnum()]
+    letters = [character for character in _singular(short).lower() if character.isalnum()]
     most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)
     words = [*_WORD.finditer(before)][-most:]
     lower = before.lower()
@@ -182,7 +182,7 @@ def _match_initials(short: str, after: str) -> str:
 
     Linking words such as "of" may be skipped.
     """
-    letters = [one for one in _singular(short).lower() if one.isalnum()]
+    letters = [character for character in _singular(short).lower() if character.isalnum()]
     words = [*_WORD.finditer(after)][: MOST_WORDS + 2]
     taken = 0
     for word in words:
@@ -248,5 +248,5 @@ def form_terms(headings: Sequence[str], text: str) -> set[str]:
     forms = {form for pair in find_pairs(headings, text) for form in pair}
     aliases = [] if headings else _find_aliases(text)
     stems = {split_stems(form) for form in forms.union(aliases)}
-    terms = {form_term(one) for one in stems if one}
+    terms = {form_term(stem) for stem in stems if stem}
     return terms | {ALIASES_OF_FILE} if aliases else terms

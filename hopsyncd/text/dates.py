@@ -19,7 +19,7 @@ Order = Literal["day first", "month first"]
 
 ORDERS: tuple[Order, Order] = ("day first", "month first")
 DAY_FIRST_LANGUAGE = "language day first"
-DAY_IN_NAME = "day in name"  # the property of a document whose file name has a day
+DAY_IN_NAME = "day in name"  # the property of a document whose file name contains a day
 
 _NAMES = (
     "january jan januar janvier janv enero ene",
@@ -38,7 +38,7 @@ _NAMES = (
 MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in names.split()}
 MONTH_PATTERN = "|".join(sorted(MONTHS, key=lambda name: (-len(name), name)))
 WRITTEN_DATE = re.compile(
-    # The spaces have bounds, so that no place of a long text costs more than another.
+    # The spaces are bounded, so that no part of a long text costs more than another.
     rf"(?<![\w.])([0-9]{{1,2}})(?:st|nd|rd|th|er|\.)?\s{{1,3}}(?:of\s|de\s)?({MONTH_PATTERN})\.?,?"
     r"\s{1,3}(?:del?\s)?([0-9]{4})(?!\w)"
     rf"|(?<!\w)({MONTH_PATTERN})\.?\s{{1,3}}([0-9]{{1,2}})(?:st|nd|rd|th)?,?\s{{1,3}}"
@@ -176,14 +176,14 @@ def find_asked_day(text: str, question: str) -> str | None:
     found = [*find_dates(text)]
     if not found:
         return None
-    certain = {one.day for one in found if one.order is None}
+    certain = {date.day for date in found if date.order is None}
     if certain:
         return min(certain)
-    days = {one.tells for one in find_dates(question)} - {None}
+    days = {date.tells for date in find_dates(question)} - {None}
     order = next(iter(days)) if len(days) == 1 else None
     if order is None and not days and is_day_first_language(question):
         order = "day first"
-    return next((one.day for one in found if one.order == order), None)
+    return next((date.day for date in found if date.order == order), None)
 
 
 def find_days_in_name(path: str) -> tuple[str, ...]:
@@ -193,8 +193,8 @@ def find_days_in_name(path: str) -> tuple[str, ...]:
     (('2025-05-07',), ('2025-05-07',))
     """
     name = path.rpartition("/")[2].replace("_", "-")
-    days = [one.day for one in find_dates(name.replace("-", " ")) if one.order is None]
-    days += [one.day for one in find_dates(name) if one.order is None]
+    days = [date.day for date in find_dates(name.replace("-", " ")) if date.order is None]
+    days += [date.day for date in find_dates(name) if date.order is None]
     for found in _COMPACT.finditer(name):
-        days += [one.day for one in _days(found[1], int(found[2]), found[3])]
+        days += [date.day for date in _days(found[1], int(found[2]), found[3])]
     return tuple(dict.fromkeys(days))

@@ -12,7 +12,7 @@ from typing import Literal
 
 Language = Literal["en", "de", "fr", "es", "it", "nl", "pt", "ja", "zh", "ko", "ru"]
 
-# Of equally likely languages, the first is taken.
+# If languages are equally likely, the first is taken.
 _WORDS: dict[Language, tuple[str, ...]] = {
     "en": (
         "the a an this that these those his her its their he she it they we i you me my our",

@@ -15,8 +15,8 @@ _SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 _TOKENIZERS = threading.local()
-_MOST_KNOWN = 1 << 14
-_KNOWN: dict[str, tuple[str, ...]] = {}  # terms by text
+_MAX_CACHED = 1 << 14
+_TERM_CACHE: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
 def spellings(text: str) -> list[str]:
@@ -29,21 +29,21 @@ def spellings(text: str) -> list[str]:
     return [*dict.fromkeys(map(_lower, _SPELLED.findall(split_unspaced(_compose_accents(text)))))]
 
 
-def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
+def correct_spelling(text: str, corrections: Mapping[str, str]) -> str:
     """Replace misspelled words, given as in `spellings`, and keep their case in the text.
 
     >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
     """
-    if not meant:
+    if not corrections:
         return text
-    replace = partial(_SPELLED.sub, partial(_meant_by, meant=meant))
+    replace = partial(_SPELLED.sub, partial(_correct_word, corrections=corrections))
     return "".join(map(replace, UNSPACED.split(_compose_accents(text))))
 
 
-def _meant_by(found: re.Match[str], meant: Mapping[str, str]) -> str:
+def _correct_word(found: re.Match[str], corrections: Mapping[str, str]) -> str:
     typed = found[0]
-    word = meant.get(_lower(typed), typed)
+    word = corrections.get(_lower(typed), typed)
     if word == typed or typed.islower():
         return word
     if typed.isupper():
@@ -52,7 +52,7 @@ def _meant_by(found: re.Match[str], meant: Mapping[str, str]) -> str:
 
 
 def _lower(word: str) -> str:
-    # The lower case of \u0130 is the one that is longer: it has a dot of its own.
+    # The lower case of \u0130 is two characters: it has a separate dot.
     return word.lower().replace("i\u0307", "i")
 
 
@@ -91,25 +91,25 @@ def index_terms(text: str) -> tuple[str, ...]:
     """
     if not text.isascii():
         return terms_of_each([text])[text]
-    # Other texts have had most of its words, and what ends a word ends one for the tokenizer too.
+    # Most words of other texts are cached, and word boundaries are the same for the tokenizer.
     terms = terms_of_each(WORD.findall(text.lower()))
     return tuple(sorted(frozenset().union(*terms.values())))
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the `index_terms` of several texts, computed together."""
-    found = {text: _KNOWN.get(text) for text in texts}
-    known = {text: terms for text, terms in found.items() if terms is not None}
-    if len(known) < len(found):
-        new = [text for text in found if text not in known]
-        made = {
+    found = {text: _TERM_CACHE.get(text) for text in texts}
+    cached = {text: terms for text, terms in found.items() if terms is not None}
+    if len(cached) < len(found):
+        new = [text for text in found if text not in cached]
+        computed = {
             text: tuple(sorted(counts)) for text, counts in zip(new, term_counts(new), strict=True)
         }
-        if len(_KNOWN) > _MOST_KNOWN:
-            _KNOWN.clear()
-        _KNOWN.update(made)
-        known |= made
-    return known
+        if len(_TERM_CACHE) > _MAX_CACHED:
+            _TERM_CACHE.clear()
+        _TERM_CACHE.update(computed)
+        cached |= computed
+    return cached
 
 
 def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
@@ -122,7 +122,7 @@ def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
     """
     memory = _tokenizer()
     counts: list[dict[str, int]] = [{} for _ in texts]
-    with snapshot(memory):  # in one transaction a text takes a fifth of the time
+    with snapshot(memory):  # one transaction takes a fifth of the time per text
         memory.execute("INSERT INTO body (body) VALUES ('delete-all')")
         memory.executemany(
             "INSERT INTO body (rowid, text) VALUES (?, ?)",

@@ -366,5 +366,5 @@ def test_an_unexpected_error_of_the_watch_is_a_status(root: Path, hints: Hints) 
     watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1, observer=broken)
     watcher.watch(root, hints)
     assert not watcher.status().watching
-    assert "an unexpected error; the log has it" in watcher.status().why
+    assert "an unexpected error (see the log)" in watcher.status().why
     watcher.stop()

@@ -96,7 +96,7 @@ def test_a_backup_that_fails_keeps_the_old_ones_and_is_told(place: Place) -> Non
     with closing(sqlite3.connect(place.home / "data/hopsyncd.db")) as connection, connection:
         connection.execute("UPDATE match SET similarity = similarity / 2")
     ran = place.run("backup", "now")
-    assert ran.returncode == 1 and "the older ones are kept" in ran.stderr
+    assert ran.returncode == 1 and "older backups are kept" in ran.stderr
     assert place.printed("backup", "list")["backups"] == before
     place.stop()
     # A failed run of the schedule: the last one was long ago.

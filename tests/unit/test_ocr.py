@@ -88,7 +88,7 @@ def test_scanned_pages_stand_in_their_places(reader: ExtractionProcess) -> None:
 def test_pages_without_any_text_are_reported_and_a_photo_is_empty(
     reader: ExtractionProcess,
 ) -> None:
-    with pytest.raises(DocumentUnreadable, match="pages have no text"):
+    with pytest.raises(DocumentUnreadable, match="pages contain no text"):
         reader.extract(pdf_of(drawn("")), PDF)
     assert reader.extract(saved(drawn(""), "PNG"), "image/png") == ()
 
@@ -114,7 +114,7 @@ def test_without_tesseract_a_picture_and_a_scan_say_what_is_missing() -> None:
         with pytest.raises(DocumentUnreadable, match="text recognition is off") as problem:
             process.extract(saved(drawn(SAID), "PNG"), "image/png")
         assert "tesseract" in problem.value.hint
-        with pytest.raises(DocumentUnreadable, match="pages have no text"):
+        with pytest.raises(DocumentUnreadable, match="pages contain no text"):
             process.extract(pdf_of(drawn(SAID)), PDF)
 
 

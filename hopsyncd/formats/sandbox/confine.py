@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 _NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22  # of prctl
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
 _RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
-# How many rights to files each version of Landlock knows; the last number is for all later ones.
+# The number of file rights in each Landlock version; the last number is for all later versions.
 _FILE_RIGHTS = (13, 14, 15, 15, 16)
 _TCP, _SIGNALS_AND_ABSTRACT_SOCKETS = 0b11, 0b11
 
@@ -30,8 +30,8 @@ _OTHER_NUMBERS = 0x4000_0000  # x32, the second table of system calls on x86_64
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _EXECVE = {"x86_64": 59, "aarch64": 221}
 _TGKILL, _PRLIMIT = {"x86_64": 234, "aarch64": 131}, {"x86_64": 302, "aarch64": 261}
-# New processes and threads, sockets, whatever reaches into another process or the kernel, and what
-# Landlock does not bind: modes, owners, times and attributes of files, and watching folders.
+# New processes and threads, sockets, access to other processes and the kernel, and calls that
+# Landlock does not cover: modes, owners, times and attributes of files, and watching folders.
 _REFUSED = {
     "x86_64": (
         *(41, 42, 44, 46, 49, 50, 53, 307),  # socket connect sendto sendmsg bind listen pair mmsg
@@ -141,7 +141,7 @@ def refuse_system_calls(may_run: bool = False) -> bool:
     for at, (test, number) in enumerate(refused):
         steps.append((test, len(refused) - at, 0, number))
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
-    filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in steps))
+    filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(filters))
     unused = (ctypes.c_ulong(0), ctypes.c_ulong(0))
     return bool(_libc.prctl(_SET_SECCOMP, ctypes.c_ulong(2), program, *unused) == 0)
@@ -162,7 +162,9 @@ def _only_with(number: int, value: int) -> list[tuple[int, int, int, int]]:
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
-    typed = (ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
+    typed = (
+        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
+    )
     return int(_libc.syscall(ctypes.c_long(number), *typed))
 
 
@@ -198,7 +200,7 @@ def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu
     Its environment contains only the limit to one thread.
     """
     _take_resources(memory_bytes)
-    # The first sends SIGXCPU, which names the cause; nothing survives the second.
+    # The soft limit sends SIGXCPU, which names the cause; the hard limit always kills.
     _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
     if sys.platform == "linux":
         gain_no_privileges()

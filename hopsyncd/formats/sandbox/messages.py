@@ -21,7 +21,8 @@ from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, Kind, WrittenLink
 
 READY = b"ready\n"
-REQUEST = Struct("!IIII")  # seconds of processor time, of any time; bytes of type, of document
+# seconds of CPU time and wall time; bytes of the type and of the document
+REQUEST = Struct("!IIII")
 LENGTH = Struct("!I")
 MAX_BLOCKS = 250_000
 _BLOCKS_A_LINE = 1000
@@ -30,7 +31,6 @@ _KINDS = frozenset(get_args(Kind))
 
 
 def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
-    """Encode a request."""
     kind = media_type.encode()
     return REQUEST.pack(cpu_s, wall_s, len(kind), len(data)) + kind + data
 
@@ -53,7 +53,7 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     Raises the reported DocumentUnreadable or ReaderUnavailable, or ValueError for an invalid reply.
     """
     blocks: list[Block] = []
-    # Line by line: nothing else in the process runs while JSON is parsed.
+    # Line by line, because JSON parsing blocks all other threads.
     for line in reply.splitlines():
         record: Any = json.loads(line)
         if isinstance(record, dict):
@@ -85,17 +85,19 @@ def _block(row: Sequence[Any]) -> Block:
     """Decode a block. Raises TypeError or ValueError if a reader cannot have produced it."""
     kind, text, first_line, last_line, level, links, names, leads, properties = row
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
-    said = tuple((name, value) for name, value in properties)
-    texts = (text, *names, *leads, *(part for one in said for part in one))
+    pairs = tuple((name, value) for name, value in properties)
+    texts = (text, *names, *leads, *(part for pair in pairs for part in pair))
     shown = (part for _, link in placed for part in (link.target, link.text))
     numbers = (first_line, last_line, level, *(at for at, _ in placed))
     if kind not in _KINDS or not (_are(str, (*texts, *shown)) and _are(int, numbers)):
         raise TypeError("a field of the block has the wrong type")
-    return Block(kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads), said)
+    return Block(
+        kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads), pairs
+    )
 
 
 def _are(kind: type, values: Iterable[object]) -> bool:
-    return all(isinstance(one, kind) for one in values)
+    return all(isinstance(value, kind) for value in values)
 
 
 _PIECE_BYTES = 1 << 16
@@ -155,27 +157,27 @@ class ReaderExchange:
 
     def run(self, request: memoryview, wall_s: float) -> bytearray:
         """Send the request and return the reply. Raises Died."""
-        self._until(LENGTH.size, request, wall_s)
+        self._receive_until(LENGTH.size, request, wall_s)
         (size,) = LENGTH.unpack(self._got[: LENGTH.size])
         if size > self._limits.reply_bytes:
             raise Died(f"yields more than {self._limits.reply_bytes >> 20} MiB of text")
-        self._until(LENGTH.size + size, memoryview(b""), wall_s)
+        self._receive_until(LENGTH.size + size, memoryview(b""), wall_s)
         del self._got[: LENGTH.size]
         return self._got
 
     def expect_ready(self, wall_s: float) -> None:
         """Wait until the worker reports that it is ready. Raises Died."""
-        self._until(len(READY), memoryview(b""), wall_s)
+        self._receive_until(len(READY), memoryview(b""), wall_s)
         if self._got != READY:
             raise Died("gives an invalid reply")
 
-    def _until(self, size: int, rest: memoryview, wall_s: float) -> None:
+    def _receive_until(self, size: int, rest: memoryview, wall_s: float) -> None:
         """Send `rest`, and receive until there are `size` bytes. Raises Died."""
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
             waited_s = time.monotonic()
             self._give_way()
-            end_s += time.monotonic() - waited_s  # that was not the document's
+            end_s += time.monotonic() - waited_s  # this wait does not count against the document
             if time.monotonic() > end_s:
                 raise Died(f"takes longer than {wall_s:.0f} s")
             poll = select.poll()

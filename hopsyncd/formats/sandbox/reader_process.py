@@ -35,11 +35,11 @@ log = structlog.get_logger(__name__)
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _TRIAL_AFTER_S = 2.0
-_IDLE_S = 60.0  # after which a worker is not kept for the next document
+_IDLE_S = 60.0  # an idle worker ends after this time
 _MOST_PICTURES = 500  # pages of a PDF: each takes a second or two
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
-# After this many failed starts in a row, none is tried for this many times what the last took;
-# otherwise each of thousands of documents would wait for a start of its own.
+# After this many failed starts in a row, no start is tried for this multiple of the last duration.
+# Otherwise each of thousands of documents would wait for a start.
 _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
@@ -88,9 +88,9 @@ class ExtractionProcess:
             return extract(data, media_type)
         content = content_hash(media_type.encode() + b"\0" + data)
         if content in self._quarantined:
-            raise _in_quarantine(self._quarantined[content])
+            raise _quarantine_error(self._quarantined[content])
         if self._is_asking:
-            return self._beside().extract(data, media_type)
+            return self._get_second().extract(data, media_type)
         self._is_asking = True
         try:
             return self._read(data, media_type)
@@ -98,7 +98,7 @@ class ExtractionProcess:
             log.warning("extraction worker ended", why=death.why, media_type=media_type)
             self._quarantined[content] = death.why
             self._on_quarantine(content, death.why)
-            raise _in_quarantine(death.why) from death
+            raise _quarantine_error(death.why) from death
         finally:
             self._is_asking = False
             self._used_s = time.monotonic()
@@ -110,13 +110,13 @@ class ExtractionProcess:
         """
         content = content_hash(PDF.encode() + b"\0" + data)
         if content in self._quarantined:
-            raise _in_quarantine(self._quarantined[content])
+            raise _quarantine_error(self._quarantined[content])
         try:
             (block,) = self._ask(data, f"{PDF}{PREVIEW_OF_PAGE}{page};{text}") or (None,)
         except Died as death:
             log.warning("extraction worker ended", why=death.why, media_type=PDF)
             self._quarantined[content] = death.why
-            raise _in_quarantine(death.why) from death
+            raise _quarantine_error(death.why) from death
         finally:
             self._used_s = time.monotonic()
         if block is None:
@@ -237,7 +237,7 @@ class ExtractionProcess:
         self._proven.clear()
         self._child.end()
 
-    def _beside(self) -> "ExtractionProcess":
+    def _get_second(self) -> "ExtractionProcess":
         self._second = self._second or ExtractionProcess(
             self._give_way,
             self._limits,
@@ -290,7 +290,7 @@ class ExtractionProcess:
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(_ROOT),
             "MALLOC_ARENA_MAX": "2",  # each arena counts 64 MiB against the limit
-            # Nothing can be created below a device, so nothing has a temporary folder.
+            # No file can be created below a device, so no library finds a temporary folder.
             "TMPDIR": os.devnull,
         }
         self._served = 0
@@ -308,7 +308,7 @@ class ExtractionProcess:
             raise _no_worker(f"starting a worker {death.why}") from death
 
 
-def _in_quarantine(why: str) -> DocumentUnreadable:
+def _quarantine_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"reading it {why}",
@@ -347,7 +347,7 @@ def try_readers(
     """Try all readers in a worker, and record failures in `unavailable`."""
     with closing(ExtractionProcess(command=command, unavailable=unavailable)) as process:
         for kind in SAMPLES:
-            with suppress(ReaderUnavailable):  # it is logged, and kept in `unavailable`
+            with suppress(ReaderUnavailable):  # the error is logged, and recorded in `unavailable`
                 process.try_reader(kind)
 
 

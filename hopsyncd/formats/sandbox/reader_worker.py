@@ -22,8 +22,8 @@ from hopsyncd.formats.readers import Extract, extract_or_picture
 from hopsyncd.formats.sandbox.confine import confine
 from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
 
-_NICE = 10  # queries, and people at this machine, come first
-# Libraries that others use if present: the fewer that read untrusted bytes, the better.
+_NICE = 10  # queries, and the user's programs, have priority
+# Optional libraries: the fewer libraries read untrusted bytes, the better.
 _NOT_WANTED = ("numpy", "pandas", "PIL", "defusedxml")
 _HINT = "Save it in smaller parts, or add it to `ignore`"
 
@@ -31,7 +31,7 @@ _HINT = "Save it in smaller parts, or add it to `ignore`"
 def main(read: Extract = extract_or_picture) -> None:
     """Read requests from standard input and write replies to standard output, with the function
     `read`."""
-    # Output that a library prints must not get between the replies.
+    # Output that a library prints must not mix with the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
         os.dup2(nothing.fileno(), sys.stdout.fileno())
@@ -52,11 +52,11 @@ def store_bytecode(folder: Path) -> None:
     installation would compile them again.
     """
     modules = [] if sys.dont_write_bytecode else sorted(folder.glob("*.py"))
-    modules = [one for one in modules if not Path(cache_from_source(str(one))).exists()]
+    modules = [module for module in modules if not Path(cache_from_source(str(module))).exists()]
     if modules:
-        import py_compile  # seldom needed, and it takes time to load
+        import py_compile  # rarely needed, and slow to import
     for module in modules:
-        with suppress(OSError):  # the installation cannot be written
+        with suppress(OSError):  # the installation is read-only
             py_compile.compile(str(module), quiet=2)
 
 
@@ -96,7 +96,7 @@ def _result(
                 "Documents cannot be read",
                 f"{given_bytes >> 20} MiB of memory are not enough: a worker takes up to"
                 f" {memory_bytes >> 20} MiB, and the limit that hopsyncd was started with is lower",
-                "Start it with a higher one: `ulimit -v`, or LimitAS= in the unit",
+                "Start it with a higher limit: `ulimit -v`, or LimitAS= in the systemd unit",
             )
         why = f"reading it needs more than {memory_bytes >> 20} MiB of memory"
         return DocumentUnreadable("the document", why, _HINT)

@@ -77,7 +77,9 @@ def _docx() -> bytes:
 
 
 def _odt() -> bytes:
-    names = (f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"' for one in _ODT_NAMES)
+    names = (
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in _ODT_NAMES
+    )
     body = "<office:body><office:text><text:p>Sample</text:p></office:text></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
     return _zip({"content.xml": content})
@@ -85,8 +87,8 @@ def _odt() -> bytes:
 
 def _ods() -> bytes:
     names = (
-        f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"'
-        for one in (*_ODT_NAMES, "table")
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in (*_ODT_NAMES, "table")
     )
     row = "<table:table-cell><text:p>Sample</text:p></table:table-cell>"
     table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
@@ -97,8 +99,8 @@ def _ods() -> bytes:
 
 def _odp() -> bytes:
     names = (
-        f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"'
-        for one in (*_ODT_NAMES, "draw")
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in (*_ODT_NAMES, "draw")
     )
     page = "<draw:page><draw:text-box><text:p>Sample</text:p></draw:text-box></draw:page>"
     body = f"<office:body><office:presentation>{page}</office:presentation></office:body>"

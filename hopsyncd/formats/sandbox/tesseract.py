@@ -84,7 +84,7 @@ def _output(process: subprocess.Popen[bytes], give_way: Callable[[], None]) -> b
     while len(text) <= _MOST_TEXT_BYTES:
         waited_s = time.monotonic()
         give_way()
-        end_s += time.monotonic() - waited_s  # that was not the picture's
+        end_s += time.monotonic() - waited_s  # this wait does not count against the picture
         if time.monotonic() > end_s:
             raise Died(f"takes longer than {_WALL_S:.0f} s")
         if poll.poll(_POLL_S * 1000):

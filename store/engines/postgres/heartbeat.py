@@ -36,7 +36,7 @@ class Line:
         self.used_s = time.monotonic()
         self._since_s: float | None = None
         self._ended = threading.Event()
-        # A copy of libpq's descriptor, which libpq closes when it likes.
+        # A copy of libpq's descriptor, because libpq may close its own at any time.
         self._socket: socket.socket | None = None
         self._socket_lock = threading.Lock()
 
@@ -50,7 +50,7 @@ class Line:
         with self._socket_lock:
             self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self.process = connection.info.backend_pid
-        _watchdog.look_after(self)
+        _watchdog.watch(self)
 
     def disconnect(self) -> None:
         """Release the closed connection."""
@@ -107,7 +107,7 @@ def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") 
         return False
     if time.monotonic() - line.used_s < _BEAT_S / 2:
         return True
-    # A transaction that failed refuses the statement, which is an answer too.
+    # A failed transaction refuses the statement, which is an answer too.
     with suppress(psycopg.Error), line.in_use():
         connection.execute("SELECT 1")
     return not connection.closed
@@ -122,7 +122,7 @@ class _Watchdog:
         self._process = 0
         self._asked_s: dict[str, float] = {}  # when each server was last asked
 
-    def look_after(self, line: Line) -> None:
+    def watch(self, line: Line) -> None:
         with self._lock:
             self._lines.add(line)
             if self._process != os.getpid():  # a fork has no threads
@@ -132,9 +132,9 @@ class _Watchdog:
     def _run(self) -> None:
         while True:
             time.sleep(_ROUND_S)
-            self._look()
+            self._check_lines()
 
-    def _look(self) -> None:
+    def _check_lines(self) -> None:
         with self._lock:
             lines = list(self._lines)
         now_s = time.monotonic()
@@ -183,5 +183,5 @@ def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
     except errors.ConnectionTimeout:
         return None
     except psycopg.Error:
-        # A server that refuses a connection answers. It ends its sessions itself, if it has to.
+        # A server that refuses connections does answer. It ends its sessions itself if needed.
         return None if is_late.is_set() else set(processes)

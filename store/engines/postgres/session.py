@@ -39,13 +39,13 @@ from store.exceptions import (
 )
 from store.open_database import displayed_url
 
-CHANNEL = "hopsyncd"  # notifies followers of new versions.
+CHANNEL = "hopsyncd"  # the channel that notifies followers of new versions
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
 _OLDEST_SERVER = 15
 _BUSY_S = 3.0  # how long a new writer waits for the lock of a killed writer.
 _UNLOCK_S = 2.0  # how long a closing writer waits for an answer of the server.
 _MIGRATION_S = 10.0  # how long a new reader waits for the writer to create the tables.
-# A machine that died is noticed by its server, and a server by its clients, within seconds.
+# The server detects a dead client, and clients a dead server, within seconds.
 _CLIENT: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -58,13 +58,13 @@ _FEW_ROWS, _MANY_ROWS, _GROWTH = 1000, 300_000, 2  # of all tables: when to rene
 _SETTINGS = (
     "SET search_path = hopsyncd, pg_catalog",
     "SET client_min_messages = warning",
-    # Indexes fit into memory or are on a disk without moving parts.
+    # Indexes fit into memory or are on an SSD.
     "SET random_page_cost = 1.1",
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = 10000",
-    # A reader that is gone does not keep locks and dead rows. A long snapshot loads an index.
+    # A lost reader must not keep locks and dead rows. A long snapshot loads an index.
     "SET idle_in_transaction_session_timeout = '15min'",
 )
 _WRITER_NAME = "hopsyncd writer"
@@ -77,7 +77,7 @@ _END_SILENT_WRITER = (
     "SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid"
     " = l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.objid = ? AND l.database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND a.usename = current_user"  # no other user's session may be ended
+    " AND a.usename = current_user"  # another user's session must not be ended
     f" AND a.application_name = '{_WRITER_NAME}' AND a.wait_event_type = 'Client'"
     f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
 )
@@ -170,7 +170,7 @@ class Session:
                 self._analyze()
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
-        return nullcontext()  # references have indexes here, so checking them costs little
+        return nullcontext()  # references have indexes here, so the checks are cheap
 
     def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
         was_amid, self._is_amid = self._is_amid, sql.startswith("BEGIN") or self._is_amid
@@ -237,7 +237,7 @@ class Session:
         if known <= _MANY_ROWS:
             self.execute(f"ANALYZE {', '.join(tables)}")
             self._analyze_after = max(_FEW_ROWS, _GROWTH * known)
-        else:  # the server does so in time
+        else:  # the server does so on its own
             self._analyze_after = sys.maxsize
 
     def _tables(self) -> list[str]:
@@ -264,13 +264,13 @@ class Session:
             return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
 
     def lock_table(self, table: str) -> None:
-        # If this process is stopped within the transaction, the others do not wait long.
+        # If this process is stopped within the transaction, others do not wait long.
         self.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S}s'")
         self.execute(f"SET LOCAL lock_timeout = '{3 * LEASE_S}s'")
         self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
 
     def elect(self) -> bool:
-        self._is_writer = True  # not to be opened again in the middle of it
+        self._is_writer = True  # must not be reopened in the middle of it
         lock = "SELECT pg_try_advisory_lock(?)"
         self._is_writer = bool(self.execute(lock, [_WRITER_LOCK]).fetchone()[0])
         if self._is_writer:
@@ -284,7 +284,7 @@ class Session:
     def _run(self, sql: str, parameters: Parameters) -> FoundRows:
         values = self._name_parameters(sql, parameters)
         cursor = self._connection.cursor()
-        if isinstance(values, dict):  # of which the server could not tell the types
+        if isinstance(values, dict):  # types that the server cannot infer
             cursor = psycopg.ClientCursor(self._connection)
         cursor.execute(with_parameters(sql), values)
         return cast(FoundRows, cursor)
@@ -320,7 +320,6 @@ class Session:
 
     @contextmanager
     def _raise_store_errors(self) -> Iterator[None]:
-        """Raise errors of the server as StoreError."""
         try:
             with self.line.in_use():
                 yield

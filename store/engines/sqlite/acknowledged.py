@@ -41,7 +41,7 @@ from store.contract import Connection, Opened
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.transactions import count_of, version_digest
 
-_SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
+_SLOT_BYTES = 4096  # each slot fills a separate page on any disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,6 @@ def _replace(note: Path, state: Acknowledged) -> None:
 
 
 def opened_now(database: Path) -> Opened:
-    """Return the files that are now at the paths."""
     file, log = database.stat(), _log_of(database).stat()
     return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
 
@@ -203,7 +202,7 @@ def expect_shrinking(connection: Connection) -> None:
 
 def refuse_gone(connection: Connection) -> None:
     """Raise DatabaseGone unless the writer's files are still at their paths. Thread-safe."""
-    if connection.opened and (why := _what_is_wrong(connection.opened)):
+    if connection.opened and (why := _describe_fault(connection.opened)):
         raise database_gone_error(connection.opened.database, why)
 
 
@@ -217,7 +216,7 @@ def database_gone_error(database: Path, why: str) -> DatabaseGone:
     )
 
 
-def _what_is_wrong(opened: Opened) -> str | None:
+def _describe_fault(opened: Opened) -> str | None:
     if opened.overwritten:
         return opened.overwritten
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 LOG_FRAMES = 8192  # new ones, after which the thread checkpoints: 32 MiB
 _HEADER, _FRAME_HEADER = 32, 24
-_SALT = slice(16, 24)  # of the log's header; a frame has its own at 8
+_SALT = slice(16, 24)  # in the log's header; a frame has its salt at offset 8
 
 
 class Checkpointer:

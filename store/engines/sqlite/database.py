@@ -58,7 +58,7 @@ _WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cach
 # Pages after which a commit checkpoints by itself. A thread does so earlier.
 _LOG = f"wal_autocheckpoint = {4 * LOG_FRAMES}"
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
-_PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
+_PAGES_KIB = 2000  # SQLite's cache of the idle writer
 _AGAIN = "syncs then continue automatically. Repeat any other request"
 
 
@@ -73,7 +73,7 @@ def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
         return DiskFailure(
             what,
             f"the disk could not be read or written ({name})",
-            f"Look for a quota, a file size limit or a failing disk; {_AGAIN}",
+            f"Check for a quota, a file size limit or a failing disk; {_AGAIN}",
         )
     return None
 
@@ -330,7 +330,7 @@ def _refuse_loss(path: Path) -> None:
     """
     if _has_open(path.with_name(path.name + "-shm")):
         return
-    known = read_acknowledged(path)  # read before the database: a writer may be at work
+    known = read_acknowledged(path)  # read before the database, because a writer may be active
     refuse_lost_wal(path)
     if known is None:
         return

@@ -48,7 +48,7 @@ def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
         vacuum(connection, between)
         return
     while free:
-        _shrunk(connection, f"PRAGMA incremental_vacuum({_PAGES})")
+        _run_shrinking(connection, f"PRAGMA incremental_vacuum({_PAGES})")
         before, free = free, _free_pages(connection)
         between()
         if free >= before:
@@ -71,11 +71,11 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
         between()
     with connection.disk_failures():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    _shrunk(connection, "VACUUM")
+    _run_shrinking(connection, "VACUUM")
     between()
 
 
-def _shrunk(connection: Connection, statement: str) -> None:
+def _run_shrinking(connection: Connection, statement: str) -> None:
     """Run a statement that frees pages. Afterwards, a checkpoint of any process may shrink the
     file.
 
@@ -129,7 +129,8 @@ def backup(connection: Connection, target: Path) -> None:
     except (OSError, SqliteError, DiskFailure) as error:
         raise _backup_error(target, _why(error)) from error
     finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):  # SQLite cannot delete these on a bad disk
+        # SQLite cannot delete these on a failing disk
+        for suffix in ("", "-journal", "-wal", "-shm"):
             part.with_name(part.name + suffix).unlink(missing_ok=True)
 
 
@@ -161,7 +162,7 @@ def _copy(connection: FileConnection, part: Path) -> None:
     with closing(open_file(part)) as copy:
         with snapshot(connection):
             connection.backup(copy)
-        # The copied header says WAL; without that, the backup is one self-contained file.
+        # The copied header says WAL. Without WAL, the backup is one self-contained file.
         copy.execute("PRAGMA journal_mode = DELETE")
         lines = [row[0] for row in copy.execute("PRAGMA quick_check")]
         if lines != ["ok"]:
@@ -190,7 +191,7 @@ def _sync(path: Path) -> None:
 # SQLite's file format: https://sqlite.org/fileformat2.html.
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _RESERVED_AT, _FIRST_PAGE_HEADER = 20, 100
-_LOCK_BYTE = 1 << 30  # the page that has it is not used
+_LOCK_BYTE = 1 << 30  # the page at this offset is not used
 _MAP_ENTRY, _ROOT, _BTREE = 5, 1, 5  # bytes for a page in the pointer map; kinds of pages there
 _POINTERS_AT = {2: 12, 5: 12, 10: 8, 13: 8}  # by the type of a b-tree page
 
@@ -258,7 +259,7 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
         while first <= pages or again:
             if not _empty_log(connection, file, again, between):
                 return False
-            with _alone(connection, file) as is_alone:
+            with _hold_write_lock(connection, file) as is_alone:
                 if not is_alone:
                     continue
                 there = _page_count(connection)
@@ -285,9 +286,9 @@ def _descriptor(path: Path) -> int:
     """Return a descriptor that SQLite opened. SQLite keeps it open while this process has a
     lock."""
     wanted = path.stat()
-    for one in Path("/dev/fd").iterdir():
+    for entry in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the descriptor of the listing itself
-            number = int(one.name)
+            number = int(entry.name)
             mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
             if mode == os.O_RDWR and os.path.samestat(os.fstat(number), wanted):
                 return number
@@ -346,7 +347,7 @@ def _disk_errors(file: _File) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(connection: Connection, file: _File) -> Iterator[bool]:
+def _hold_write_lock(connection: Connection, file: _File) -> Iterator[bool]:
     """Hold the write lock. Yields False if another transaction wrote before the lock was taken."""
     with connection.disk_failures():
         connection.execute("BEGIN IMMEDIATE")
