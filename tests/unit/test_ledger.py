@@ -101,7 +101,7 @@ def test_a_damaged_file_is_refused_with_a_hint_and_replaced_once_it_is_gone(
     path.parent.mkdir()
     path.write_bytes(damage)
     ledger = Ledger(path)
-    with pytest.raises(StoreError, match="Move it away"):
+    with pytest.raises(StoreError, match="Move the file away"):
         reserve(ledger)
     with pytest.raises(StoreError, match=r"llm\.db"):
         ledger.spent(DAY)
