@@ -28,7 +28,7 @@ from store.records import WORD, PassageId, Vectors
 Strength = Literal["strong", "fair", "weak"]
 
 STRONG, FAIR = 0.6, 0.25  # the least probabilities
-WEIGHTS = {"cosine": 6.596, "share": 0.577, "rank": -1.614, "words": -0.133, "bias": -2.985}
+WEIGHTS = {"cosine": 6.377, "share": 0.953, "rank": -1.643, "words": -0.064, "bias": -3.141}
 
 
 def measure_features(
