@@ -1,8 +1,10 @@
 """Reads calendars (RFC 5545) and contacts (RFC 6350), which share one line format."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 
 from hopsyncd.formats.blocks import Block
 
@@ -166,6 +168,8 @@ def _field_text(event: _Event, name: str) -> str:
     values = event.values.get(name, [])
     if name in ("ORGANIZER", "ATTENDEE"):
         return ", ".join(filter(None, map(_person, values[:_MAX_PEOPLE])))
+    if name == "DTEND" and (last := _last_day(values)):
+        return last if last != _field_text(event, "DTSTART") else ""
     if name in ("DTSTART", "DTEND", "DUE"):
         return _time(values[0]) if values else ""
     if name == "DURATION":
@@ -175,6 +179,15 @@ def _field_text(event: _Event, name: str) -> str:
     if name == "STATUS":
         return event.text(name).lower().replace("-", " ")
     return " ".join(event.text(name).split())
+
+
+def _last_day(values: Sequence[_Value]) -> str:
+    """The last day of an event of whole days; empty for others. Its end is the day after."""
+    if not values or not re.fullmatch(r"\d{8}", values[0].text):
+        return ""
+    with suppress(ValueError, OverflowError):
+        return str(date.fromisoformat(values[0].text) - timedelta(days=1))
+    return ""
 
 
 def _person(value: _Value) -> str:

@@ -91,6 +91,8 @@ def _is_form(texts: Sequence[Sequence[str]]) -> bool:
     """Whether each row is a pair of a name and a value, with values of several kinds."""
     if any(len(row) != 2 for row in texts):
         return False
+    if texts[0][1][:1].isdigit() and not _YEAR.match(texts[0][1]):
+        return True  # a value with its unit
     values = [bool(_HAS_DIGIT.search(row[1])) for row in texts[1:] if row[1]]
     return any(values) and not all(values)
 

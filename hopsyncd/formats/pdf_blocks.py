@@ -37,6 +37,7 @@ _ENDS = (".", "!", "?", ":", ".”", '."', ".)", "。")
 
 _SHORT = 0.6  # of the column's longest line: nothing was left to wrap
 _SHORT_AT_END = 0.9  # the same, of a line that ends a sentence
+_SCRIPT = re.compile(r"[\w)\]][\^_][\w(+\u2212-]")
 _LARGE = 1.12  # times the type of most of the text: a heading
 _SAME_SIZE = 0.97  # type this close is of one level
 _MOST_LEVELS = 6
@@ -154,7 +155,9 @@ def _can_be_heading(line: Line) -> bool:
 def _levels(lines: Iterable[Line]) -> dict[float, int]:
     """Map each type size that is larger than most of the text to a heading level."""
     letters: Counter[float] = Counter()
-    for line in lines:
+    known = [*lines]
+    # A line with a raised or lowered sign has the size of the sign.
+    for line in [line for line in known if not _SCRIPT.search(line.text)] or known:
         if line.size:
             letters[line.size] += len(line.text)
     if not letters:

@@ -72,6 +72,15 @@ def test_a_calendar_file_is_its_events() -> None:
     ]
 
 
+@pytest.mark.parametrize(("end", "shown"), [("20240515", []), ("20240518", ["End: 2024-05-17"])])
+def test_an_event_of_whole_days_ends_on_its_last_day(end: str, shown: list[str]) -> None:
+    text = (
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Fair\nDTSTART;VALUE=DATE:20240514\n"
+        f"DTEND;VALUE=DATE:{end}\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    assert texts(text, "text/calendar") == ["Fair", "Start: 2024-05-14", *shown]
+
+
 def test_lines_above_the_names_and_commas_at_the_end_hide_no_column() -> None:
     above = "Report 2024\nMade by a tool\n\nName,Age,City\nAnn,30,Oslo\n"
     assert texts(above, "text/csv")[-1] == "Name: Ann | Age: 30 | City: Oslo"

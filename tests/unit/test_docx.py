@@ -194,6 +194,8 @@ def test_the_first_row_of_a_form_or_of_clauses_names_no_column() -> None:
     )
     read = ["Name | Ann Bo", "Born | 1990", "City | Oslo"]
     assert texts_of(table(*form, look=FIRST_ROW)) == read
+    values = row(cell("Result"), cell("5.6 mmol/l")), row(cell("Range"), cell("3.5-5.1"))
+    assert texts_of(table(*values, look=FIRST_ROW))[0] == "Result | 5.6 mmol/l"
     clause = "All goods are delivered within a month."
     clauses = row(cell(clause), cell("Yes")), row(cell("Payment is due in a week."), cell("No"))
     assert texts_of(table(*clauses, look=FIRST_ROW))[0] == f"{clause} | Yes"

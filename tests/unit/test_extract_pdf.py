@@ -204,3 +204,20 @@ def test_rows_of_right_to_left_text_begin_at_the_right() -> None:
         ["\u05d0\u05d1", "\u05d2\u05d3"],
         ["\u05d4\u05d5", "\u05d6\u05d7"],
     ]
+
+
+def test_lines_with_superscripts_do_not_make_headings_of_the_others() -> None:
+    def draw(page: Canvas) -> None:
+        text = page.beginText(72, 700)
+        text.setFont("Helvetica", 10)
+        text.textOut("The pump moves water at a flow of twelve m")
+        text.setRise(4)
+        text.setFont("Helvetica", 7)
+        text.textOut("3")
+        text.setRise(0)
+        text.setFont("Helvetica", 10)
+        text.textLine(" an hour")
+        page.drawText(text)
+        page.drawString(72, 640, "Use four bolts.")
+
+    assert {block.kind for block in read(draw)} == {"paragraph"}
