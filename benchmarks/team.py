@@ -7,6 +7,8 @@ without fsync.
 python benchmarks/team.py
 python benchmarks/team.py --passages 1000 --passages 10000 --passages 100000 --home /var/h
 
+Each phase is printed to standard error when it ends.
+
 With --home, what a size gave is kept in a file there, and that size is not measured again.
 
 import: until all daemons serve it. edit: from writing one more sentence into a file until a reader
@@ -183,6 +185,7 @@ def _measure(team: Team, files: Sequence[Path], load: Load, edits: int, kills: i
     for place in team.places:
         place.until(partial(_serves, place, passages), _LONG_S, _IMPORT_POLL_S)
     followed_s = time.monotonic() - began_s
+    _report(import_s=import_s, followed_s=followed_s)
     edit = partial(_edit, files, team.reader())
     idle_s, busy_s, behind = [edit() for _ in range(edits)], list[float](), list[int]()
     with ProcessPoolExecutor(load.clients) as processes:
@@ -195,7 +198,9 @@ def _measure(team: Team, files: Sequence[Path], load: Load, edits: int, kills: i
         passages = writer.status()["passages"]
         memory = memory_mb(writer), memory_mb(team.reader()), most_memory_mb(team.reader())
         per_s = [_answers_per_s(processes, team.places[:n], load) for n in (1, len(team.places))]
+        _report(idle_s=idle_s, busy_s=busy_s, writer_mb=memory[0], reader_mb=memory[1:])
         fails = [_fail_over(processes, team, files, load) for _ in range(kills)]
+        _report(elected_and_answered_s=fails)
     new_reader_s, new_reader_mb, restart_s, held = _starts(team)
     return Size(
         passages=passages,
@@ -216,6 +221,11 @@ def _measure(team: Team, files: Sequence[Path], load: Load, edits: int, kills: i
         server_kb=_server_bytes(team) / passages / 1000,
         reader_kb=held / passages / 1000,
     )
+
+
+def _report(**measured: object) -> None:
+    """Print the measurements of a phase, because a later phase of a long run may fail."""
+    print(json.dumps(measured), file=sys.stderr, flush=True)
 
 
 def _has_scanned(place: Place) -> bool:
