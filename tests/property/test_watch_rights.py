@@ -144,3 +144,15 @@ def test_the_steps_change_what_is_watched(tmp_path: Path) -> None:
         watches.change("open/b.md", SHARED)
         counts = {one["id"]: one["changes"] for one in watches.watched.list_all(OWNER)}
         assert counts[ann] == 1 and counts[owner] >= 1
+
+
+def test_the_reasons_of_a_change_leave_out_versions_of_hidden_sources(tmp_path: Path) -> None:
+    watches = Watches(tmp_path, (*VISIBLE, *sorted(HIDDEN)))
+    with closing(watches.index.stack):
+        watches.change("open/a.md", ROME)
+        number = watches.watched.add(SHARED, ANN)
+        watches.index.change("closed", "a.md", SHARED)
+        watches.change("open/b.md", SHARED)  # one comparison for both
+        _, _, (change,) = watches.watched.details(number, 9, ANN)
+        assert change["new"] - change["old"] == 2
+        assert "closed" not in json.dumps(change) and any("open" in why for why in change["why"])
