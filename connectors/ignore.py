@@ -279,7 +279,7 @@ _NOISE_NAMES = NameSet(NOISE, ignore_case=False)
 
 
 class Rules:
-    """Decides about one path, given the ignore files of the folders above it.
+    """Decides whether one path is ignored, by the ignore files of the folders above it.
 
     Raises ValueError for an invalid configured pattern.
     """

@@ -71,7 +71,7 @@ def stored_document_digest(
 
 
 def fill_digests(connection: Connection) -> None:
-    """Add digests to all rows of the second schema, which has no digests."""
+    """Add digests to all rows of a database of schema version 2, which did not store them."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(
             "SELECT vectors FROM question_set WHERE id = ?", [row_id]

@@ -44,9 +44,9 @@ class WatchService:
             program = checked_program(request.exec)
         if request.webhook and not caller.may("admin"):
             raise Forbidden(
-                "The question cannot be watched",
-                "it names a webhook, which the server would call, and only admins may name one",
-                "Leave the webhook out; `hopsyncd watches` shows what changed",
+                "Cannot watch this question",
+                "only admins may set a webhook, because the server calls it",
+                "Leave out the webhook; `hopsyncd watches` shows what changed",
             )
         number = self._parts.watched.add(
             request.question.strip(), caller, program, request.webhook, request.mcp

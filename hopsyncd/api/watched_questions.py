@@ -244,7 +244,7 @@ class WatchedQuestions:
         return description, state_at(asker, watch.question, "head", acl), changes
 
     def _acl(self, watch: Watch) -> Acl:
-        """The sources and folders that the watch shows now."""
+        """The sources and folders that the watch may currently read."""
         maker = self._makers.find(watch)
         return maker.acl if maker else NOTHING
 

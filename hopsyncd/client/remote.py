@@ -51,8 +51,8 @@ class Remote:
                 why = "it is not in PEM format"
             raise DaemonUntrusted(
                 f"Nothing was sent to {self}",
-                f"the file of authorities {self.ca} cannot be used: {why}",
-                "Give the certificate of the authority that signed the server's, in PEM format",
+                f"the CA file {self.ca} cannot be used: {why}",
+                "Give the certificate of the CA that signed the server's certificate, as PEM",
             ) from error
 
 

@@ -80,7 +80,7 @@ def while_starting(place: Path | object, timeout_s: float | None = None) -> Iter
             raise DaemonUnavailable(
                 f"No daemon answers at {place}",
                 "it is still starting",
-                "Ask again in a moment; its output shows the progress",
+                "Try again in a moment; the daemon's output shows its progress",
             )
         yield
 

@@ -60,11 +60,11 @@ class _Stopwatch:
 class Trial:
     """The result of one question.
 
-    first_s: seconds until the first word; None if the endpoint does not stream. json: whether the
-    first reply, one after a repair, or none had the form asked for. answer: the LLM's. is_right:
-    whether it is right. has_citations: whether it cites both needed passages. estimated_tokens: of
-    the prompt, as hopsyncd counts. prompt_tokens, reply_tokens: by the endpoint. problem: why there
-    is no answer.
+    first_s: seconds until the first word; None if the endpoint does not stream. json: which reply
+    was valid JSON: the first, a repaired reply, or none. answer: the LLM's answer. is_right: whether
+    the answer is correct. has_citations: whether it cites both needed passages. estimated_tokens:
+    hopsyncd's estimate of the prompt's tokens. prompt_tokens, reply_tokens: counts that the endpoint
+    reports. problem: why there is no answer.
     """
 
     first_s: float | None

@@ -61,7 +61,7 @@ class RankedRows(NamedTuple):
         )
 
     def join(self, more: "RankedRows", positions: Integers) -> "RankedRows":
-        """Append the rows of `more`, whose keys have the given positions here."""
+        """Append the rows of `more`. `positions` are the positions of their keys."""
         return RankedRows(
             np.concatenate([self.rows, more.rows]),
             np.concatenate([self.ranks, more.ranks]),

@@ -342,7 +342,7 @@ def find_named_passages(
 
 
 def has_topic(index: LiveIndex, passage_rows: Integers, names: AnyIntegers) -> Flags:
-    """Whether the paired name is a topic of each passage row."""
+    """For each pair of a passage row and a name, whether the name is a topic of the passage."""
     return _find_mentions(index, passage_rows, names)[1]
 
 

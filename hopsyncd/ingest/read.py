@@ -364,7 +364,7 @@ class PartSize:
     most: int
 
     def after(self, took_s: float) -> None:
-        """Adjust the size after a part."""
+        """Adjust the size, given that the last part took `took_s`."""
         self.most = max(1, min(2 * self.most, int(self.most * _PART_S / took_s)))
 
 

@@ -127,7 +127,7 @@ class _Named:
 
 
 class _Unasked:
-    """Stands for the LLM of the former generation, which is no longer called."""
+    """Takes the place of the previous generation's LLM, and is never called."""
 
     def __init__(self, config: LlmConfig) -> None:
         self.name = name_of_model(config)

@@ -266,7 +266,7 @@ def _verify(encoder: HttpEncoder) -> None:
 def make_question_maker(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None, workers: int = 1
 ) -> QuestionMaker:
-    """Make the question maker of the configuration: the built-in generator, the LLM, or both."""
+    """Create the configured question maker: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
         if isinstance(encoder, HttpEncoder):
             workers = _WAITING_WORKERS  # they wait for the endpoint, and fill its batches

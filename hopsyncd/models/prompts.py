@@ -121,7 +121,7 @@ def read_prompts(folder: Path) -> Prompts | None:
         raise ModelUnavailable(
             f"Cannot use the prompts in {file}",
             str(error) or type(error).__name__,
-            "Correct the file, or write models.query_prompt and models.passage_prompt",
+            "Correct the file, or set models.query_prompt and models.passage_prompt",
         ) from error
     prompts = Prompts(
         _pick(named, (*_QUERY_NAMES, default)), _pick(named, (*_PASSAGE_NAMES, default))

@@ -85,8 +85,8 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
 
 
 class TermCoverage(Protocol):
-    """Says which of the question's t terms passages have. share: (t,) the share of each term's
-    idf."""
+    """Says which of the question's t terms each passage has. share: (t,) each term's idf, divided
+    by the sum over all terms."""
 
     @property
     def share(self) -> Floats: ...

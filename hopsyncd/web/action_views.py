@@ -125,8 +125,8 @@ class ActionViews(View):
     def _open(self, form: Form) -> Form:
         if self.shared.user:
             raise Forbidden(
-                "Nothing was opened",
-                "this page is served by another machine, which opens no programs for you",
+                "Cannot open the document in a program",
+                "this page comes from another computer, which cannot start programs on yours",
                 "Read the document here",
             )
         passage = self.client.passage(_require(form, "id"))["passage"]

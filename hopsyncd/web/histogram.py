@@ -40,7 +40,7 @@ class Histogram:
 def make_histogram(
     months: Sequence[Mapping[str, Any]], links: Links, filters: Sequence[str]
 ) -> Histogram:
-    """Draw months, or years if there are many months between the first and the last."""
+    """Draw a bar for each month, or for each year if the dates span more than 36 months."""
     counts = {str(one["month"]): int(one["documents"]) for one in months}
     is_narrowed = any(one.partition(":")[0] in _DATE_KEYS for one in filters)
     periods = list[tuple[str, int]]()

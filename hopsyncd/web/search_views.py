@@ -33,7 +33,7 @@ _MOST_REASONS = 24
 
 
 class SearchViews(View):
-    """The view of searches and of the passages found."""
+    """Serves the search page and its results."""
 
     name = "Ask"
 

@@ -181,8 +181,8 @@ class Tools:
             return {**frame, "source": found["source"], "document": found["document"], "text": ""}
         if first > len(passages):
             raise BadRequest(
-                f"Nothing was read of {found['document']}",
-                f"it has {plural(len(passages), 'passage')}, and `first` is {first}",
+                f"Cannot read {found['document']} from passage {first}",
+                f"it has only {plural(len(passages), 'passage')}",
                 f"Give a `first` from 1 to {len(passages)}, or leave it out",
             )
         wanted = passages[first - 1 :]
@@ -235,7 +235,7 @@ class Tools:
         if found:
             names = ", ".join(str(one["source"]) for one in found)
             raise BadRequest(
-                f"Nothing was read of {document}",
+                f"Cannot choose one document {document}",
                 f"several sources have it: {names}",
                 "Give its `source`",
             )

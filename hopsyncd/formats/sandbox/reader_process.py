@@ -136,7 +136,7 @@ class ExtractionProcess:
         """Read the sample of a type. Raises ReaderUnavailable if it cannot be read."""
         try:
             if not self._ask(SAMPLES[kind](), kind):
-                raise _unavailable(kind, "its sample yields no text")
+                raise _unavailable(kind, "reading its sample document gives no text")
         except Died as death:
             raise self._note_unavailable(
                 kind, _unavailable(kind, f"reading a sample {death.why}")

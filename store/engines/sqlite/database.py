@@ -463,7 +463,7 @@ def hold_writer_lock(path: Path) -> Iterator[BinaryIO]:
         except OSError as error:
             raise WriterBusy(
                 f"Cannot write to {path}",
-                "another hopsyncd process writes to it",
+                "another hopsyncd process is writing to it",
                 "Stop that process, or use another HOPSYNCD_HOME",
             ) from error
         yield lock
