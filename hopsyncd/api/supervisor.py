@@ -101,7 +101,9 @@ def inherited_socket(
         return None
     what = "Cannot serve on the socket that was passed in"
     if count != "1":
-        raise SocketRefused(what, f"{count} sockets were passed", "Set one ListenStream in its unit")
+        raise SocketRefused(
+            what, f"{count} sockets were passed", "Set one ListenStream in its unit"
+        )
     listener = socket.socket(fileno=_FIRST_FD)
     listener.set_inheritable(False)
     if listener.family != socket.AF_UNIX or listener.getsockname() != str(path):

@@ -193,8 +193,8 @@ def show(
 def open_(context: click.Context, named: str, only_print: bool, at: str) -> None:
     """Open a passage or document in your editor or its own program.
 
-    Text files open in your editor at the line of the passage. The editor is the setting `open.editor`,
-    else $VISUAL or $EDITOR, else the program that the system opens such files with.
+    Text files open in your editor at the line of the passage. The editor is the setting
+    `open.editor`, else $VISUAL or $EDITOR, else the program that the system opens such files with.
 
     Example: hopsyncd open 68e8242676714bee
     """

@@ -61,10 +61,10 @@ class Trial:
     """The result of one question.
 
     first_s: seconds until the first word; None if the endpoint does not stream. json: which reply
-    was valid JSON: the first, a repaired reply, or none. answer: the LLM's answer. is_right: whether
-    the answer is correct. has_citations: whether it cites both needed passages. estimated_tokens:
-    hopsyncd's estimate of the prompt's tokens. prompt_tokens, reply_tokens: counts that the endpoint
-    reports. problem: why there is no answer.
+    was valid JSON: the first, a repaired reply, or none. answer: the LLM's answer. is_right:
+    whether the answer is correct. has_citations: whether it cites both needed passages.
+    estimated_tokens: hopsyncd's estimate of the prompt's tokens. prompt_tokens, reply_tokens:
+    counts that the endpoint reports. problem: why there is no answer.
     """
 
     first_s: float | None

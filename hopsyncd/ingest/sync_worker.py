@@ -143,8 +143,7 @@ class SyncWorker:
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Request a complete scan of these sources (empty: all). The future is done after the
-        commit."""
+        """Request a full scan of these sources (empty: all). The future ends after the commit."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -296,10 +295,7 @@ class SyncWorker:
             raise
 
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
-        """Replace the tasks and chores. A source that is unchanged keeps its due work.
-
-        Only on the worker's thread.
-        """
+        """On the worker's thread: replace the plan. Unchanged sources keep their due work."""
         timetable = self._timetable_of(self._at_work.sync, tasks, chores)
         self._opened = replace(self._at_work, timetable=timetable, chores=chores)
         for request in self._at_work.scheduler.plan(tasks, timetable):
@@ -375,8 +371,7 @@ class SyncWorker:
         return self._at_work.scheduler.turn()
 
     def _take_change_events(self) -> None:
-        """Pass the change events to the scheduler; while a sync runs, edited paths preempt it
-        instead."""
+        """Pass change events to the scheduler; while a sync runs, edited paths preempt it."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
             change_events: dict[str, dict[str, None]] = {}

@@ -154,10 +154,9 @@ class VersionWriter:
                 self._saved.save(made, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
-        """Release memory that only changes need. Takes some milliseconds.
+        """Release memory that only changes need.
 
-        After much has changed, a thread saves the index. Once it has ended, the next call replaces
-        the arrays in memory by mapped files.
+        After many changes, a thread saves the index; the next call then maps the saved files.
         """
         saved, index = self._saved, self._index
         if saved and not saved.is_saving:
