@@ -1,1 +1,1 @@
-"""The versioned database: its records, and a package for each database engine."""
+"""The versioned database: its record types, the queries, and one package per database engine."""

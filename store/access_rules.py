@@ -1,6 +1,6 @@
-"""Encodes and evaluates access rules: who may see a source.
+"""Encodes, decodes and combines access rules, which say who may see a source.
 
-It imports no database, so any module may import it.
+This module imports no database code, so any module may import it.
 """
 
 import json
@@ -16,9 +16,10 @@ Viewers: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FolderClause:
-    """The users and groups who may see a source's documents, by path. None means all members.
+    """Who may see the documents of a source, depending on their paths. None means all members.
 
-    The last pattern in `paths` that matches a path decides; `rest` applies to all other paths.
+    The last pattern in `paths` that matches a document's path applies to it. `rest` applies to the
+    documents that no pattern matches.
     """
 
     rest: Viewers | None
@@ -38,7 +39,7 @@ NOBODY: AccessRule = ((),)
 
 
 def access_rule_text(rule: AccessRule) -> str:
-    """Encode a rule for the database."""
+    """Encode a rule as text for the database."""
 
     def encode(clause: Clause) -> object:
         if not isinstance(clause, FolderClause):
@@ -94,9 +95,9 @@ def entries_of(rule: AccessRule) -> list[str]:
 def hidden_by_rule(
     source: str, rule: AccessRule, matches: Callable[[Viewers], object]
 ) -> list[HiddenFolders] | None:
-    """Return the folders that the rule hides from a caller; None if it hides the whole source.
+    """Return the folders that the rule hides from a caller, or None if it hides the whole source.
 
-    `matches` returns whether the caller belongs to the given users and groups.
+    `matches` returns whether the caller is one of the given users or in one of the given groups.
     """
     found = list[HiddenFolders]()
     for clause in rule:
@@ -115,14 +116,14 @@ def hidden_by_rule(
 
 
 def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
-    """Combine two rules: only callers who match both see the source."""
+    """Combine two rules into one: only callers who satisfy both may see the source."""
     return tuple(dict.fromkeys([*rule, *further]))
 
 
 def left_rule(known: AccessRule | None) -> AccessRule:
-    """Return the rule for a source that was removed from the configuration.
+    """Return the access rule for a source that was removed from the configuration.
 
-    Only admins may see it, unless it was open to all members.
+    Only admins may see the source, unless it was open to all members before.
     """
     if known is None:
         return NOBODY

@@ -65,7 +65,7 @@ class Backup:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a user requested the backup; otherwise it was scheduled."""
+        """Whether a user requested the backup. All other backups are scheduled."""
         return _REQUESTED in self.name
 
 
@@ -83,7 +83,7 @@ def list_backups(folder: Path) -> list[Backup]:
 
 
 def find_backup(folder: Path, name: str) -> Backup | None:
-    """Return the finished backup of that name; `latest` is the newest."""
+    """Return the finished backup with this name. The name `latest` selects the newest backup."""
     found = list_backups(folder)
     return next((backup for backup in found if name in (backup.name, "latest")), None)
 
@@ -114,8 +114,8 @@ def make_backup(
 ) -> Backup:
     """Copy the database into the folder, and verify the copy.
 
-    `verify` raises BackupFailed if the copy has errors; the copy is then deleted. Also raises
-    BackupFailed while another process makes a backup in the folder.
+    `verify` raises BackupFailed if it finds an error in the copy, which is then deleted.
+    BackupFailed is also raised while another process makes a backup in the folder.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _make(
 
 
 def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], None]) -> Manifest:
-    """Verify the copy, and create its manifest. The digest covers the verified bytes."""
+    """Verify the copy, and create its manifest. The digest is computed over the verified bytes."""
     digest = digest_of(copy)
     verify(copy)
     if digest_of(copy) != digest:
@@ -248,7 +248,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def time_name(now_ms: int) -> str:
-    """Format a time as the name of a folder: 2026-11-26T03-00-00Z."""
+    """Format a time as the name of a backup's folder, such as 2026-11-26T03-00-00Z."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 
 
@@ -259,7 +259,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to disk."""
+    """Sync a folder to disk, so that new and renamed files in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some network file systems do not support it

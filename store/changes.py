@@ -1,20 +1,20 @@
 """Reads the changes between two versions, for copies of the database in memory or in another file.
 
-A copy as of version `after` (0: empty) becomes a copy as of `until` by applying
-`changes(connection, after, until)`. It must apply the ended rows first, because a row that began
-may also have ended. Afterwards the copy has exactly the rows of the tables at every kept version.
-`until` must be a kept version. The cost grows with the changes, not with the database.
+Applying `changes(connection, after, until)` to a copy as of version `after` (0: an empty copy)
+makes it a copy as of `until`. Apply the ended rows first, because a row that began may also have
+ended. Afterwards the copy has exactly the rows of the tables at every kept version. `until` must be
+a kept version. The cost grows with the changes, not with the database.
 
-Content (texts, questions, vectors) is immutable, so changes refer to it by id, and the copy reads
-new content once (`store.content`).
+Content (texts, questions, vectors) is immutable. So changes contain only its ids. Read new
+content through `store.content`.
 
 Garbage collection (gc) deletes rows that are in force at no kept version. Changes do not report
 this, and a copy may keep the rows because nobody can query those versions. If `after` itself was
 collected, gc may have deleted rows that the copy has in force, before their end was reported.
 `Left` then lists the remaining rows.
 
-Purges and rebuilds change rows of past versions, which is not reported either. `stamp` then
-differs, and the copy must start again from 0.
+Changes do not report purges and rebuilds either, which change rows of past versions. They change
+the `stamp`, and the copy must then be made again from version 0.
 """
 
 import json
@@ -39,9 +39,9 @@ _AT_ONCE = 50_000  # rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassagesBegun:
-    """Passages that became vertices, as columns of equal length, in any order.
+    """The passages that became vertices, as columns of equal length, in no particular order.
 
-    `question_set` is the set of each passage in that interval.
+    `question_set` is the id of the passage's question set during the interval.
     """
 
     passage: Integers
@@ -52,9 +52,9 @@ class PassagesBegun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchesBegun:
-    """Matches that began, as columns of equal length, in any order.
+    """The matches that began, as columns of equal length, in no particular order.
 
-    They are candidate edges. A version's edges are the matches within its edge threshold.
+    Matches are candidate edges. The edges of a version are the matches within its edge threshold.
     """
 
     question: Integers
@@ -66,10 +66,11 @@ class MatchesBegun:
 
 @dataclass(frozen=True, slots=True)
 class DocumentBegun:
-    """A revision of a document that began; `id` is its row, which is never reused.
+    """A revision of a document that began after version `after`. `id` is its row id, which is never
+    reused.
 
-    `occurrences` are its passages in document order, each with its links. `origin` comes from the
-    source, `properties` from the revision itself.
+    `occurrences` are its passages in document order, each with its links. `origin` was supplied by
+    the source, and `properties` come from the document itself.
     """
 
     id: int
@@ -100,8 +101,9 @@ class Ended:
 class Left:
     """The rows in force at `after`, a collected version, that began after version `since`.
 
-    They have the keys of `Ended`. If the copy has another such row, gc deleted it because no kept
-    version needs it. The copy must end that row at `after` + 1.
+    The rows are identified by the same keys as in `Ended`. If the copy has a row that began in this
+    range and is not listed, gc deleted it because no kept version needs it. The copy must end that
+    row at `after` + 1.
     """
 
     since: int
@@ -133,9 +135,9 @@ class Changes:
 class Stamp:
     """Identifies the state from which a copy was made.
 
-    `digest` distinguishes equal version numbers of different databases, for example after a
-    restore. While the database has an equal stamp for that version, the copy is valid, and
-    `changes` updates it.
+    `digest` distinguishes versions with the same number in different databases, for example after a
+    restore. As long as the database has the same stamp for that version, the copy is valid and can
+    be updated with `changes`.
     """
 
     version: int
@@ -149,7 +151,7 @@ def stamp(connection: Connection, number: int) -> Stamp:
 
 
 def changes(connection: Connection, after: int, until: int) -> Changes:
-    """Read the changes after one version, up to another. Call it inside a snapshot.
+    """Read the changes after version `after`, up to version `until`. Call it inside a snapshot.
 
     Raises NoSuchVersion unless `until` is a kept version and `after` is 0 or a kept or collected
     version.
@@ -172,9 +174,9 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
 
 
 def last_kept_before(connection: Connection, after: int) -> int | None:
-    """Return the newest kept version before a collected version (0: there is none).
+    """Return the newest kept version before the collected version `after`, or 0 if there is none.
 
-    Returns None if the version `after` is kept or 0. Raises NoSuchVersion if it never existed.
+    Returns None if `after` is 0 or a kept version. Raises NoSuchVersion if it never existed.
     """
     if not after:
         return None
@@ -208,7 +210,7 @@ def _read_left(connection: Connection, since: int, after: int) -> Left:
 def document_changes(
     connection: Connection, after: int, until: int
 ) -> tuple[Ended, tuple[DocumentBegun, ...]]:
-    """Read only the documents in `changes`: first the ended, then the begun revisions."""
+    """Read only the changes of documents: the revisions that ended and those that began."""
     span = (after, until)
     return _read_ended(connection, "document", "id", span), _documents(connection, span)
 
@@ -220,8 +222,9 @@ _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
 def _begun_rows(connection: Connection, table: str, span: Span) -> str:
-    """Return the FROM item for a table, as `t`. It uses the index on `born` unless all rows are
-    read."""
+    """Return the FROM clause that reads a table's begun rows as `t`. It uses the index on `born`
+    unless all rows are read.
+    """
     dialect = connection.dialect
     return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 
@@ -289,8 +292,9 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
 def _columns(
     connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
 ) -> list[NDArray[Any]]:
-    """Read rows into columns, in batches. Tuples of all rows at once would need ten times the
-    memory."""
+    """Read rows into one array per column, in batches. Tuples of all rows would need ten times the
+    memory.
+    """
     parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=kind)] for kind in types]
     cursor = connection.execute(sql, span)
     while rows := cursor.fetchmany(_AT_ONCE):

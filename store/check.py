@@ -34,8 +34,9 @@ UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """The functions that check an engine's structure: in `check`, with `deep`, and when a database
-    is opened."""
+    """The functions that check an engine's structure: in `check`, in a deep check, and when the
+    database is opened.
+    """
 
     quick: tuple[Check, ...]
     deep: tuple[Check, ...]
@@ -43,7 +44,7 @@ class _Structure:
 
 
 def count_checks(deep: bool) -> int:
-    """Return the largest number of checks that `check` runs."""
+    """Return the number of checks that `check` runs at most."""
     return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
 
 
@@ -64,8 +65,9 @@ def check(
 def run_checks(
     connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Run checks on one state of the database. A check that cannot read its rows yields a
-    finding."""
+    """Run checks on a single snapshot of the database. A check that cannot read its rows yields a
+    finding.
+    """
     found: list[Finding] = []
     try:
         with snapshot(connection):
@@ -113,9 +115,9 @@ def opening_check(connection: Connection) -> None:
 
 
 def refuse_overwritten(connection: Connection) -> None:
-    """Raise DatabaseGone if the writer's files no longer agree with its open connection.
+    """Raise DatabaseGone if another program has overwritten the files that the writer has open.
 
-    An open connection does not notice that another program has overwritten its file.
+    SQLite does not notice this on a connection that is already open.
     """
     connection.refuse_gone()
     if connection.opened is None:
@@ -135,11 +137,10 @@ def refuse_overwritten(connection: Connection) -> None:
 
 
 def as_store_error(error: BaseException, connection: Connection) -> BaseException:
-    """Convert an SQLite error to DatabaseGone or DiskFailure if that is its cause; otherwise return
-    it unchanged.
+    """Return the DatabaseGone or DiskFailure that describes an SQLite error, or the error itself if
+    neither applies.
 
-    The writer may call this after any failed read. It may discard the pages in the connection's
-    cache.
+    The writer may call this after any failed read. It may drop the connection's page cache.
     """
     if connection.opened is None or not isinstance(error, SqliteError):
         return error
@@ -192,7 +193,7 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
 
 
 def _interval_bounds(connection: Connection) -> Iterator[Finding]:
-    """Check like `_intervals`, but read only the ends of the indexes."""
+    """Do a quicker version of `_intervals` that reads only the ends of the indexes."""
     newest = head(connection)
     last = newest.id if newest else 0
     for table in INTERVAL_KEYS:

@@ -1,7 +1,7 @@
-"""Deep checks of the rows: intervals, counts and edge thresholds; digests and derived rows.
+"""Deep checks of rows: intervals, counts, edge thresholds, digests and derived rows.
 
-The invariants hold at every kept version. Rows between two kept versions may have been collected,
-so intervals are compared as ranges of kept versions.
+The invariants hold at every kept version. Rows of versions between two kept versions may have been
+collected, so the checks compare intervals by the kept versions that they cover.
 
 Example: of the versions up to 9, only 4 and 9 are kept. A document contained a passage in [3, 5),
 and a later revision, which was collected, contained it in [5, 7). The passage's interval is [3, 7).
@@ -185,7 +185,7 @@ def _counts(connection: Connection) -> Iterator[Finding]:
 
 
 def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[np.int64]:
-    """Sum the weights of the (born, died, weight) rows in force at each version."""
+    """Return the total weight of the (born, died, weight) rows in force at each version."""
     steps = np.zeros(len(numbers) + 1, dtype=np.int64)
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     np.add.at(steps, np.searchsorted(numbers, columns[:, 0]), columns[:, 2])
@@ -219,17 +219,21 @@ def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
 
 
 def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """For each version, return the indexes of the events up to it and after the version before."""
+    """Return, for each version, the indexes of the events after the previous version and up to this
+    version.
+    """
     order = np.argsort(events, kind="stable")
     bounds = np.searchsorted(events[order], numbers, side="right")
     return np.split(order, bounds)[: len(numbers)]
 
 
 class _Ranking:
-    """Ranks all matches, best first, and marks those in force at the current version.
+    """Ranks all matches, best first, and counts those within the edge threshold of the current
+    version.
 
-    The first `_at` matches are within the edge threshold, and `_admitted` of them are in force.
-    Moving the threshold reads only a few matches; a recount would read all.
+    The first `_at` matches in the ranking are within the threshold, and `_admitted` of them are in
+    force. Moving the threshold reads only the matches that it passes; counting again would read
+    them all.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
@@ -238,16 +242,18 @@ class _Ranking:
         self._count = self._at = self._admitted = 0
 
     def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
-        """Move to the next version. Matches that begin and end between two kept versions cancel
-        out."""
+        """Move to the next version, given the matches that ended and began. A match that began and
+        ended between the two versions has no effect.
+        """
         for places, by in ((begun, 1), (ended, -1)):
             self._in_force[places] += by
             self._count += by * len(places)
             self._admitted += by * int(np.count_nonzero(places < self._at))
 
     def threshold_fault(self, at: Version) -> str | None:
-        """Describe the error in the version's edge threshold, given the matches in force; None if
-        it is correct."""
+        """Describe the error in a version's edge threshold, or return None if the threshold is
+        correct.
+        """
         if at.edge_threshold is None:
             few = at.edge_budget < self._count
             return f"there is no edge threshold for {self._count} matches" if few else None
@@ -379,8 +385,7 @@ def _documents(connection: Connection) -> Iterator[Finding]:
 
 
 def passage_vectors(connection: Connection) -> Iterator[Finding]:
-    """Check that every passage interval has the vector that a search scans. Needs an intact
-    schema."""
+    """Check that a search finds the vector of every passage interval. Needs an intact schema."""
     recipes = connection.execute("SELECT id, dimensions FROM recipe").fetchall()
     for generation, dimensions in recipes:
         table = f"passage_vector_{generation}"
@@ -420,8 +425,9 @@ def _vector_finding(
 
 
 def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:
-    """Check that the slots that chunks mark as valid are exactly the rows; a search scans these
-    slots."""
+    """Check that the slots that sqlite-vec's chunks mark as valid are exactly the table's rows,
+    because a search scans these slots.
+    """
     valid = 0
     slots: dict[tuple[int, int], int] = {}
     for chunk, validity, row_ids in connection.execute(

@@ -1,4 +1,6 @@
-"""Recognizes conflict copies, which sync programs create if a file changed in two places."""
+"""Recognizes conflict copies: files that sync programs create when a file was changed in two
+places.
+"""
 
 import re
 

@@ -1,7 +1,8 @@
-"""Stores immutable content: passages, question sets and vectors. It also caches all slow work.
+"""Stores immutable content: passages, question sets and vectors. It is also the cache of all slow
+work.
 
-Content is written before the version that uses it, in separate transactions. After a crash, unused
-content is found again by its id, so it is never computed twice.
+Content is written in a separate transaction, before the version that uses it. If the process
+crashes between the two, the next sync finds the content by its id and does not compute it again.
 """
 
 import json
@@ -45,7 +46,9 @@ _QUESTIONS = """
 
 
 def register_generation(connection: Connection, generation: GenerationConfig) -> int:
-    """Return the row id of the settings. New settings get a row and a table of passage vectors."""
+    """Return the row id of these settings. For new settings, create the row and a table of passage
+    vectors.
+    """
     known = find_generation_row(connection, generation.name)
     if known is not None:
         return known
@@ -59,8 +62,9 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
 
 
 def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
-    """Store the probe of the encoder in these settings, a (2, d) array, unless there is one
-    already."""
+    """Store the encoder's probe, a (2, d) array, for the settings with this row id. An existing
+    probe is kept.
+    """
     blob = probe.astype("<i2").tobytes()
     with transaction(connection):
         connection.execute(
@@ -69,8 +73,9 @@ def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
 
 
 def find_probe(connection: Connection, encoder: str) -> Vectors | None:
-    """Return the stored probe of the encoder, (2, d): the vector of the probe text, and the
-    centre."""
+    """Return the stored probe of an encoder, a (2, d) array: the vector of the probe text, and the
+    centre.
+    """
     row = connection.execute(
         "SELECT probe FROM recipe WHERE encoder = ? AND probe IS NOT NULL ORDER BY id", [encoder]
     ).fetchone()
@@ -84,7 +89,7 @@ def find_generation_row(connection: Connection, name: str) -> int | None:
 
 
 def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
-    """Read the settings with this row id, which must exist."""
+    """Return the settings with this row id, which must exist."""
     row = connection.execute(
         "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
     ).fetchone()
@@ -92,7 +97,7 @@ def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
 
 
 def stored_encoders(connection: Connection) -> list[str]:
-    """Return the names of the encoders of all versions that can be read."""
+    """Return the names of the encoders used by any kept version."""
     rows = connection.execute(
         "SELECT DISTINCT r.encoder FROM version AS v JOIN recipe AS r ON r.id = v.recipe"
         " WHERE v.collected_ms IS NULL ORDER BY r.encoder"
@@ -101,7 +106,7 @@ def stored_encoders(connection: Connection) -> list[str]:
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
-    """Return the stored passages among these ids."""
+    """Return those of the passages with these ids that are stored."""
     rows = connection.execute(
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -111,12 +116,12 @@ def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[Pas
 
 @lru_cache(maxsize=1 << 12)
 def _heading(column: str) -> tuple[str, ...]:
-    """The headings of a passage, shared by passages that have the same."""
+    """Decode a heading path. Passages with equal heading paths share one tuple."""
     return tuple(json.loads(column))
 
 
 def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
-    """Return the ids whose passage is stored."""
+    """Return the given ids for which a passage is stored."""
     rows = connection.execute(
         f"SELECT id FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -125,7 +130,7 @@ def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[Pas
 
 
 def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
-    """Return the ids whose question set is stored."""
+    """Return the given ids for which a question set is stored."""
     rows = connection.execute(
         f"SELECT id FROM question_set WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -134,7 +139,7 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
 
 
 def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
-    """Return the ids whose question set has vectors of the encoder, in ascending order."""
+    """Return the given ids whose question set has vectors of this encoder, in ascending order."""
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
         f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.ids('?2')} ORDER BY s.id",
@@ -146,9 +151,10 @@ def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) 
 def best_sets(
     connection: Connection, generation: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
-    """Return the best question set of each passage under some settings (a row id).
+    """Return the best question set of each passage, for the settings with the row id `generation`.
 
-    Passages without a set are left out. A provisional set is used only if there is no other.
+    Passages without a question set are left out. A provisional set is returned only if the passage
+    has no other.
     """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
@@ -167,8 +173,9 @@ def put_content(
 ) -> None:
     """Store passages with their question sets in one transaction; existing rows stay as they are.
 
-    New content adds to the counters passages_generated and texts_embedded, unless it was `copied`
-    from another database. Raises ContentConflict if a passage's id already belongs to another text.
+    Increments the counters passages_generated and texts_embedded by the new rows, unless the
+    content was `copied` from another database. Raises ContentConflict if a passage with the same id
+    but another text is stored.
     """
     spent = Counter[str]()
     passages = list[Passage]()
@@ -202,7 +209,7 @@ def put_content(
 
 
 def counters(connection: Connection) -> dict[str, int]:
-    """Return the totals since the database was created."""
+    """Return the value of each counter since the database was created, by name."""
     rows = connection.execute("SELECT name, value FROM counter")
     totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
     return {"passages_generated": 0, "texts_embedded": 0} | totals
@@ -248,7 +255,7 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
 
 
 def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
-    """Return the questions as QUESTION_COLUMNS, by direction and ordinal."""
+    """Return the questions as rows of QUESTION_COLUMNS, ordered by direction and ordinal."""
     ordinals = {direction: count() for direction in Direction}
     rows = [
         (
@@ -276,7 +283,7 @@ def question_texts(
 
 
 def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
-    """Yield the question sets in force at a version, by id."""
+    """Yield the question sets in force at a version, ordered by id."""
     rows = connection.execute(
         "SELECT question_set FROM life WHERE born <= ?1 AND ?1 < died", [version]
     ).fetchall()
@@ -284,7 +291,7 @@ def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
 
 
 def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
-    """Yield the question sets of these ids, by id; unknown ids are left out."""
+    """Yield the question sets with these ids, ordered by id. Unknown ids are left out."""
     ascending, listed = sorted(set(ids)), connection.dialect.ids("?1")
     for start in range(0, len(ascending), _SETS_AT_ONCE):
         wanted = [json.dumps(ascending[start : start + _SETS_AT_ONCE])]
@@ -308,5 +315,5 @@ def _question(row: tuple[int, int, int, str, str, int]) -> Question:
 
 @lru_cache(maxsize=1 << 12)
 def _keywords(column: str) -> frozenset[str]:
-    """Return a set of keywords, shared by all questions with the same keywords."""
+    """Decode a set of keywords. Questions with equal keywords share one set."""
     return frozenset(json.loads(column))
