@@ -1,8 +1,8 @@
-"""Defines the interface between the database's logic and its engines.
+"""Defines the interface between the store's queries and the database engines.
 
-Each SQL statement is written once, for a `Connection`. Its `Dialect` supplies the parts that differ
-between engines. A connection to a database server also has a `Server` for operations that are not
-SQL.
+Each SQL statement is written once and run on a `Connection`. The engine's `Dialect` supplies the
+parts that differ between engines. A connection to a database server also has a `Server`, for
+operations other than SQL.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,11 @@ Identity = tuple[int, int]  # a file's device and inode
 
 @dataclass(slots=True)
 class Opened:
-    """The files behind the writer's connection.
+    """The files that the writer's connection has open.
 
-    `least_bytes` is the smallest valid size of the database since the last commit. `overwritten` is
-    None until another program has overwritten the file; then it says how that was detected.
+    `least_bytes` is the smallest valid size of the database since the last commit. If another
+    program has overwritten the file, `overwritten` says how that was detected; otherwise it is
+    None.
     """
 
     database: Path
@@ -36,7 +37,7 @@ Engine = Literal["sqlite", "postgres"]
 
 
 class Dialect(Protocol):
-    """The SQL that differs between engines. Each method returns a part of a statement."""
+    """Returns the SQL that differs between engines. Each method returns a part of a statement."""
 
     @property
     def first_join(self) -> str:
@@ -44,30 +45,32 @@ class Dialect(Protocol):
 
     @property
     def unindexed(self) -> str:
-        """Return the suffix of a table that SQLite must read without an index."""
+        """Return the clause after a table's name that makes SQLite read it without an index."""
 
     def indexed_by(self, index: str) -> str:
-        """Return the suffix of a table that SQLite must read by this index."""
+        """Return the clause after a table's name that makes SQLite use this index."""
 
     def ids(self, parameter: str = ...) -> str:
-        """Return a subquery of the integers in a JSON array."""
+        """Return a subquery that selects the integers in a JSON array."""
 
     def names(self, parameter: str = ...) -> str:
-        """Return a subquery of the strings in a JSON array."""
+        """Return a subquery that selects the strings in a JSON array."""
 
     def list_rows(self, parameter: str, alias: str) -> str:
-        """Return a table of the strings in a JSON array, with the column `value`."""
+        """Return a FROM item with the strings in a JSON array, in the column `value`."""
 
     @property
     def has_vector_tables(self) -> bool:
         """Whether each generation has a sqlite-vec table of passage vectors."""
 
     def wrong_types(self, *columns: str) -> str:
-        """Return a condition that is true if one of these columns contains a non-integer."""
+        """Return a condition that is true if any of these columns contains a value that is not an
+        integer.
+        """
 
 
 class FoundRows(Protocol):
-    """The result of a SELECT statement."""
+    """The rows that a SELECT statement returns."""
 
     @property
     def rowcount(self) -> int: ...
@@ -78,29 +81,31 @@ class FoundRows(Protocol):
 
 
 class Server(Protocol):
-    """The server behind a connection. Its methods raise StoreError."""
+    """The server at the other end of a connection. Its methods raise StoreError."""
 
     def reclaim_space(self, whole: bool) -> None:
-        """Reclaim the space of deleted rows. With `whole`, rewrite the tables to erase them."""
+        """Reclaim the space of deleted rows. If `whole` is true, rewrite the tables to erase those
+        rows.
+        """
 
     def elect(self) -> bool:
-        """Become the writer. Returns False if another session is the writer."""
+        """Try to become the writer. Returns False if another session is the writer."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the notification of a new version. Returns False after the timeout."""
+        """Wait until the writer announces a new version. Returns False after the timeout."""
 
     def lock_table(self, table: str) -> None:
         """Prevent other sessions from changing the table until the current transaction ends."""
 
     def findings(self) -> Iterator[str]:
-        """Yield problems with the structure of the database."""
+        """Yield a description of each problem with the structure of the database."""
 
 
 class Connection(Protocol):
     """A connection to the database. Only one thread at a time may use it.
 
-    `opened` are the writer's files, `server` is the database server. A reader of a file has
-    neither.
+    `opened` is set on the writer's connection to a file, and `server` on a connection to a database
+    server. A reader of a file has neither.
     """
 
     opened: Opened | None
@@ -112,25 +117,27 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool: ...
     def size_bytes(self) -> int:
-        """The size of the database without its log."""
+        """The size of the database in bytes, without its log."""
 
     def drop_pages(self) -> None:
         """Release most of the database pages that this process caches in memory."""
 
     def restart_sequences(self) -> None:
-        """Set the id sequences after rows were copied with their ids, if the engine needs it."""
+        """Set the id sequences after rows were inserted with explicit ids, if the engine uses
+        sequences.
+        """
 
     def begin_write(self) -> None:
         """Begin a transaction that may write."""
 
     def begin_read(self) -> None:
-        """Begin a transaction whose statements all see the same state."""
+        """Begin a transaction whose statements all read the same state."""
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
-        """Skip foreign key checks within the block, if they are slow on this engine."""
+        """Skip foreign key checks in the block if they are slow on this engine."""
 
     def disk_failures(self) -> AbstractContextManager[None]:
-        """Raise the engine's disk errors as DiskFailure."""
+        """Convert the engine's disk errors in the block to DiskFailure."""
 
     def refuse_gone(self) -> None:
         """Raise DatabaseGone unless the writer's files are still at their paths. Thread-safe."""
@@ -147,6 +154,6 @@ class Connection(Protocol):
 
 
 def server_of(connection: Connection) -> Server:
-    """Return the server of a connection to a database server."""
+    """Return the server of a connection that has one."""
     assert connection.server is not None, "the record is in a file"
     return connection.server

@@ -1,10 +1,10 @@
 """Copies a database from a file to a server or back, and keeps a follower's local copy.
 
-`copy_record` copies everything. Rows keep their ids. Versions are copied last, in one transaction,
-so an interrupted copy has no versions, and no daemon serves it. The same copy can be run again to
-complete it.
+`copy_record` copies everything, and rows keep their ids. It copies the versions last, in one
+transaction, so an interrupted copy has no versions, and no daemon serves from it. To complete the
+copy, call `copy_record` again.
 
-`LocalCopy` contains the text that answers show, for use while the server cannot be reached. It is a
+A `LocalCopy` keeps the text that answers show available while the server cannot be reached. It is a
 SQLite file with the tables that queries read, reduced to the rows of the served version and the
 version before it. After a purge or another rewrite of history, it is recreated.
 """
@@ -51,10 +51,11 @@ def count_rows(connection: Connection) -> dict[str, int]:
 def copy_record(
     source: Connection, target: Connection, report: Callable[[str], None] = lambda table: None
 ) -> dict[str, int]:
-    """Copy all rows, and return their number by table. `report` receives the name of each table.
+    """Copy all rows, and return the number of rows by table. `report` is called with each table's
+    name.
 
-    If the target is already complete, as after a copy that was killed at its end, nothing is
-    written. Raises StoreError if the target has other rows or versions.
+    If the target is already complete, for example because an earlier copy was killed just before
+    its end, nothing is written. Raises StoreError if the target has other rows or versions.
     """
     with closing(fresh_database()) as fresh, snapshot(source):
         columns = {
@@ -90,7 +91,7 @@ def copy_record(
 def _counts_if_copied(
     source: Connection, target: Connection, columns: Mapping[str, list[str]]
 ) -> dict[str, int]:
-    """Count the rows if the target is a complete copy. Raises StoreError if it is not.
+    """Count the rows by table if the target is a complete copy. Raises StoreError otherwise.
 
     Versions are copied last, and each has a digest of its content. So equal versions and equal
     counts prove that an earlier copy was committed.
@@ -124,7 +125,8 @@ def _count(connection: Connection, table: str) -> int:
 def _insert_rows(
     target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
 ) -> None:
-    """Insert the missing rows. If the target is a file, insert their passage vectors too."""
+    """Insert the rows that are missing. If the target is a file, insert their passage
+    vectors too."""
     known = set()
     if target.dialect.has_vector_tables and table in ("recipe", "life"):
         known = {
@@ -156,7 +158,9 @@ _ROWS_AT_ONCE = 1000  # rows that are looked up together
 
 
 class LocalCopy:
-    """A copy in a file. One thread calls `follow`; any thread may call `connection`."""
+    """A follower's copy of the database in a local file. One thread calls `follow`; any thread may
+    call `connection`.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -164,9 +168,10 @@ class LocalCopy:
         self.lost: ServerLost | None = None  # why the server is not used at present
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
-        """Return the server's connection, or the copy's connection while the server is unreachable.
+        """Return the server's connection, or a connection to the copy while the server is
+        unreachable.
 
-        Raises ServerLost if the copy does not have the version.
+        Raises ServerLost if the server is unreachable and the copy lacks version `number`.
         """
         lost = self.lost  # another thread may reach the server again
         if lost is None:
@@ -187,7 +192,8 @@ class LocalCopy:
         return self._path.exists()
 
     def follow(self, connection: Connection, until: int) -> None:
-        """Copy the changes up to `until`, the newest version. Call it in a snapshot.
+        """Update the copy to `until`, the newest version. Call it in a snapshot of the server's
+        database.
 
         Raises Unreadable, NotADatabase or DiskFailure.
         """
@@ -215,7 +221,7 @@ class LocalCopy:
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
     def _followed_version(self, connection: Connection) -> int | None:
-        """Return the version of the copy; None if the copy must be recreated."""
+        """Return the version that the copy contains, or None if the copy must be recreated."""
         if not self.exists:
             return None
         with closing(open_file(self._path)) as copy:
@@ -225,7 +231,7 @@ class LocalCopy:
         return int(row[0])
 
     def _make(self) -> None:
-        """Create an empty copy with the database's own tables."""
+        """Create an empty copy with the tables of the database."""
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         with closing(fresh_database()) as fresh, closing(open_file(self._path, "rwc")) as copy:
             copy.execute("PRAGMA journal_mode = WAL")
@@ -279,7 +285,8 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
 
 
 def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:
-    """End the rows of a collected version that gc has deleted from the database."""
+    """End the copy's rows that gc has deleted from the database, if version `after` was
+    collected."""
     left = json.dumps(read_left(record, table, "id", since, after).tolist())
     copy.execute(
         f"UPDATE {table} SET died = ? WHERE born > ? AND died > ?"
@@ -289,7 +296,9 @@ def _end_deleted(record: Connection, copy: Connection, table: str, since: int, a
 
 
 def _begun_ids(record: Connection, table: str, after: int, until: int) -> list[str]:
-    """Return the ids of rows that began and did not end, as JSON arrays."""
+    """Return, as JSON arrays, the ids of the rows that began after `after` and are in force at
+    `until`.
+    """
     rows = record.execute(
         f"SELECT id FROM {table} WHERE born > ? AND born <= ? AND died > ? ORDER BY id",
         [after, until, until],
@@ -314,7 +323,9 @@ def _take(
 
 
 def _drop(copy: Connection, after: int) -> None:
-    """Delete the rows that had ended by that version, and content that only they used."""
+    """Delete older versions, the rows that had ended by version `after`, and content that only they
+    used.
+    """
     copy.execute("DELETE FROM version WHERE id < ?", [after])
     placed = _ids(
         copy,

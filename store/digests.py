@@ -1,8 +1,8 @@
 """Computes digests of stored content that no id covers.
 
 A passage's id is a hash of its text. But a question set's id covers only its passage and settings,
-not its questions, and a document's id is not a hash. Their digests, computed over the stored
-columns, show whether the content has changed since it was written.
+not its questions, and a document's id is not a hash. So both have a digest of their stored columns,
+which shows whether the content has changed since it was written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,9 @@ Row = Sequence[object]
 
 
 def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
-    """Compute the digest of a set's vectors and of its questions' QUESTION_COLUMNS, by direction
-    and ordinal."""
+    """Compute the digest of a question set: its vectors, and its questions' QUESTION_COLUMNS
+    ordered by direction and ordinal.
+    """
     return content_hash(compact_json([list(row) for row in questions]) + vectors)
 
 
@@ -35,11 +36,11 @@ def document_digest(
     properties: str,
     places: Iterable[Row],
 ) -> bytes:
-    """Compute the digest of a revision's columns and its occurrences' PLACE_COLUMNS, in document
+    """Compute the digest of a revision: its columns, and its occurrences' PLACE_COLUMNS in document
     order.
 
-    Empty names, links, origins and properties are left out, so that digests from before these
-    columns stay valid.
+    Empty names, links, origins and properties are skipped, so that digests made before these
+    columns existed stay valid.
     """
     where = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
@@ -47,7 +48,7 @@ def document_digest(
 
 
 def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
-    """Compute the digest of these vectors and the stored questions of the set."""
+    """Compute the digest of a stored question set that has these vectors."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
         " ORDER BY direction, ordinal",
@@ -62,8 +63,9 @@ def stored_document_digest(
     own: tuple[int, str, bytes, str, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """Compute the digest of a document's columns `own` (source to properties) and its stored
-    occurrences."""
+    """Compute the digest of a stored document from the columns `own` (source to properties) and its
+    occurrences.
+    """
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
@@ -71,7 +73,7 @@ def stored_document_digest(
 
 
 def fill_digests(connection: Connection) -> None:
-    """Add digests to all rows of a database of schema version 2, which did not store them."""
+    """Add digests to all rows of a database with the second schema, which had no digests."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(
             "SELECT vectors FROM question_set WHERE id = ?", [row_id]

@@ -4,15 +4,15 @@ StoreError
 ├── NewerSchema        written by a newer hopsyncd: refused, untouched
 ├── OlderSchema        written by an older hopsyncd: a writer must migrate it first
 ├── NotADatabase       the file is not a hopsyncd database, or it is damaged
-├── Unreadable         the file of the database is damaged, found while it is read
+├── Unreadable         the database file was found to be damaged while it was read
 ├── VersionsLost       an acknowledged change is missing from the database
-├── NotAcknowledged    a commit is done but cannot be noted, so it is not acknowledged
+├── NotAcknowledged    a commit cannot be recorded on disk, so it is not acknowledged
 ├── DatabaseGone       the file was deleted, replaced or cut short while open
 ├── ServerLost         the database server cannot be reached
 ├── Deposed            another daemon has become the writer
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
-├── DiskFailure        the disk is full, or failing
+├── DiskFailure        the disk is full or failing
 ├── BackupFailed       the backup cannot be written
 ├── PurgeRefused       the document cannot be purged
 ├── TagRefused         the tag cannot be set or deleted
@@ -21,8 +21,9 @@ StoreError
 
 
 class StoreError(Exception):
-    """The base of these errors: what failed (`what`), the reason (`why`) and what to do
-    (`hint`)."""
+    """The base class of the store's errors: what failed (`what`), why (`why`) and what to do
+    (`hint`).
+    """
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -77,7 +78,7 @@ class WriterBusy(StoreError):
 
 
 class DiskFailure(StoreError):
-    """The disk is full, or cannot be read or written. Committed data stays."""
+    """The disk is full, or cannot be read or written. Committed data is kept."""
 
 
 class TagRefused(StoreError):
@@ -93,4 +94,4 @@ class PurgeRefused(StoreError):
 
 
 class ContentConflict(StoreError):
-    """Two different contents hash to the same id."""
+    """Two different passages hash to the same id."""

@@ -1,19 +1,19 @@
-"""Garbage collection: chooses the versions that expire, and deletes their rows.
+"""Garbage collection (gc): decides which versions expire, and deletes their rows.
 
 First, one transaction marks the expired versions as collected; reading them raises an error from
-then on. Then the rows that are in force at no kept version are deleted in small transactions:
+then on. Then gc deletes the rows that are in force at no kept version, in small transactions:
 matches, then documents, then passage intervals with the content that nothing else refers to. The
-database is consistent after each transaction. An interrupted gc continues at the next run.
+database is consistent after each transaction. If gc is interrupted, the next run continues.
 
 Between two neighbouring kept versions a < b, the rows in force at neither are those with a < born
-and died <= b. Rows at the head are never among them.
+and died <= b. Rows in force at the head are never deleted.
 
-Content that no version ever used comes from an interrupted sync, and may have cost money. gc
-records when it first finds such content, and deletes it `keep_days` later if a version has been
-committed since.
+Content that no version ever used comes from an interrupted sync, and an LLM may have been paid for
+it. gc records when it first finds such content, and deletes it `keep_days` later if a version has
+been committed since.
 
 A reader inside a transaction keeps its snapshot (WAL), so running requests are not disturbed. gc
-runs on the single writer's thread.
+runs on the writer's thread.
 """
 
 import json
@@ -52,8 +52,9 @@ class Retention:
     """The versions to keep besides the head and tagged versions: the newest `keep_versions`, and
     all versions of the last `keep_days`.
 
-    The age of a version counts from when the next version replaced it: with 30 days, every moment
-    of the last 30 days can be queried. `being_read` are the versions that running requests use.
+    The age of a version is the time since the next version replaced it. So if `keep_days` is 30,
+    every moment of the last 30 days can be queried. `being_read` are the versions that running
+    requests use.
     """
 
     keep_versions: int
@@ -63,7 +64,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """The rows that gc would delete, and their approximate size in bytes."""
+    """The number of rows of each kind that gc would delete, and their approximate size in bytes."""
 
     versions: tuple[int, ...]
     documents: int
@@ -76,7 +77,7 @@ class GcPlan:
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """The counts of deleted rows, and the bytes by which the file shrank."""
+    """The number of deleted rows of each kind, and by how many bytes the file shrank."""
 
     versions: tuple[int, ...]
     documents: int
@@ -88,7 +89,7 @@ class GcResult:
 
 
 def find_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """Find the stored versions that retention no longer keeps, in ascending order."""
+    """Return the stored versions that need not be kept any longer, in ascending order."""
     rows = connection.execute(
         "SELECT id, created_ms, replaced_ms, place FROM (SELECT id, created_ms, collected_ms,"
         " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
@@ -107,8 +108,9 @@ def find_expired(connection: Connection, retention: Retention, now_ms: int) -> l
 
 
 def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
-    """Count the rows that `collect` would delete, including those left by an interrupted gc. Only
-    reads."""
+    """Count the rows that `collect` would delete, including those that an interrupted gc left.
+    Writes nothing.
+    """
     versions = find_expired(connection, retention, now_ms)
     gaps = _gaps(set(kept_versions(connection)) - set(versions))
     matches = _count(connection, "match", gaps)
@@ -136,7 +138,7 @@ def collect(
 ) -> GcResult:
     """Collect the expired versions and shrink the file; `between` runs after each transaction.
 
-    `between` may raise an error to stop early; another run continues.
+    To stop early, `between` may raise an error. The next run continues from there.
     """
     size = connection.size_bytes()
     unheld = find_unused_sets(connection, between)
@@ -163,7 +165,9 @@ def collect(
 
 
 def sweep(connection: Connection, between: Between = lambda: None) -> Counter[str]:
-    """Delete rows in force at no kept version, with their content. Returns counts by table."""
+    """Delete the rows in force at no kept version, and their content. Returns the number of deleted
+    rows by table.
+    """
     gone: Counter[str] = Counter()
     for table, key, at_once, delete in _STEPS:
         # A dead row stays dead, whatever `between` commits, so one search is enough.
@@ -180,8 +184,9 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
 
 
 def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
-    """Delete question sets like drop_sets, in several transactions; `between` runs after each
-    transaction."""
+    """Delete question sets like `drop_sets`, in several transactions. `between` runs after each of
+    them.
+    """
     gone: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
         with transaction_without_checks(connection):
@@ -191,9 +196,9 @@ def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
-    """Delete the given question sets that no interval uses, and passages left without a set.
+    """Delete those of the question sets that no interval uses, and passages that then have no set.
 
-    Runs inside the caller's transaction.
+    Runs inside the caller's transaction. Returns the number of deleted rows by table.
     """
     set_ids = json.dumps(list(sets))
     doomed = connection.execute(
@@ -219,11 +224,11 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 def find_unused_sets(
     connection: Connection, between: Between, sets_at_once: int = 50_000
 ) -> list[int]:
-    """Return the question sets that no interval uses; `between` runs after every `sets_at_once`
+    """Return the question sets that no interval uses. `between` runs after every `sets_at_once`
     sets.
 
     If `between` commits a version, the result may lack sets that became unused, or contain sets
-    that are used again.
+    that are in use again.
     """
     unheld: list[int] = []
     after = -1
@@ -257,8 +262,8 @@ def transaction_without_checks(connection: Connection) -> Iterator[None]:
 
 
 def _gaps(kept: Iterable[int]) -> list[Gap]:
-    """Return pairs of kept versions (a, b) with only collected versions between them; the first a
-    is 0.
+    """Return the pairs of neighbouring kept versions (a, b) with collected versions between them.
+    Before the first kept version, a is 0.
 
     >>> _gaps([1, 4, 5, 9])
     [(1, 4), (5, 9)]
@@ -309,7 +314,7 @@ def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> 
 
 
 def _list_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """Return the question sets that have been unused for longer than the retention."""
+    """Return the question sets that no version has used for longer than `keep_days`."""
     newest = head(connection)
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s WHERE s.id IN"
@@ -328,7 +333,7 @@ def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
 
 
 def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
-    """Return the (interval, question set) of each dead row in the table `life`."""
+    """Return the (interval, question set) pair of each row of the table `life` in these gaps."""
     rows: list[tuple[int, int]] = []
     for gap in gaps:
         rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
@@ -349,7 +354,7 @@ def _sets_used_only_by(
 
 
 def _passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[int]:
-    """Return the passages that have no question set except these."""
+    """Return the passages whose only question sets are these."""
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
         f" (SELECT passage FROM question_set WHERE id IN {connection.dialect.ids('?1')})"

@@ -1,4 +1,4 @@
-"""Returns free memory of the C library to the operating system."""
+"""Returns memory that the C library has freed to the operating system."""
 
 import ctypes
 from contextlib import suppress

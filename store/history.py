@@ -44,10 +44,11 @@ FROM begun JOIN ended USING (source, content)
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A version and its changes: documents by kind, passages added and removed.
+    """A version, its tags, and the numbers of documents and passages that it changed.
 
-    A renamed document, whose content moved to another path of its source, does not count as added
-    or removed. `collected_ms` is when the version expired (Unix time); None if it can be read.
+    If a document's content moved to another path of its source, the document was renamed, and does
+    not count as added or removed. `collected_ms` is when the version expired (Unix time), or None
+    if it can still be read.
     """
 
     version: Version
@@ -74,7 +75,7 @@ class EdgeEnds:
 class SourceChanges:
     """The number of documents of a source that differ between two versions.
 
-    If the content of a removed path is at a new path, the document has moved and counts once.
+    A document whose content moved from a removed path to a new path counts once, as moved.
     """
 
     added: int
@@ -93,7 +94,8 @@ class Renamed:
 
 
 class _Revision(NamedTuple):
-    """A revision of a document: the hash of its file, and the digest of all extracted data."""
+    """A revision of a document: the hash of its file, and the digest of the data
+    extracted from it."""
 
     content: bytes
     digest: bytes
@@ -101,7 +103,7 @@ class _Revision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The differences between two versions, sorted; documents are (source name, path)."""
+    """The differences between two versions, sorted. Documents are given as (source name, path)."""
 
     documents_added: tuple[tuple[str, str], ...]
     documents_removed: tuple[tuple[str, str], ...]
@@ -114,10 +116,11 @@ class Diff:
 
 
 def resolve(connection: Connection, at: str) -> Version:
-    """Return the version that `at` names: "head", a number, a tag, or a time, tried in this order.
+    """Return the version that `at` describes: "head", a number, a tag or a time, tried in this
+    order.
 
-    A time is in ISO 8601 or in words such as `yesterday`. It selects the version in force at that
-    time. Without an offset it is local time. Raises NoSuchVersion.
+    A time is in ISO 8601 or in words such as `yesterday`, and selects the version that was the head
+    then. A time without a UTC offset is local time. Raises NoSuchVersion.
     """
     if at == "head":
         newest = head(connection)
@@ -155,7 +158,8 @@ def _at_time(connection: Connection, at: str) -> Version:
 
 
 def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None:
-    """Name a version. Raises NoSuchVersion, or TagRefused if the name is taken or misleading."""
+    """Give a version a tag. Raises NoSuchVersion, or TagRefused if the name is taken or
+    misleading."""
     version(connection, number)
     if name == "head" or name.isdecimal() or not name.strip() or _is_time(name):
         raise TagRefused(
@@ -223,9 +227,9 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
 
 
 def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
-    """Count renamed documents of the entry as renamed, not as added and removed.
+    """Return the entry with renamed documents counted as renamed, not as added and removed.
 
-    Once garbage collection has deleted the rows, a rename can no longer be detected.
+    Once garbage collection has deleted the rows, renames can no longer be detected.
     """
     if not (entry.documents_added and entry.documents_removed):
         return entry
@@ -244,7 +248,7 @@ def _tags(connection: Connection, number: int) -> tuple[str, ...]:
 
 
 def diff(connection: Connection, old: Version, new: Version, hidden: Mask = frozenset()) -> Diff:
-    """Compute what to add, remove and change to get from `old` to `new`.
+    """Return the documents, passages and edges that differ between `old` and `new`.
 
     Hidden documents are left out, but not their passages and edges. Only rows that are in force at
     exactly one of the two versions are read.
@@ -281,7 +285,7 @@ def diff(connection: Connection, old: Version, new: Version, hidden: Mask = froz
 
 
 def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Sort the edges of a version by question; a question has at most one edge."""
+    """Sort the edges of a version by question. A question has at most one edge."""
     return tuple(sorted(edges, key=itemgetter(0)))
 
 
@@ -301,8 +305,9 @@ def source_changes(connection: Connection, source: str, old: int, new: int) -> S
 def renames_of(
     removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
 ) -> tuple[Renamed, ...]:
-    """Pair documents with equal content within a source; pairs with the same file name are formed
-    first."""
+    """Pair removed and added documents with equal content in the same source. Documents with the
+    same file name are paired first.
+    """
     gone = defaultdict[tuple[str, bytes], list[str]](list)
     for (source, path), content in sorted(removed.items(), reverse=True):
         gone[source, content].append(path)
@@ -320,7 +325,7 @@ def renames_of(
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
-    """Return the ends of each edge, in order, without edges that a purge has erased."""
+    """Return the ends of each edge, in order. Edges that a purge has erased are left out."""
     edge_list = list(edges)
     rows = connection.execute(
         "SELECT q.id, s.passage, q.text FROM question AS q"
@@ -354,8 +359,9 @@ def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
 
 
 def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
-    """Return the edges at `at` that are not edges at `other`: not in force, or beyond its
-    threshold."""
+    """Return the edges of version `at` that are not edges of version `other`, because the match is
+    not in force there or is beyond its edge threshold.
+    """
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
@@ -374,9 +380,9 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
 
 
 def _rows_only_at(connection: Connection, table: str, at: int, other: int) -> str:
-    """Return SQL for the rows in force at one version and not at the other.
+    """Return SQL that selects the rows in force at version `at` but not at `other`.
 
-    It uses the index on the versions that ended or began the rows.
+    It uses the index on the versions at which rows began or ended.
     """
     index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
     return (
@@ -415,8 +421,8 @@ def visible_entry(
 ) -> LogEntry:
     """Return the log entry for a reader with hidden documents.
 
-    `budget` maps a number of passages to its edge budget, and `count` maps a version number to its
-    counts.
+    `budget` returns the edge budget for a number of passages, and `count` the visible counts of a
+    version.
     """
     number, counts = entry.version.id, count(entry.version.id)
     rows = connection.execute(

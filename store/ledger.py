@@ -1,7 +1,7 @@
 """Records LLM calls in a small separate database, and limits the tokens used per day.
 
 A reservation is stored before its request is sent, so it survives if the process is killed. Commits
-are not synced, so a power cut can lose the last seconds.
+are not synced to disk, so a power cut can lose the last few seconds.
 """
 
 import threading
@@ -69,7 +69,9 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The tokens that calls used. `unsettled_tokens` are reserved but not yet settled."""
+    """The LLM calls and tokens of a purpose, source and version. `unsettled_tokens` are reserved,
+    but their actual use is not known yet.
+    """
 
     purpose: str
     source: str
@@ -86,9 +88,10 @@ class Spent:
 
 
 class Ledger:
-    """Counts by day, purpose, source and version, within daily limits (0: no limit). Thread-safe.
+    """Counts LLM calls and tokens by day, purpose, source and version, and enforces daily limits
+    (0: no limit). Thread-safe.
 
-    It is opened at the first use. While it cannot be used, each call raises a StoreError.
+    The database is opened at the first use. While it cannot be used, each call raises a StoreError.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class Ledger:
             )
 
     def attribute(self, version: int, purpose: str) -> None:
-        """Attribute the purpose's spending that has no version yet to this version."""
+        """Attribute all tokens spent for this purpose without a version so far to this version."""
         with self._writing() as connection:
             connection.execute(self._sql(_ATTRIBUTE, version=int(version)), [purpose])
             connection.execute(self._sql(_CLEAR), [purpose])
@@ -169,7 +172,9 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """Run an exclusive transaction, so that no other process counts meanwhile."""
+        """Run the block in an exclusive transaction, so that no other process counts at the same
+        time.
+        """
         with self._use_connection() as connection, transaction(connection):
             if connection.server:
                 connection.server.lock_table(self._table)
@@ -177,7 +182,8 @@ class Ledger:
 
     @contextmanager
     def _use_connection(self) -> Iterator[Connection]:
-        """Lend the connection to one thread at a time. After an error, the next use reopens it."""
+        """Give the block exclusive use of the connection. After an error, the next use
+        reopens it."""
         with self._lock:
             try:
                 if self._connection is not None and _identity(self._place) != self._file:

@@ -1,4 +1,4 @@
-"""Counts what a purge removes from each version, and finds new edge thresholds if needed."""
+"""Counts the rows that a purge removes from each version, and finds new edge thresholds."""
 
 import math
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ _BLOCK = 4096  # matches that are searched together
 
 
 class Losses:
-    """Counts of removed rows, one per kept version, in the order of `kept`.
+    """The numbers of rows that a purge removes, one per kept version, in the order of `kept`.
 
-    `edges` counts matches within the edge threshold. `lost_threshold` marks versions where the
-    match at the threshold itself was removed, so that the threshold must move.
+    `edges` counts the removed matches within the edge threshold. `lost_threshold` marks the
+    versions whose match at the threshold was itself removed, so that the threshold must move.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -40,7 +40,7 @@ class Losses:
         )
 
     def within(self, span: Span) -> slice:
-        """Return the slice of `kept` that a span of versions covers."""
+        """Return the slice of `kept` with the versions in the span."""
         first, last = np.searchsorted(self.kept, span)
         return slice(int(first), int(last))
 
@@ -49,8 +49,9 @@ class Losses:
         return bool(at.start < at.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
-        """Count a loss at the versions in `span` but not in `left`. Returns False if there are
-        none."""
+        """Add `each` to the counts `lost` at the versions in `span`, except those in the spans
+        `left`. Returns False if no version is counted.
+        """
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
         at = self.within(span)
         change[at] += each
@@ -60,7 +61,9 @@ class Losses:
         return bool(change[at].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
-        """Count the loss of a match (question, similarity), and of its edge."""
+        """Count the loss of a match (question, similarity), and of an edge where the match was
+        within the threshold.
+        """
         before = self.matches.copy()
         if self.count(self.matches, span, left) and self.has_threshold.any():
             question, similarity = match
@@ -77,8 +80,9 @@ class Losses:
 
 
 class ThresholdSearch:
-    """Searches all matches from best to worst. They are read only if an edge threshold must
-    move."""
+    """Finds new edge thresholds by searching the matches from best to worst. Reads the matches only
+    at the first search.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -97,7 +101,9 @@ class ThresholdSearch:
         return question
 
     def last_admitted(self, number: int, edge_threshold: EdgeThreshold) -> EdgeThreshold:
-        """Return the match at the threshold, or the next better match in force at the version."""
+        """Return the worst match in force at version `number` that is not worse than the given
+        threshold.
+        """
         question = self._load() if self._question is None else self._question
         first, last = (
             int(np.searchsorted(self._falling, -edge_threshold.similarity, side=side))

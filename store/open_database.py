@@ -40,12 +40,12 @@ Database = Path | str
 
 
 def exists(database: Database) -> bool:
-    """Whether the file exists. Always True for a server, which is not contacted."""
+    """Whether the database file exists. A server is not contacted; for it, the result is True."""
     return not isinstance(database, Path) or database.exists()
 
 
 def displayed_url(database: Database) -> str:
-    """Return the path or URL for display, without user name and password."""
+    """Return the path or URL to show to users, without user name and password."""
     if isinstance(database, Path):
         return str(database)
     parts = urlsplit(database)
@@ -64,7 +64,7 @@ def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
     """Open for writing; create or migrate the database as needed. The caller becomes the only
     writer.
 
-    For a file, take `hold_writer_lock` first. For the errors see `open_writer` in
+    If the database is a file, take `hold_writer_lock` first. For the errors, see `open_writer` in
     `store.engines.sqlite.database` and `open_writing` in `store.engines.postgres.session`.
     """
     if isinstance(database, Path):
@@ -76,8 +76,9 @@ def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
 
 
 def open_serving(database: Database) -> Connection:
-    """Open as the writer. If a server already has a writer, open as a reader that can be elected
-    later."""
+    """Open as the writer. If the server already has a writer, open as a reader that can be elected
+    writer later.
+    """
     if isinstance(database, Path):
         return sqlite_database.open_writer(database)
     _require_driver()
@@ -97,7 +98,9 @@ def open_reader(database: Database) -> Connection:
 
 
 def hold_writer_lock(database: Database) -> AbstractContextManager[object]:
-    """Hold the writer lock of a file. On a server, the writer's session holds the lock."""
+    """Hold the writer lock of a database file. Does nothing for a server, where the writer's
+    session holds the lock.
+    """
     return (
         sqlite_database.hold_writer_lock(database) if isinstance(database, Path) else nullcontext()
     )

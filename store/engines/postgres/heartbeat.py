@@ -1,9 +1,14 @@
 """Detects within 15 s that a server, or the network to it, no longer answers.
 
-TCP alone does not: a relay can acknowledge every packet and forward none. So both sides wait for
-answers, not for packets.
+TCP alone does not detect this: a relay can acknowledge every packet and forward none. So both sides
+wait for answers, not for packets.
 
 - The writer uses its session at least every `_BEAT_S`. The server ends the session if it is idle
+  for `LEASE_S`, which releases the writer's lock; see `session`.
+- In each process, a watchdog thread checks the sessions that wait for an answer. If a session has
+  waited for longer than `_PATIENCE_S`, the thread opens another connection, at most twice, and asks
+  whether the server still has the session. If it does, the statement is only slow. Otherwise the
+  thread shuts down the session's socket, and the statement fails.
 """
 
 import os
@@ -27,7 +32,9 @@ _ATTEMPTS = 2  # a server under load may be slow to accept a connection
 
 
 class Line:
-    """The connection of one session. `lock` is held while it is in use and is reentrant."""
+    """Watches the connection of one session. `lock` is reentrant, and is held while the connection
+    is in use.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -42,18 +49,20 @@ class Line:
 
     @property
     def waiting_since_s(self) -> float | None:
-        """When the current wait for the server began; None if no thread waits."""
+        """The time (monotonic) when the current wait for the server began, or None if no thread
+        waits.
+        """
         return self._since_s
 
     def connect(self, connection: "psycopg.Connection[Any]") -> None:
-        """Let the watchdog check this connection from now on."""
+        """Start watching this connection."""
         with self._socket_lock:
             self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self.process = connection.info.backend_pid
         _watchdog.watch(self)
 
     def disconnect(self) -> None:
-        """Release the closed connection."""
+        """Stop watching the connection, which has been closed."""
         with self._socket_lock:
             if self._socket:
                 self._socket.close()
@@ -65,7 +74,7 @@ class Line:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Use the connection exclusively in the block."""
+        """Give the block exclusive use of the connection."""
         with self.lock:
             outer, self._since_s = self._since_s, time.monotonic()
             try:
@@ -102,7 +111,7 @@ def _beat(
 
 
 def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") -> bool:
-    """Use the connection once. Returns False if it is closed."""
+    """Send a statement unless the connection was used recently. Returns False if it is closed."""
     if line is None or connection is None or connection.closed:
         return False
     if time.monotonic() - line.used_s < _BEAT_S / 2:
@@ -114,7 +123,7 @@ def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") 
 
 
 class _Watchdog:
-    """Shuts down connections whose server does not answer. There is one thread per process."""
+    """Shuts down connections whose server does not answer. Each process has one watchdog thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -159,7 +168,9 @@ _watchdog = _Watchdog()
 
 
 def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
-    """Return the sessions that the server still has; None if it does not answer in time."""
+    """Return which of these sessions, given by process id, the server still has, or None if it does
+    not answer in time.
+    """
     is_late = threading.Event()
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S) as other:

@@ -1,14 +1,14 @@
-"""Sessions on a PostgreSQL server, which run the store's statements.
+"""Runs the store's statements in sessions on a PostgreSQL server.
 
 The tables are in the schema `hopsyncd`. The writer holds an advisory lock in its own session, so a
 writer that loses the lock has lost its session too and cannot write. If two writers still compete,
 the unique version number makes the second commit fail.
 
 The lock is a lease. The writer uses its session every few seconds (`heartbeat`), and the server
-ends a writer's session that is idle for longer. The server does not end a session in the middle of
-a command; other candidates do.
+ends a writer's session that is idle for longer. The server does not end a session that is running a
+command; the other candidates for writer do.
 
-If the server closes a reader's session, it is opened again, but not during a snapshot.
+If the server closes a reader's session, the reader opens a new session, but not during a snapshot.
 """
 
 import sys
@@ -85,8 +85,9 @@ _SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
 
 
 class PostgresDialect:
-    """The SQL of PostgreSQL (see `store.contract.Dialect`). Its planner needs no hints for indexes
-    and joins."""
+    """The SQL of PostgreSQL (see `store.contract.Dialect`). Hints for indexes and joins are empty,
+    because its planner needs none.
+    """
 
     first_join = "JOIN"
     unindexed = ""
@@ -116,7 +117,7 @@ class PostgresDialect:
 
 
 class _Whole(Loader):
-    """Loads sums of integers as int instead of Decimal."""
+    """Loads a numeric value, such as a sum of integers, as int instead of Decimal."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
@@ -162,8 +163,8 @@ class Session:
     def acknowledge(self) -> None:
         """Update the planner's statistics if tables have grown.
 
-        Statements that were planned for empty tables scan whole tables. The server itself syncs
-        each commit to disk.
+        Without this, statements that were planned for empty tables would scan whole tables. The
+        server itself syncs each commit to disk.
         """
         if self._inserted > self._analyze_after:
             with suppress(StoreError):  # the change is committed, whatever happens here
@@ -227,8 +228,9 @@ class Session:
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
     def _analyze(self) -> None:
-        """Update the planner's statistics of tables that are or were small. The server updates
-        large tables itself."""
+        """Update the planner's statistics for tables that are or were small. The server updates the
+        others.
+        """
         self._inserted = 0
         tables = self._tables()
         (known,) = self.execute(
@@ -355,7 +357,7 @@ class Session:
 
 
 def _schema_files() -> dict[int, str]:
-    """Map the numbers of the migrations to their file names, such as 012_initial.sql."""
+    """Return the file name of each migration by its number, such as 012_initial.sql."""
     names = sorted(file.name for file in _SCHEMA.iterdir() if file.name.endswith(".sql"))
     return {int(name.partition("_")[0]): name for name in names}
 
@@ -364,10 +366,10 @@ SCHEMA_VERSION = max(_schema_files())
 
 
 def open_writing(url: str) -> Connection:
-    """Become the writer, and create or migrate the tables as needed.
+    """Open a session as the writer, and create or migrate the tables if needed.
 
-    Waits a few seconds for another writer to end, because the server frees the lock of a killed
-    writer a moment after its death. Raises WriterBusy, ServerLost, NewerSchema or NotADatabase.
+    Waits a few seconds for another writer to end, because the server releases the lock of a killed
+    writer with a short delay. Raises WriterBusy, ServerLost, NewerSchema or NotADatabase.
     """
     session = Session(url, is_writer=True)
     with _closed_on_error(session):
@@ -384,9 +386,9 @@ def open_writing(url: str) -> Connection:
 
 
 def open_standing_by(url: str) -> Connection:
-    """Become the writer, or a reader that can be elected writer later.
+    """Open a session as the writer or, if there is a writer, as a reader that can be elected later.
 
-    Raises the errors of open_writing except WriterBusy.
+    Raises the errors of `open_writing` except WriterBusy.
     """
     session = Session(url, is_writer=False)
     with _closed_on_error(session):
@@ -408,7 +410,8 @@ def _closed_on_error(session: Session) -> Iterator[None]:
 
 
 def open_reading(url: str) -> Session:
-    """Open for queries only. Raises ServerLost, NewerSchema, OlderSchema or NotADatabase."""
+    """Open a session that only reads. Raises ServerLost, NewerSchema, OlderSchema or
+    NotADatabase."""
     session = Session(url, is_writer=False)
     with _closed_on_error(session):
         known = _known_schema(session, url)
@@ -426,7 +429,7 @@ def _older(url: str, known: int) -> OlderSchema:
 
 
 def _known_schema(session: Session, url: str) -> int:
-    """Return the number of the schema; 0 if there is none."""
+    """Return the number of the database's schema, or 0 if it has none."""
     if session.execute("SELECT to_regclass('hopsyncd.applied')").fetchone()[0] is None:
         return 0
     known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
@@ -440,7 +443,7 @@ def _known_schema(session: Session, url: str) -> int:
 
 
 def _migrate(session: Session, url: str) -> None:
-    """Migrate the schema in one transaction; if killed, the old schema stays."""
+    """Migrate the schema in one transaction. If the process is killed, the old schema stays."""
     session.begin_write()
     try:
         session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
@@ -468,9 +471,11 @@ def _migrate(session: Session, url: str) -> None:
 
 @lru_cache(512)
 def with_parameters(sql: str) -> str:
-    """Convert a statement to psycopg's parameters; numbered parameters are called p1, p2 ...
+    """Convert a statement to psycopg's placeholders. Numbered parameters are called p1, p2 and so
+    on.
 
-    The store's statements number parameters with one digit, and contain no other question marks.
+    The store's statements number parameters with one digit, and contain no question marks except
+    parameters.
 
     >>> with_parameters("SELECT 1 FROM life WHERE born <= ?1 AND ?1 < died")
     'SELECT 1 FROM life WHERE born <= %(p1)s AND %(p1)s < died'
