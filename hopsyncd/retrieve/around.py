@@ -38,16 +38,17 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The passage rows found, nearest first, with their distances in hops and the joints among
-    them."""
+    """The passages around a passage, nearest first, with their distances in hops.
+
+    joints: the connections among these passages.
+    """
 
     distance: dict[int, int]
     joints: list[Joint]
 
 
 def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
-    """Find up to `limit` passages that are up to `hops` away from the passage `start`, which is
-    included.
+    """Find up to `limit` passages within `hops` hops of the passage `start`, which is included.
 
     The joints are all edges and links among these passages. If no edge or link connects a passage
     to a nearer passage, the joint is a shared name.
@@ -102,9 +103,9 @@ def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
 def _join_by_name(
     snapshot: Snapshot, inside: Integers, distance: dict[int, int], joints: list[Joint]
 ) -> list[Joint]:
-    """Connect each remaining passage to a nearer one by the rarest name that both mention.
+    """Connect passages that have no joint to a nearer passage.
 
-    A passage remains if none of the `joints` connects it to a passage nearer to the start.
+    Each is connected by the rarest name that it shares with a passage nearer to the start.
     """
     joined = {
         far
@@ -135,17 +136,19 @@ def _join_by_name(
 
 
 def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
-    """Pairs of a position in `entries` and a name that this passage mentions, for names that
-    connect documents."""
+    """List pairs of a position in `entries` and a name that the passage mentions.
+
+    Only names that connect documents are listed.
+    """
     of, name = snapshot.list_names(entries)
     kept = snapshot.statistics.joins_documents[name]
     return of[kept], name[kept]
 
 
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
-    """Up to `limit` paths from start to end, the shortest first. No path visits a passage twice.
+    """Find up to `limit` paths from start to end, the shortest first. No path repeats a passage.
 
-    The search is limited. If there are very many paths, longer paths may be missing.
+    The search is limited, so longer paths may be missing if there are very many paths.
     """
     left = _distances(snapshot, end, max_hops)
     if start == end or start not in left:
@@ -157,9 +160,9 @@ def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -
 
 
 class _PathSearch:
-    """A depth-first search over paths that can still reach the end.
+    """Searches depth-first for paths that can still reach the end.
 
-    `left` is the distance of each passage from the end, in hops.
+    left: the distance of each passage from the end, in hops.
     """
 
     def __init__(self, snapshot: Snapshot, left: dict[int, int], end: int, limit: int) -> None:
@@ -186,7 +189,7 @@ class _PathSearch:
                 self.extend([*path, joint], joint.end, hops - 1)
 
     def _onwards(self, at: int, hops: int) -> list[Joint]:
-        """The best joint to each neighbour that is fewer than `hops` hops from the end."""
+        """Return the best joint to each neighbour that is fewer than `hops` hops from the end."""
         if (at, hops) not in self._offered:
             found, near = _near(self._snapshot, [at])
             kept = [one != at and self._left.get(one, hops) < hops for one in found.tolist()]
@@ -198,7 +201,7 @@ class _PathSearch:
 
 
 def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
-    """The best joint between two connected passages."""
+    """Return the best joint between two connected passages."""
     edges = snapshot.find_edges(np.array([start]))
     ids = snapshot.index.outgoing.id[edges.source_question]
     ways = np.flatnonzero(edges.end == end)
@@ -220,7 +223,7 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
 
 
 def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
-    """The distance of each passage from the end, in hops, up to `max_hops`."""
+    """Map passages to their distance from the end, in hops, up to `max_hops`."""
     distance = {end: 0}
     frontier = [end]
     for hop in range(1, max_hops + 1):
@@ -231,8 +234,11 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
 
 
 def _near(snapshot: Snapshot, entries: Sequence[int]) -> tuple[Integers, Floats]:
-    """The neighbours of these passage rows, and the strength of their best joint. An edge has
-    strength 2 plus its similarity, a link 1, and a name 1 divided by the number of its mentions."""
+    """Map the neighbours of these passage rows to the strength of their best joint.
+
+    An edge has the strength 2 plus its similarity, a link 1, and a name 1 divided by the number of
+    its mentions.
+    """
     from_ = np.array(entries, dtype=np.int64)
     edges, links = snapshot.find_edges(from_), snapshot.find_links(from_)
     _, joining = _joining(snapshot, from_)

@@ -26,10 +26,10 @@ _LEAST_CHARACTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """Two names and the name that connects them, as the passages write them.
+    """Two names and a third that connects them, written as in the passages.
 
-    `passages` are the passage that mentions the first two names, and the passage that mentions the
-    last two.
+    passages: the passage that mentions the first and the middle name, and the passage that mentions
+    the middle and the last name.
     """
 
     start: str
@@ -60,7 +60,7 @@ def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list
 
 
 def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) -> Iterator[Bridge]:
-    """The bridges that have this name in the middle."""
+    """Find the bridges with this name in the middle."""
     middles = snapshot.find_by_topic(name)
     about = set(snapshot.document_keys(middles).tolist())
     mentions = np.unique(snapshot.find_mentions(np.array([name])).passage_row)
@@ -82,7 +82,9 @@ def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) ->
 
 
 def _find_end_names(snapshot: Snapshot, middles: Integers, name: int) -> Mapping[int, list[int]]:
-    """The rare names that each passage mentions, beginning with those that other documents have."""
+    """List the rare names that each passage mentions. Names that other documents mention come
+    first.
+    """
     statistics = snapshot.statistics
     positions, names = snapshot.list_names(middles)
     counts = statistics.mention_counts[names]
@@ -105,7 +107,7 @@ def _name_bridges(
     passages: Mapping[PassageId, Passage],
     ends: list[int],
 ) -> Iterator[Bridge]:
-    """Yield bridges over two passages, with the names as they are written there."""
+    """Yield the bridges over two passages, with the names written as in the passages."""
     start, middle = passages[ids[0]], passages[ids[1]]
     first = start.heading[0] if start.heading else ""
     joint = _find_written(start.text, snapshot.index.name_texts[name])
@@ -120,14 +122,13 @@ def _name_bridges(
 
 
 def _find_written(text: str, name: str) -> str:
-    """The name as written in the text; empty if it does not look like a name there."""
+    """Return the name as the text writes it; empty if it does not look like a name there."""
     found = whole_words(text, name) or ""
     return found if _is_name(found) else ""
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text looks like a name: a few words, of which the first and the last are
-    capitalised.
+    """Return whether a text is a few words of which the first and the last are capitalised.
 
     >>> [_is_name(text) for text in ("Lord Byron", "the sea", "A1", "FAQ", "Note")]
     [True, False, False, False, True]

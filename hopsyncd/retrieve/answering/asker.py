@@ -56,10 +56,11 @@ def chain(
     ranked: Iterable[Ranked],
     names: Mapping[PassageId, frozenset[str]],
 ) -> tuple[Hop, ...]:
-    """The hops that led to the cited passages.
+    """Collect the hops that led to the cited passages.
 
-    If no hop connects a cited passage to an earlier cited passage, a hop is made from a name that
-    both mention. Its share is 0. `names` are the names that each passage mentions.
+    If no hop reaches a cited passage, but it mentions the same name as an earlier cited passage, a
+    hop with the share 0 is added for that name. `names` maps each passage to the names that it
+    mentions.
     """
     led = {one.passage: one.hops for one in ranked}
     hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
@@ -83,14 +84,14 @@ _LLM_DEPTH = 30  # passages found, from which excerpts of up to 20 are chosen
 
 
 def _no_llm_note(error: LlmError) -> str:
-    """A note that says why an LLM did not write the answer."""
+    """Explain why an LLM did not write the answer."""
     return f"{error.what} ({error.why}), so this answer was made without it"
 
 
 class Asker:
     """Answers questions from the passages that an engine finds. Thread-safe.
 
-    `llm` is called only for questions that ask for an LLM's answer.
+    The `llm` is called only if a request asks for an answer by an LLM.
     """
 
     def __init__(
@@ -125,13 +126,13 @@ class Asker:
     ) -> tuple[Answer | None, AskReply]:
         """Search, and answer from the first k passages (by default 8).
 
-        An LLM gets excerpts of up to 20 passages, or k, within its budget of tokens. The passages
-        that its answer cites are added to the first k. Passages that only `hidden` sources contain,
-        or that the filter excludes, are not used. If there is no version yet, the passages are None
-        and the answer is "not found". The `sink` receives the LLM's reply, a JSON object that
-        contains the answer. If the question refers to the `thread`, the search adds the subjects of
-        earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested and none is
-        configured.
+        An LLM gets excerpts of up to 20 passages (more if k is larger), within its token budget.
+        Passages that its answer cites are added to the first k. Passages that the filter excludes,
+        or that occur only in `hidden` sources, are not used. If there is no version yet, the
+        passages are None and the answer is "not found". The `sink` receives the LLM's reply, a JSON
+        object that contains the answer. If the question refers to the `thread`, the search adds the
+        subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested
+        and none is configured.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -176,8 +177,8 @@ class Asker:
     ) -> AskReply:
         """Answer from passages that a search has found. Without an LLM, only the first k are used.
 
-        If the encoder is unavailable, stored vectors are used, or EncoderUnavailable is raised if
-        `needs_encoder`.
+        If the encoder is unavailable, the question is compared by stored vectors. With
+        `needs_encoder`, EncoderUnavailable is raised instead.
         """
         asked = self._engine.drop_unrelated_sentences(found.question, found.snapshot)
         bare = replace(found, question=asked)
@@ -260,10 +261,11 @@ class Asker:
     def trace(
         self, question: str, k: int, first: int, hidden: Mask | Acl = EVERYTHING
     ) -> tuple[Answer, AskReply, Dependencies | None] | None:
-        """Search with `hop` at the head, answer, and collect the dependencies of both.
+        """Search the head with `hop`, answer, and collect the dependencies of the results and the
+        answer.
 
-        The dependencies cover the set of the `first` passages and the answer's text. Returns None
-        if there is no version yet.
+        The answer depends on its text and on which passages are among the first `first`. Returns
+        None if there is no version yet.
         """
         traced = self._engine.trace(question, k, hidden)
         if traced is None:
@@ -284,11 +286,11 @@ class Asker:
     def held_against(
         self, found: Answer, *, needs_encoder: bool = False
     ) -> tuple[list[Sentence], Mapping[str, float]]:
-        """The sentences of the passages found, and the idf of the question's terms at their
-        version.
+        """Compare the sentences of the passages found with the question.
 
-        While the encoder is unavailable, stored vectors are used, or EncoderUnavailable is raised
-        if `needs_encoder`.
+        Returns the sentences and the idf of the question's terms at the searched version. If the
+        encoder is unavailable, stored vectors are used. With `needs_encoder`, EncoderUnavailable is
+        raised instead.
         """
         vector = self._engine.vector(found.question, None if needs_encoder else found.snapshot)
         texts = texts_of(found)

@@ -47,7 +47,7 @@ _MARKUP = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text reads as a sentence.
+    """Return whether the text reads like a sentence, not like markup or a header.
 
     >>> is_prose("The gate closes at ten."), is_prose("Example questions that are asked:")
     (True, False)
@@ -74,7 +74,7 @@ def carrying(
 ) -> list[Sentence]:
     """Choose up to three sentences that together answer the question, the most helpful first.
 
-    The sentences `first`, which contain the short answer, are put first. The `telling` sentences
+    The sentences in `first`, which contain the short answer, come first. The sentences in `telling`
     contain a value of the kind asked for.
     """
     total = max(sum(weights.values()), 1e-9)
@@ -113,7 +113,7 @@ def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
 
 
 def cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
-    """The passages of the sentences, without repeats."""
+    """Return the passages that the sentences come from, each once."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
 
 
@@ -182,10 +182,10 @@ _MONEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class QuestionNeeds:
-    """The kind of answer that a question needs, and the terms of the counted noun: `hours` in `How
-    many hours`.
+    """The kind of value that answers a question, such as a number or a date.
 
-    unit: "money" or "share" if the number must be an amount of money or a percentage.
+    counted: the terms of the counted noun, such as `hour` for `How many hours`. unit: "money" or
+    "share" if the number must be an amount of money or a percentage.
     """
 
     kind: Kind
@@ -194,13 +194,13 @@ class QuestionNeeds:
 
 
 def asked_of(question: str) -> QuestionNeeds | None:
-    """Find out what kind of answer a question needs.
+    """Find out what kind of value answers a question.
 
-    Returns None if the answer can be anything, as after `which`, if it is yes or no, or if the
-    question asks for two things.
+    Returns None for questions that can have any answer (`which`), for yes-or-no questions, and for
+    questions that ask for two things.
 
-    Only the last sentence is read, as the sentences before it usually give context. Question words
-    at its end are used (`... of the mayor of what city?`), otherwise its first question words.
+    Only the last sentence is parsed, because earlier sentences usually give context. A question
+    word at its end counts (`... of the mayor of what city?`), otherwise its first question word.
 
     >>> asked_of("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)
@@ -228,7 +228,7 @@ def asked_of(question: str) -> QuestionNeeds | None:
 
 
 def _counted_terms(words: str) -> frozenset[str]:
-    """The terms of the words after `how many`, up to the next function word."""
+    """Return the terms of the words after `how many`, up to the next function word."""
     match = _COUNTED.search(words)
     terms: list[str] = []
     for word in match[1].split() if match else ():

@@ -13,10 +13,10 @@ _PLAIN_MARK = re.compile(r"\s*\[\d{1,3}\]")
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """A text whose marks are numbered from 1 in the order of their first appearance.
+    """An answer whose citation marks are numbered from 1, in the order of their first appearance.
 
-    passages: the passage of each mark. unknown: the numbers of removed marks that refer to no
-    passage.
+    passages: the passage that each mark cites. unknown: the numbers of marks that were removed
+    because no passage has that number.
     """
 
     text: str
@@ -25,10 +25,10 @@ class MarkedText:
 
 
 def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
-    """Number the marks of a text, which name `passages` by their position from 1.
+    """Renumber the citation marks of a text. Mark [n] cites the n-th of the `passages`.
 
-    If a text grows at the end, the result only grows at the end, so a text can be numbered while it
-    is written. Marks in code stay as they are, and an unfinished mark at the end is left out.
+    Marks in code are not changed, and an unfinished mark at the end is left out. Appending to the
+    text only appends to the result, so a text can be renumbered while it is being written.
 
     >>> number_marks("In Ostrava [3], she says [1, 3].", [PassageId(one) for one in (7, 8, 9)])
     MarkedText(text='In Ostrava [1], she says [2][1].', passages=(9, 7), unknown=())
@@ -55,7 +55,7 @@ def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
 
 
 def remove_marks(text: str) -> str:
-    """Remove the marks of a numbered text.
+    """Remove the citation marks from a text.
 
     >>> remove_marks("In Ostrava [1][2], she says.")
     'In Ostrava, she says.'

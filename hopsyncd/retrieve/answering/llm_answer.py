@@ -1,8 +1,8 @@
 """Lets an LLM write the answer, using only the passages in the prompt.
 
-The prompt has the documents as data in JSON. The reply is checked: it must cite at least one
-passage of the prompt. Other citations, and quotes that no passage contains, are removed, and the
-answer says so. Marks such as [2] in its text get the numbers of the answer's citations.
+The prompt contains the documents as JSON. The reply must cite at least one passage of the prompt.
+Citations of other passages, and quotes that no passage contains, are removed, and the answer says
+so. Marks such as [2] in its text are renumbered to match the answer's list of citations.
 """
 
 import json
@@ -64,7 +64,9 @@ _THREAD = (
 
 
 class CitedSentence(BaseModel):
-    """A cited passage, by its number, and the first words of a sentence in it."""
+    """A citation in the LLM's reply: the passage's number and the first words of a sentence in
+    it.
+    """
 
     passage: int
     quote: str = ""
@@ -76,10 +78,10 @@ class CitedSentence(BaseModel):
 
 
 class DraftSink(TokenSink, Protocol):
-    """Receives the reply to a question while it is written."""
+    """Receives the LLM's reply while it is being written."""
 
     def note_passages(self, passages: Sequence[PassageId]) -> None:
-        """Take the passages in the prompt, in the order of their numbers from 1."""
+        """Receive the passages in the prompt. The first has the number 1."""
         ...
 
 
@@ -93,10 +95,10 @@ class AnswerReply(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LlmAnswer:
-    """A checked reply. Without citations, it means that the passages do not answer the question.
+    """A checked reply. If it has no citations, the passages do not answer the question.
 
-    evidence: the cited sentences that the passages really contain. notes: the parts of the reply
-    that were removed.
+    evidence: the cited sentences that the passages really contain. notes: descriptions of the parts
+    that were removed from the reply.
     """
 
     text: str
@@ -125,27 +127,29 @@ def answer_by_llm(
     usage: Usage,
     sink: DraftSink | None = None,
 ) -> LlmAnswer:
-    """Ask an LLM, with the material in the prompt. Raises LlmError, also for a reply that cites
-    none of the passages."""
+    """Ask an LLM to answer from the passages in the prompt.
+
+    Raises LlmError, also for a reply that cites none of the passages.
+    """
     if sink:
         sink.note_passages([*material.numbers])
     return check_reply(ask(llm, call_for(asked, material), AnswerReply, usage, sink), material)
 
 
 def call_for(asked: AskedQuestion, material: Material) -> LlmCall:
-    """Make the call of the LLM. The same texts always give the same call."""
+    """Build the LLM call for a question. It depends only on the question and the material."""
     system, data = _frame(asked, material.numbers)
     user = json.dumps({**data, "documents": material.documents}, ensure_ascii=False)
     return LlmCall("answers", PROMPT, system, user, _REPLY_TOKENS)
 
 
 def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
-    """The newest turns that fit into the part of a question's budget that is reserved for them."""
+    """Select the newest turns that fit into the share of the budget reserved for the thread."""
     return fit_thread(thread, int(budget_tokens * _THREAD_SHARE))
 
 
 def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
-    """The tokens that a budget leaves for the passages."""
+    """Return how many tokens of the budget remain for the passages."""
     parts = asked.resolution.subproblems if asked.resolution else ()
     system, data = _frame(asked, {id_: _ANY_NUMBER for one in parts for id_ in one.citations})
     frame = count_tokens(system) + count_tokens(json.dumps(data, ensure_ascii=False))
@@ -153,7 +157,7 @@ def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
 
 
 def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str, dict[str, Any]]:
-    """The prompt without the documents: the instructions and all other data."""
+    """Build the prompt without the documents: the instructions and all other data."""
     system = _SYSTEM
     data: dict[str, Any] = {"question": asked.question[:_QUESTION_CHARACTERS]}
     if asked.typed and asked.typed != asked.question:
@@ -178,7 +182,9 @@ def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str,
 
 
 def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
-    """Check a reply, and keep only citations that are in the material. Raises LlmNonsense."""
+    """Check a reply, and drop citations of passages that were not in the prompt. Raises
+    LlmNonsense.
+    """
     if not reply.found:
         return LlmAnswer("")
     marked = number_marks(reply.answer[:MAX_ANSWER], [*material.numbers])
@@ -285,7 +291,7 @@ class AnswerDraft:
 
 
 def answer_in(reply: str) -> str | None:
-    """The answer so far in an unfinished reply; None if the reply cannot be parsed yet.
+    """Return the answer so far in an unfinished reply, or None if it cannot be parsed yet.
 
     >>> answer_in('Sure: {"found": true, "answer": "In Ostrava,\\\\u00e')
     'In Ostrava,'

@@ -22,7 +22,7 @@ from store.records import PassageId
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A sentence that contains the answer, quoted word for word, and its passage."""
+    """A quoted sentence that contains the answer, and the passage that it comes from."""
 
     passage: PassageId
     text: str
@@ -56,12 +56,12 @@ class AskReply:
 
     @property
     def brief(self) -> str:
-        """The text to compare with an exact answer; empty if nothing was found."""
+        """The text to compare with an expected answer; empty if nothing was found."""
         return self.short or (self.evidence[0].text if self.evidence else self.text)
 
 
 def parts_of(reply: AskReply) -> list[str]:
-    """Split the text into parts that are sent one by one: one part per sentence."""
+    """Split the answer into sentences, which are streamed one by one."""
     if reply.by == "llm" or not reply.evidence:
         return [reply.text] if reply.text else []
     first, *others = (one.text for one in reply.evidence)
@@ -75,7 +75,7 @@ def reply_json(
     meant: Understood | None = None,
     with_passages: bool = False,
 ) -> AskAnswer:
-    """The answer with its citations, numbered from 1, as docs/reference/http-api.md documents it.
+    """Format the answer and its numbered citations, as docs/reference/http-api.md documents.
 
     Version 0 is the empty graph, before anything was indexed.
     """
@@ -112,6 +112,6 @@ def reply_json(
 
 
 def citation_json(found: Answer, number: int, passage: PassageId) -> Citation:
-    """A passage found, as the citation with this number."""
+    """Format a passage found as the citation with this number."""
     ranked = next(one for one in found.ranked if one.passage == passage)
     return {"number": number, **passage_json(found, ranked)}

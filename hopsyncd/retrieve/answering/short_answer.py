@@ -1,8 +1,8 @@
-"""Finds a short answer: a value of the kind asked for in a cited sentence, if one is likely right.
+"""Finds a short answer: a value of the kind asked for, such as a date, in a cited sentence.
 
 First, every value of that kind in the sentences most like the question is scored by its context.
 Then the best value is scored by its lead over the others and by its sentence. It is shown only if
-it is probably right. docs/benchmarks.md has the share of correct short answers.
+it is probably right. docs/benchmarks.md reports how often short answers are correct.
 """
 
 import re
@@ -118,8 +118,10 @@ _AFTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value at text[start:end]. `after` has up to three words after it, which may be its
-    unit."""
+    """A value in a text, at text[start:end].
+
+    after: up to three words that follow the value, which may be its unit.
+    """
 
     start: int
     end: int
@@ -128,14 +130,14 @@ class Value:
 
     @property
     def counts_time(self) -> bool:
-        """Whether a number counts seconds, days or years, which makes it a duration."""
+        """Whether the number counts units of time, such as days, and so is a duration."""
         return bool(_TIME_AFTER.match(self.after))
 
 
 def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
-    """The values of a kind in a sentence, given its entities. Numbers of list items are skipped.
+    """Find the values of a kind in a sentence with these entities. Skips the numbers of list items.
 
-    `8. It lasts for three years.` has the duration `three years` but no number.
+    `8. It lasts for three years.` contains the duration `three years` but no number.
     """
     numbers = {match.start(1) for match in _ITEM_NUMBER.finditer(text)}
     spans = [
@@ -168,7 +170,7 @@ _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value of a kind in a sentence, with the features that score it."""
+    """A value that may be the short answer, with the features that score it."""
 
     text: str
     kind: Kind
@@ -180,7 +182,7 @@ class Candidate:
 class Short:
     """The most likely short answer, its sentence, and the features that score it.
 
-    is_counted: False if the answer is a number of other things than the question counts.
+    is_counted: False if the question counts things and the number counts other things.
     """
 
     text: str
@@ -196,7 +198,7 @@ def candidates(
     weights: Mapping[str, float],
     language: EntityFinder,
 ) -> list[Candidate]:
-    """The values of the kind asked for, without values that the question itself contains."""
+    """Find the values of the kind asked for, except values that the question itself contains."""
     if not sentences:
         return []
     named, words = f" {normalise(question)} ", set(index_terms(question))
@@ -236,8 +238,7 @@ def candidates(
 
 
 def _up_to(counted: Set[str], after: str) -> str:
-    """The words after a number, up to the noun that the question counts; "" if the noun is
-    missing.
+    """Return the words after a number up to the counted noun, or "" if the noun is missing.
 
     >>> _up_to({"dai"}, " working days in all")
     ' working days'
@@ -251,10 +252,10 @@ def _up_to(counted: Set[str], after: str) -> str:
 def likeliest(
     found: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
 ) -> Short | None:
-    """Choose the best candidate; None if there are none.
+    """Choose the candidate with the best score. Returns None if there are no candidates.
 
     Its features include its lead over candidates with another value, and whether its value occurs
-    again. `held`: the log odds that the documents contain an answer.
+    more than once. `held` is the log odds that the documents contain an answer.
     """
     if not found:
         return None
@@ -274,13 +275,13 @@ def likeliest(
 
 
 def _near(value: Value, sentence: Sentence) -> set[str]:
-    """The terms around a value in its sentence."""
+    """Return the terms near a value in its sentence."""
     start = max(value.start - _NEAR, 0)
     return set(index_terms(sentence.text[start : value.end + _NEAR]))
 
 
 def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
-    """Whether a number can be the answer."""
+    """Return whether a number has the unit or counts the things that the question asks for."""
     if asked.unit == "share":
         return _SHARE.search(number.text + number.after) is not None
     if asked.unit == "money":
@@ -291,8 +292,10 @@ def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
 
 
 def _is_loose(number: Value) -> bool:
-    """Whether a number is rarely an answer: a small number, a year, or a number of seconds or
-    days."""
+    """Return whether the number is of a kind that is rarely an answer.
+
+    Such numbers are small numbers, years, and numbers of seconds or days.
+    """
     return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
 
 
@@ -304,7 +307,9 @@ def _by_passage(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
 
 
 def _around(sentences: Sequence[Sentence]) -> dict[Sentence, float]:
-    """For each sentence, the larger cosine of the sentences before and after it in its passage."""
+    """Map each sentence to the larger cosine of the sentences before and after it in its
+    passage.
+    """
     around = dict.fromkeys(sentences, 0.0)
     for before, after in pairwise(sentences):
         if before.rank == after.rank:

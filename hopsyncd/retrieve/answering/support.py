@@ -70,10 +70,10 @@ def needs(
     weights: Mapping[str, float],
     passages: int,
 ) -> dict[str, float]:
-    """Compute the features for the estimate of whether the documents contain an answer.
+    """Compute the features that estimate whether the documents contain an answer.
 
-    `values`: the values of the kind asked for. `weights`: the idf of the question's terms,
-    including terms that no passage has. `passages`: the size of the collection.
+    values: the values of the kind asked for. weights: the idf of the question's terms, including
+    terms that no passage has. passages: the number of passages in the collection.
     """
     nearest: dict[int, float] = {}
     for one in sentences:
@@ -96,17 +96,19 @@ def needs(
 
 
 def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
-    """Whether the question asks for a count, a percentage or money, and no number found fits."""
+    """Return whether the question asks for a count, a percentage or money, but no found number
+    fits.
+    """
     if asked.counted:
         return all(one.features["uncounted"] for one in values)
     return asked.unit is not None and not values
 
 
 def _names(question: str) -> set[str]:
-    """The terms of words in a question that look like names.
+    """Return the terms of words in a question that look like names.
 
-    Such a word is capitalised and not the first word, or has a digit or capital after its first
-    letter.
+    A word looks like a name if it is capitalised and not the first word, or if it has a digit or a
+    capital after its first letter.
     """
     words = _WORD.findall(question)
     return {
@@ -118,9 +120,10 @@ def _names(question: str) -> set[str]:
 
 
 def is_described(question: str) -> bool:
-    """Whether a question only describes its subject, so that another document must name it.
+    """Return whether a question describes its subject without naming it.
 
-    For such a question, a value from the document of the description is often wrong.
+    Another document must then name the subject. A value from the document that has the description
+    is often wrong.
 
     >>> is_described("How large is the team that decides about releases?")
     True
@@ -138,7 +141,9 @@ _SPAN = re.compile(
 
 
 def is_of_related(question: str) -> bool:
-    """Whether a question asks for the date of a thing that is only related to the named subject.
+    """Return whether a question asks for the date of something that is only related to the named
+    subject.
+
     For such a question, the search often finds the date of the named subject, which is wrong.
 
     >>> is_of_related("When was the director of Uncle Silas born?")
@@ -153,11 +158,11 @@ def is_of_related(question: str) -> bool:
 
 
 def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
-    """Whether a likely value may be shown for this question.
+    """Return whether a likely value may be shown as the short answer.
 
-    No value is shown for a described subject. A number must count the thing that the question
-    counts, and have a unit if the question asks for a size. A date must be complete, and belong to
-    the subject that the question names.
+    No value is shown if the question only describes its subject. A number must count what the
+    question counts, and have a unit if the question asks for a size. A date must be complete, and
+    belong to the subject that the question names.
     """
     if is_described(question) or counts_other_things(question, short.text):
         return False
@@ -173,7 +178,7 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
 
 
 def counts_other_things(question: str, text: str) -> bool:
-    """Whether a question asks for a number of things, and the text counts other things.
+    """Return whether the question asks for a number of things, and the text counts other things.
 
     >>> counts_other_things("How many bytes long is the header?", "1000 pages long")
     True
@@ -188,10 +193,10 @@ def counts_other_things(question: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether the documents contain an answer, and the short answer.
+    """The decision whether the documents contain an answer, and the short answer.
 
-    short: None if no value is likely enough. sentences: the sentences of the short answer. telling:
-    all sentences with a value of the kind asked for.
+    short: the short answer, or None if no value is likely enough. sentences: the sentences that
+    contain the short answer. telling: all sentences with a value of the kind asked for.
     """
 
     is_found: bool
@@ -209,7 +214,7 @@ def judge(
 ) -> Judgement:
     """Decide whether the sentences found contain an answer, and choose the short answer.
 
-    `weights`: the idf of the question's terms. `passages`: the size of the collection.
+    weights: the idf of the question's terms. passages: the number of passages in the collection.
     """
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []

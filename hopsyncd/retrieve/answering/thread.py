@@ -41,7 +41,7 @@ _WITH_PRONOUNS = frozenset({"en", "de", "fr", "es", "it", "nl", "pt", None})
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier question and the answer that was given; the answer may be empty."""
+    """An earlier question and its answer, which may be empty."""
 
     question: str
     answer: str
@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A question as typed, the turns before it, and the subjects that were added to its search."""
+    """A question as typed, the earlier turns, and the subjects that were added to the search."""
 
     question: str
     thread: Sequence[Turn]
@@ -62,7 +62,7 @@ class TurnData(TypedDict):
 
 
 def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
-    """The names in earlier turns that the question refers to; empty if it refers to none.
+    """Find the names in earlier turns that the question refers to.
 
     >>> turns = [Turn("Who directed Bronze Door?", "Mira Kaltenbrunn")]
     >>> find_subjects("Where was she born?", turns)
@@ -82,7 +82,7 @@ def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
 
 
 def add_subjects(question: str, subjects: Iterable[str]) -> str:
-    """Add the subjects to the question, for the search.
+    """Append the subjects to the question for the search.
 
     >>> add_subjects("Where was she born?", ["Bronze Door", "Mira Kaltenbrunn"])
     'Where was she born (Bronze Door, Mira Kaltenbrunn)?'
@@ -96,7 +96,9 @@ def add_subjects(question: str, subjects: Iterable[str]) -> str:
 
 
 def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
-    """The newest turns that fit into a budget of tokens, the oldest first, as JSON values."""
+    """Select the newest turns that fit into a token budget. Returns them as JSON values, oldest
+    first.
+    """
     kept: list[TurnData] = []
     for turn in reversed(thread):
         data = TurnData(
@@ -117,7 +119,7 @@ def _needs_subjects(question: str) -> bool:
 
 
 def _refers(question: str) -> bool:
-    """Whether a question has a word that refers back, or continues an earlier question."""
+    """Return whether a question has a word that refers back, or continues an earlier question."""
     words = [word.casefold() for word in _WORD.findall(question)]
     if not words:
         return False
@@ -126,13 +128,13 @@ def _refers(question: str) -> bool:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a text, in order."""
+    """List the names in a text, in order."""
     found = (_bare(text[one.start : one.end]) for one in mentions(text, neutral_spans(text)))
     return [name for name in dict.fromkeys(found) if 0 < len(name) <= _LONGEST_NAME]
 
 
 def _bare(name: str) -> str:
-    """A name without function words before it, as in "In Ostrava"."""
+    """Remove function words before a name: "In Ostrava" becomes "Ostrava"."""
     words = name.split()
     while words and words[0].casefold() in STOP_WORDS:
         del words[0]
@@ -140,5 +142,5 @@ def _bare(name: str) -> str:
 
 
 def _words(question: str) -> list[str]:
-    """The content words of a question."""
+    """List the content words of a question."""
     return [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
