@@ -82,9 +82,7 @@ def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) ->
 
 
 def _find_end_names(snapshot: Snapshot, middles: Integers, name: int) -> Mapping[int, list[int]]:
-    """List the rare names that each passage mentions. Names that other documents mention come
-    first.
-    """
+    """List the rare names that each passage mentions. Names of documents come first."""
     statistics = snapshot.statistics
     positions, names = snapshot.list_names(middles)
     counts = statistics.mention_counts[names]

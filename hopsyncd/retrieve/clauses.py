@@ -46,7 +46,7 @@ _WORD = re.compile(r"\w+")
 
 
 def split_clauses(question: str) -> list[str]:
-    """The clauses of a question that asks several things; empty if it asks only one.
+    """Split a question that asks several things into its clauses. Returns [] if it asks only one.
 
     >>> split_clauses("How large can it be, and since which release?")
     ['How large can it be', 'since which release?']
@@ -66,9 +66,10 @@ def _split(question: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClauseCoverage:
-    """How well passages answer each of the c clauses of a question.
+    """Measures how well passages answer each of the c clauses of a question.
 
-    vectors: (c, d). shares: (c, t) the share of each of the question's terms in its clause.
+    vectors: (c, d) the vector of each clause. shares: (c, t) the weight of each of the question's
+    terms in each clause; the weights of a clause sum to 1.
     """
 
     vectors: Vectors
@@ -76,7 +77,7 @@ class ClauseCoverage:
     _context: QueryContext
 
     def select(self, passage_rows: Integers) -> Floats:
-        """(c, m) how well each of these passage rows answers each clause, from 0 to 1."""
+        """Return (c, m) scores from 0 to 1: how well each of the m passages answers each clause."""
         has = self._find_terms(passage_rows)
         found = np.zeros((len(self.vectors), len(passage_rows)))
         for clause, vector in enumerate(self.vectors):
@@ -86,7 +87,9 @@ class ClauseCoverage:
         return found
 
     def _find_terms(self, passage_rows: Integers) -> Floats:
-        """(t, m) 1 where a sentence or a heading of the passage has the term, else 0."""
+        """Return a (t, m) matrix: 1 where a sentence or a heading of the passage has the term, else
+        0.
+        """
         compared = self._context.compare_sentences(passage_rows)
         every = [frozenset[str]().union(*one.terms) for one in compared]
         terms = self._context.terms
@@ -95,7 +98,9 @@ class ClauseCoverage:
 
 
 def _sum_shares(shares: Floats, has: Floats) -> Floats:
-    """(m,) the sum of the (t, m) lines, added in order: see `sum_weighted`."""
+    """Return the (m,) weighted sum of the (t, m) lines, added in a fixed order like
+    `sum_weighted`.
+    """
     total = np.zeros(has.shape[1])
     for share, line in zip(shares.tolist(), has, strict=True):
         if share:
@@ -104,7 +109,7 @@ def _sum_shares(shares: Floats, has: Floats) -> Floats:
 
 
 def read_clauses(context: QueryContext) -> ClauseCoverage | None:
-    """Encode the clauses of the question; None if it asks only one thing."""
+    """Encode the clauses of the question. Returns None if it asks only one thing."""
     clauses = split_clauses(context.question) if context.encode else []
     if not clauses or context.encode is None:
         return None

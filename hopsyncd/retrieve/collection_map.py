@@ -1,4 +1,4 @@
-"""Computes the map of a version: its documents in groups of similar ones, and their connections.
+"""Computes the map of a version: its documents in groups by similarity, and their connections.
 
 Only visible documents of the snapshot are used, so hidden and filtered-out documents do not affect
 the map.
@@ -39,10 +39,10 @@ _LEAST_CHARACTERS = 3
 class CollectionMap:
     """The n documents, by ascending path key, and the m connections between them.
 
-    documents: (n,) document rows. first_passages: (n,) the row of the first passage of each.
-    starts, ends: (m,) positions of the connected documents. is_link: whether one document links to
-    the other; otherwise their passages answer each other's questions. names: the names of each
-    group.
+    documents: (n,) document rows. first_passages: (n,) the row of each document's first passage.
+    starts, ends: (m,) the connected documents, as positions in `documents`. is_link: (m,) True if
+    one document links to the other, False if their passages answer each other's questions. names:
+    up to a few names that describe each group.
     """
 
     documents: Integers
@@ -86,8 +86,10 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
 
 
 def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers]:
-    """The first passages of each document in order: passage rows, and positions of their
-    documents."""
+    """List the first passages of each document in order.
+
+    Returns the passage rows and the position of each passage's document.
+    """
     index, visible = snapshot.index, snapshot.statistics.visible
     rows, positions = index.postings.occurrences_by_document.find_all(documents)
     occurrences = index.occurrences
@@ -100,10 +102,10 @@ def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, I
 
 
 def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integers) -> Matrix:
-    """(n, d) the mean vector of each document, minus the mean of all vectors. Each document must
-    have passages.
+    """Return (n, d): the mean vector of each document minus the mean of all vectors.
 
-    The sums are of whole numbers, so the order of the passages does not change them.
+    Each document must have passages. Whole numbers are summed, so the order of the passages does
+    not change the sums.
     """
     codes = snapshot.index.vectors.passage_codes
     count = int(positions[-1]) + 1
@@ -119,7 +121,11 @@ def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integer
 
 
 def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers, Flags]:
-    """The connected documents, each pair once: first by links, then by similar questions."""
+    """Find the connected documents, each pair once: pairs with links, then pairs with similar
+    questions.
+
+    Returns the positions of both documents, and True for pairs that links connect.
+    """
     edges = snapshot.list_edges()
     index = snapshot.index
     related = _count_pairs(
@@ -144,8 +150,10 @@ def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Int
 def _count_pairs(
     snapshot: Snapshot, documents: Integers, start_rows: AnyIntegers, end_rows: AnyIntegers
 ) -> tuple[Integers, Integers, Integers]:
-    """Count the passage pairs of each pair of documents. Returns the lower document, the higher
-    document, and the count."""
+    """Count how many pairs of passages connect each pair of documents.
+
+    Returns the lower document, the higher document, and the count.
+    """
     keys = snapshot.index.documents.path_key[documents]
     starts, has_start = find_sorted(keys, snapshot.document_keys(start_rows))
     ends, has_end = find_sorted(keys, snapshot.document_keys(end_rows))
@@ -159,7 +167,10 @@ def _count_pairs(
 def _select_partners(
     count: int, lower: Integers, higher: Integers, counts: Integers, *, limit: int
 ) -> Integers:
-    """The pairs that are among the `limit` strongest of either of their documents."""
+    """Select the pairs that are among the `limit` strongest pairs of either document.
+
+    A pair is encoded as the lower document times `count` plus the higher document.
+    """
     near, far = np.concatenate([lower, higher]), np.concatenate([higher, lower])
     chosen = select_first_of_groups(near, -np.concatenate([counts, counts]), far, count=limit)
     near, far = near[chosen], far[chosen]
@@ -169,7 +180,7 @@ def _select_partners(
 def _name_groups(
     connection: Connection, snapshot: Snapshot, documents: Integers, layout: Layout
 ) -> list[list[str]]:
-    """The names and topics that are frequent in each group and rarer elsewhere."""
+    """Describe each group by names and topics that are frequent in it and rarer elsewhere."""
     rows = snapshot.passage_rows
     position, is_shown = find_sorted(
         snapshot.index.documents.path_key[documents], snapshot.document_keys(rows)
@@ -199,7 +210,7 @@ def _name_groups(
 
 
 def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
-    """A rank of each name by its text, which does not depend on the order of indexing."""
+    """Rank names by a key of their text, so that ties do not depend on the order of indexing."""
     keys: Integers = snapshot.index.name_numbers.keys[names]
     return keys
 
@@ -207,7 +218,7 @@ def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
 def _spell(
     connection: Connection, snapshot: Snapshot, names: Integers, in_group: Flags
 ) -> list[str]:
-    """The best names as passages of the group write them, without similar names."""
+    """Spell the best names as passages of the group write them. Skips similar names."""
     texts = [snapshot.index.name_texts[name] for name in names.tolist()]
     kept = [at for at, text in enumerate(texts) if _is_telling(text)][:_TRIED_NAMES]
     mentions = snapshot.find_mentions(names[kept])
@@ -229,7 +240,7 @@ def _spell(
 
 
 def _is_telling(text: str) -> bool:
-    """Whether a name is informative without its context.
+    """Return whether a name is informative without its context.
 
     >>> [_is_telling(text) for text in ("lord byron", "1824", "no", "12 May")]
     [True, False, False, False]

@@ -1,6 +1,8 @@
-"""Finds the passages that mention a day, in any spelling. An ambiguous date such as 07.05.2025
-counts only if other dates of its document, or its language, show whether the day or the month comes
-first. Only visible passages of the document are used, so hidden passages do not affect the result.
+"""Finds the passages that mention a day, in any spelling.
+
+An ambiguous date such as 07.05.2025 counts only if other dates of its document, or its language,
+show whether the day or the month comes first. Only visible passages of the document are used, so
+hidden passages do not affect the result.
 """
 
 import numpy as np
@@ -12,7 +14,10 @@ from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, day_ter
 
 
 def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
-    """The visible passage rows that mention the day or whose file name contains it, ascending."""
+    """Find the visible passages that mention the day or whose file name contains it.
+
+    Returns their rows, ascending.
+    """
     terms = [day_term(day), *(day_term(day, order) for order in ORDERS)]
     certain, *unclear = (_rows_of(snapshot, term) for term in terms)
     parts = [certain, _find_rows_by_name(snapshot, day)]
@@ -27,12 +32,12 @@ def _rows_of(snapshot: Snapshot, term: str) -> Integers:
 
 
 def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Flags:
-    """Whether the document of each row writes its numeric dates in this order."""
+    """Return a flag for each row: whether its document writes numeric dates in the given order."""
     visible = snapshot.statistics.visible
     document_of, count = visible.document_numbers, visible.document_count
 
     def count_passages(term: str) -> Integers:
-        """The number of passages of each document that have a term."""
+        """Count the passages with a term in each document."""
         found = document_of[_rows_of(snapshot, term)]
         return np.bincount(found[found >= 0], minlength=count)
 
@@ -50,7 +55,7 @@ def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Fla
 
 
 def _find_rows_by_name(snapshot: Snapshot, day: str) -> Integers:
-    """The visible passage rows of documents whose file names contain the day."""
+    """Find the visible passages of documents whose file names contain the day."""
     index, visible = snapshot.index, snapshot.statistics.visible
     number = index.find_property((DAY_IN_NAME, day))
     if number is None:

@@ -60,10 +60,10 @@ _A_LITTLE_MORE = 1.05
 
 
 class Tie(NamedTuple):
-    """A result whose score is only slightly larger than the next score.
+    """A result whose score is only slightly higher than the next result's score.
 
-    alone: the rows that are found if the two results swap places. together: the rows that are found
-    if all results with a smaller lead swap places too.
+    alone: the rows found if these two results swap places. together: the rows found if all results
+    with a smaller lead swap places too.
     """
 
     lead: float
@@ -73,11 +73,12 @@ class Tie(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A text that was compared with all passages.
+    """A question or follow-up, with the thresholds above which a new passage may change its
+    results.
 
-    terms: the weight of each term, by the term's key. least: the lowest likeness at which a new
-    passage may change the result. least_titled: the same for a passage whose title may be in the
-    text. least_direct: the same for a direct hit, including the cosine of the whole passage.
+    terms: the weight of each term, by the term's key. least: the threshold on the likeness of any
+    passage. least_titled: the threshold for a passage whose title may be in the text. least_direct:
+    the threshold for a direct hit, where the likeness includes the cosine of the whole passage.
     """
 
     vector: Vectors
@@ -92,10 +93,10 @@ class Dependencies:
     """The passage rows and names that the search for a question used at a version, ascending.
 
     question: the question with corrected spelling. asked: the question without dropped sentences.
-    forms: other forms of its words. heavy_rows: the rows that send enough score for a single edge
-    to matter. parts: the result of `list_parts` for the rows `givers`. queries: the question and
-    its follow-ups. ties: the smallest leads of a result over the next result. lead: the smallest
-    lead that may change the outcome. All row numbers are valid only for one index object.
+    forms: other forms of its words. heavy_rows: the rows that send so much score that a single edge
+    matters. parts: the result of `list_parts` for the rows `givers`. queries: the question and its
+    follow-ups. ties: the results with the smallest leads. lead: the smallest lead that may change
+    the outcome. All row numbers are valid only for one index object.
     """
 
     question: str
@@ -116,7 +117,8 @@ class Dependencies:
         cls, question: str, context: QueryContext, vector: Vectors, search: HopSearch, k: int
     ) -> Self:
         """Collect the rows and names that the search used, and the results with the smallest
-        leads."""
+        leads.
+        """
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
         first = largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
@@ -150,9 +152,10 @@ class Dependencies:
         )
 
     def ignore_harmless_ties(self, is_same: Callable[[tuple[int, ...]], bool]) -> Self:
-        """A copy whose `lead` is the smallest lead that may change the outcome.
+        """Return a copy whose `lead` skips ties that cannot change the outcome.
 
-        `is_same` says whether other passage rows would have the same outcome.
+        `is_same` returns whether the outcome would be the same with the given passage rows as
+        results.
         """
         deciding = (
             tie.lead
@@ -168,7 +171,7 @@ def _unite(*rows: Integers) -> Integers:
 
 
 def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHits) -> Query:
-    """The question as a query.
+    """Compute the thresholds for the question.
 
     A new passage matters if it would get a share of the seeds' scores, if it would be a direct hit,
     or if the question may contain its title. Only titles of the nearest passages are searched.
@@ -182,8 +185,10 @@ def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHit
 
 
 def _add_forms(context: QueryContext) -> dict[str, float]:
-    """The weights of the question's terms. Terms of other forms share the weight of the words that
-    they replace."""
+    """Weigh the question's terms and the terms of their other forms.
+
+    The terms of another form share the weight of the words that the form replaces.
+    """
     weights = dict(context.terms)
     for form in context.forms.forms:
         share = sum(context.terms.get(term, 0.0) for term in form.typed_stems) / len(form.stems)
@@ -193,7 +198,7 @@ def _add_forms(context: QueryContext) -> dict[str, float]:
 
 
 def _describe_follow_up(follow_up: FollowUp) -> Query:
-    """Describe a follow-up as a query.
+    """Compute the thresholds for a follow-up.
 
     A new passage matters if it would get a share of the follow-up's score. The topic of the passage
     is not checked: every passage that mentions one of the names matters.
@@ -207,7 +212,7 @@ def _key_terms(weights: Mapping[str, float]) -> dict[int, float]:
 
 
 def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
-    """Whether this later version may change the answer to the question."""
+    """Return whether this later version may change the answer to the question."""
     before, index = dependencies.snapshot, now.index
     if index is not before.index:
         return True
@@ -235,7 +240,7 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
 
 
 class _Order:
-    """The last ranking, which can be repeated with other scores."""
+    """Ranks the passages of a search, and ranks them again with other scores."""
 
     def __init__(self, context: QueryContext, search: HopSearch) -> None:
         self.snapshot = context.snapshot
@@ -245,18 +250,23 @@ class _Order:
         self._direct = find_direct_hits(context)
 
     def rank(self, worth: Floats, k: int) -> list[Helpful]:
-        """The k best passage rows (at least five), by the worth of each row, before direct hits get
-        their places."""
+        """Return the k best passage rows (at least five) by their importance, before direct hits
+        are placed.
+        """
         return rank_rows(self._context, worth, max(k, FIRST))
 
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
-        """The passage rows of the k best results by these worths."""
+        """Return the passage rows of the k best results by their importance."""
         found = keep_places(self.rank(worth, k), self._direct.rows)
         return tuple(helpful.position for helpful in found[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
-        """The lead of the last direct hit, if the results would change with the next passage in its
-        place."""
+        """Return by how much the choice of direct hits is decided.
+
+        If replacing the last direct hit by the next passage would change the results, this is the
+        lead of that hit. Otherwise it is the lead of the decision whether there are direct hits at
+        all.
+        """
         ranked, direct = self.rank(self.worth, k), self._direct
         now, instead = (keep_places(ranked, rows)[:k] for rows in (direct.rows, direct.instead))
         same = [one.position for one in now] == [one.position for one in instead]
@@ -264,7 +274,7 @@ class _Order:
 
 
 def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
-    """The smallest leads among the results, ascending; the last tie has no rows.
+    """Find the results with the smallest leads, ascending. The last tie has no rows.
 
     `lead_of_start` is the lead of the last passage that was read for a follow-up. If another
     passage were read, the results would be unknown.
@@ -287,8 +297,11 @@ def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
-    """The passage rows whose edges may differ, because a match was added or removed, or because
-    the edge threshold changed."""
+    """Find the passage rows whose edges may differ.
+
+    Their edges may differ because a match was added or removed, or because the edge threshold
+    changed.
+    """
     index, span = now.index, (before.version.id, now.version.id)
     matches = index.matches
     out, into, similarity = matches.source_question, matches.target_question, matches.similarity
@@ -305,7 +318,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
 
 
 def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """Passage rows whose document, or whose document's names, have changed."""
+    """Find the passage rows whose document changed, or whose document got or lost a name."""
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
@@ -322,7 +335,7 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
 
 
 def _find_linked(now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The passage rows at the ends of links that were added or removed."""
+    """Find the passage rows at the ends of links that were added or removed."""
     edges = now.index.link_edges
     source, target, born, died = edges.source_passage, edges.target_passage, edges.born, edges.died
     changed = _within(born, span) | _within(died, span)
@@ -334,8 +347,10 @@ def _find_rows(index: LiveIndex, numbers: Integers) -> Integers:
 
 
 def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers) -> bool:
-    """Whether the search used a name that these rows mention. All mentions of a name share its
-    score."""
+    """Return whether the search used a name that these rows mention.
+
+    All passages that mention a name share its score, so each new mention changes the shares.
+    """
     columns = index.passages
     mentions, _ = expand_ranges(
         columns.sentence_mention_start[rows], columns.sentence_mention_end[rows]
@@ -347,7 +362,7 @@ def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers
 
 
 def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[int, int]) -> bool:
-    """Whether a document with one of the names was added or removed."""
+    """Return whether a document with a name that the search used was added or removed."""
     names = index.document_names  # before the documents that they refer to: a writer may append
     born, died = index.documents.born, index.documents.died
     changed = _within(born, span) | _within(died, span)
@@ -356,7 +371,7 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
 
 
 def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) -> bool:
-    """Whether the query is similar enough to one of these new passage rows."""
+    """Return whether one of these new passage rows is above a threshold of the query."""
     words, shares = _score_words(query, before, index, came)
     best, whole = _compare(query.vector, index, came)
     likeness = OF_LIKENESS * best + OF_WORDS * words
@@ -366,8 +381,11 @@ def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) 
 
 
 def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> tuple[Floats, Floats]:
-    """Two (m,) arrays: for each passage, the largest cosine of the vector with one of its vectors,
-    and the cosine with the vector of the whole passage."""
+    """Compare a vector with the vectors of each passage.
+
+    Returns two (m,) arrays: the largest cosine with any vector of the passage, and the cosine with
+    the vector of the whole passage.
+    """
     columns, exact = index.passages, index.vectors.exact
     wanted = vector.astype(np.float64)
     best, whole = np.zeros(len(rows)), np.zeros(len(rows))
@@ -382,10 +400,11 @@ def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> tuple[Floats,
 def _score_words(
     query: Query, before: Snapshot, index: LiveIndex, rows: Integers
 ) -> tuple[Floats, Floats]:
-    """Two (m,) arrays: the BM25 score of each passage as a share of the maximum, and the weight of
-    its terms.
+    """Score each passage by the words of a query.
 
-    The scores are increased slightly, because the statistics may have changed slightly.
+    Returns two (m,) arrays: the BM25 score as a share of the maximum, and the summed weight of the
+    query's terms in the passage. The scores are increased slightly, because the statistics may have
+    changed slightly.
     """
     keys = np.array(list(query.terms), dtype=np.int64)
     weights = np.array(list(query.terms.values()))

@@ -59,7 +59,7 @@ class _Kept:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, index: LiveIndex, make: Callable[[], Snapshot]) -> Snapshot:
-        """The cached snapshot for this key and index; calls `make` if there is none."""
+        """Return the cached snapshot for this key and index, or create and cache it with `make`."""
         if known := self._find(key, index):  # does not wait while another is being made
             return known
         with self._lock:
@@ -72,7 +72,7 @@ class _Kept:
             return made
 
     def of(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
-        """The cached snapshots of an index, with their keys."""
+        """List the cached snapshots of an index, with their keys."""
         return [(key, one) for key, one in self._made.items() if one.index is index]
 
     def clear(self) -> None:
@@ -85,7 +85,7 @@ class _Kept:
 
 
 class Engine:
-    """The thread-safe read path over one database.
+    """Searches one database. Thread-safe.
 
     `llm` and `reranker` are used only by searches that request them. While `is_syncing` returns
     true, ACL views are not computed in advance. ACL views are loaded from the folder `saved_views`,
@@ -125,21 +125,22 @@ class Engine:
 
     @property
     def being_read(self) -> frozenset[int]:
-        """The versions that are used while an answer waits for an LLM. gc must keep their rows,
-        because no transaction does."""
+        """Versions that garbage collection must keep, because requests that wait for an LLM use
+        them.
+        """
         with self._reading_lock:
             return frozenset(self._being_read)
 
     @property
     def head(self) -> Snapshot | None:
-        """The served version. None before the first."""
+        """The served version, or None before the first version is published."""
         return self._head
 
     def vector(self, question: str, instead: Snapshot | None = None) -> Vectors:
-        """Encode the question: (d,) on the grid.
+        """Encode the question: a (d,) vector on the grid.
 
-        If the encoder is unavailable, the vector is computed from the stored vectors of `instead`;
-        without `instead`, EncoderUnavailable is raised.
+        Without the encoder, the vector is computed from the stored vectors of `instead`. If
+        `instead` is None, EncoderUnavailable is raised.
         """
         try:
             return self._searcher.vector(question)
@@ -150,16 +151,14 @@ class Engine:
 
     @property
     def encoder(self) -> str:
-        """The name of the encoder."""
         return self._encoder.name
 
     def encoded_for(self, question: str, search: Search) -> EncodedTexts:
-        """Encode the texts that this search of the head needs, unless it changes the question
-        first."""
+        """Encode the texts that this search needs; empty if it changes the question first."""
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:
-        """Drop sentences of the question that are unlike everything in the version.
+        """Drop sentences of the question that resemble no passage of the version.
 
         If the encoder is unavailable, no sentence is dropped.
         """
@@ -169,38 +168,36 @@ class Engine:
             return question
 
     def publish(self, head: Snapshot) -> None:
-        """Serve this version from now on. Running requests continue with their version."""
+        """Serve this version to new requests. Running requests continue with their version."""
         self._restricted.follow(head)
         before, self._head = self._head, head
         if before is not None and before.index is not head.index:
             self.forget_pasts()
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """Compute ACL views for these masks in advance."""
+        """Start to compute ACL views for these masks before a query needs them."""
         self._restricted.expect(masks)
 
     def save_views(self) -> None:
-        """Save the ACL views, for the next start."""
+        """Save the ACL views for the next start of the daemon."""
         self._restricted.save()
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
-        """Whether a query can start at once. False only while the view of the head is being
-        computed."""
+        """Return False only while the ACL view of the head is being computed."""
         with snapshot(connection := self._connection(str(version))):
             mask = _mask(connection, hidden)
         return not mask or self._restricted.ready(version, mask)
 
     @property
     def settings(self) -> WalkSettings:
-        """The settings of the walk."""
         return self._searcher.settings
 
     def walk_by(self, settings: WalkSettings) -> None:
-        """Use other settings of the walk from the next query on."""
+        """Use other settings of the walk for the following queries."""
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
-        """Drop the cached past versions, because a purge has changed them."""
+        """Drop the cached past versions. Needed after a purge, which changes them."""
         self._pasts.clear()
         self._searcher.passages.forget()
         self._restricted.forget_pasts()
@@ -210,7 +207,7 @@ class Engine:
     def reading(
         self, at: str = "head", hidden: Mask | Acl = EVERYTHING, wanted: Filter = ()
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
-        """Open a transaction, and the version that `at` names.
+        """Open a transaction and the snapshot of the version that `at` names.
 
         The snapshot shows only passages of visible documents that match the filter. `hidden` is a
         set of hidden sources, or an ACL, which hides all sources that it does not list.
@@ -234,10 +231,10 @@ class Engine:
 
     @contextmanager
     def holding(self, at: str, hidden: Mask | Acl = EVERYTHING) -> Iterator[str]:
-        """Keep the version that `at` names now for several questions. Yields a name with which to
-        ask it.
+        """Pin the version that `at` names, so that several questions can be asked of the same
+        version.
 
-        Raises NoSuchVersion.
+        Yields the value of `at` to pass with these questions. Raises NoSuchVersion.
         """
         with self.reading(at, hidden) as (_, head):
             pass
@@ -261,10 +258,10 @@ class Engine:
         tell: Tell = untold,
         wanted: Filter = (),
     ) -> Answer | None:
-        """Answer at the version that `at` names. Returns None if there is no version yet.
+        """Search the version that `at` names. Returns None if there is no version yet.
 
-        Passages that are only in `hidden` sources, or that the filter excludes, are not used.
-        `usage` counts and limits the calls to an LLM, if the search uses one. By default, each
+        Passages that the filter excludes, or that occur only in `hidden` sources, are not used.
+        `usage` counts and limits the calls to an LLM, if the search uses an LLM. By default, each
         query has its own `usage`. A search by logic calls `tell` at each stage. Raises
         NoSuchVersion, and BadRequest if this engine cannot run the search.
         """
@@ -297,7 +294,7 @@ class Engine:
     def _find(
         self, connection: Connection, served: Snapshot, question: str, k: int, search: Search
     ) -> Answer:
-        """Search without an LLM. If the encoder is unavailable, use stored vectors."""
+        """Search without an LLM. Stored vectors are used if the encoder is unavailable."""
         try:
             found = self._searcher.find(connection, served, question, k, search)
             return _answer(self._searcher, connection, served, question, search, found)
@@ -314,11 +311,11 @@ class Engine:
     def trace(
         self, question: str, k: int, hidden: Mask | Acl = EVERYTHING
     ) -> tuple[Answer, Dependencies | None] | None:
-        """Search the head with `hop`. Returns the answer and its dependencies, or None if there is
-        no version yet.
+        """Search the head with `hop`. Returns the answer and its dependencies.
 
-        An ACL view has no dependencies (None), because a known passage can enter it. Raises
-        EncoderUnavailable, because stored vectors would give another answer.
+        Returns None if there is no version yet. An ACL view has no dependencies (None), because
+        existing passages can become visible in it. Raises EncoderUnavailable, because stored
+        vectors would give another answer.
         """
         hop = Search("hop")
         with self.reading("head", hidden) as (connection, served):
@@ -335,10 +332,10 @@ class Engine:
         return replace(answer, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
-        """Whether the answer to the question may be different at the head.
+        """Return whether the answer to the question may be different at the head.
 
-        True if typos would be corrected differently, if documents define other forms of its words,
-        or if the head changes its dependencies.
+        This is true if typos would be corrected differently, if documents define other forms of its
+        words, or if the head changes its dependencies.
         """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version
@@ -352,7 +349,7 @@ class Engine:
             return may_differ_by_words(words, dependencies.snapshot, served)
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
-        """A copy of the answer with these passage rows of its version as the results."""
+        """Copy the answer, with the passages in the rows `entries` as its results."""
         ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
         with snapshot(connection := self._connection("head")):
@@ -374,8 +371,9 @@ class Engine:
                 self._being_read += Counter()  # drops the versions that nobody reads
 
     def _is_kept(self, connection: Connection, wanted: Version) -> bool:
-        """Whether the database still has the version, which garbage collection may have removed. If
-        it is gone and no newer version is served, NoSuchVersion is raised."""
+        """Return whether garbage collection kept the version. Raises NoSuchVersion if it is the
+        head.
+        """
         try:
             version(connection, wanted.id)
         except NoSuchVersion:
@@ -385,8 +383,7 @@ class Engine:
         return True
 
     def _connection(self, at: str) -> Connection:
-        """The connection with which to read this version. It is to the local copy if the database
-        server is unreachable."""
+        """Return the connection for a version: to the local copy if the server is unreachable."""
         if self._copy is None:
             return self._open_connection()
         served = self._head.version.id if self._head else None
@@ -414,11 +411,11 @@ class Engine:
         return self._past(connection, wanted)
 
     def _without(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
-        """The version without the hidden sources, cached for the next question."""
+        """Return the version without the hidden sources, from the cache if possible."""
         return self._restricted.get(self._searchable(connection, version), version, hidden)
 
     def _filter(self, served: Snapshot, wanted: Filter) -> Snapshot:
-        """The snapshot narrowed by a filter, cached for the next question with the filter."""
+        """Narrow the snapshot by a filter, and cache the result for the next question."""
 
         def make() -> Snapshot:
             older = [
@@ -435,7 +432,7 @@ class Engine:
         return self._narrowed.get(key, served.index, make)
 
     def _past(self, connection: Connection, version: Version) -> Snapshot:
-        """A stored version, cached for the next question. Raises NoSuchVersion."""
+        """Load a stored version, and cache it for the next question. Raises NoSuchVersion."""
         head = self._searchable(connection, version)
 
         def make() -> Snapshot:
@@ -445,7 +442,9 @@ class Engine:
         return self._pasts.get(version.id, head.index, make)
 
     def _searchable(self, connection: Connection, version: Version) -> Snapshot:
-        """The head, if its index also has this version. Otherwise raises NoSuchVersion."""
+        """Return the head if its index also contains this version. Otherwise raises
+        NoSuchVersion.
+        """
         encoder = get_generation(connection, version.generation).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
@@ -477,16 +476,16 @@ def _answer(
     search: Search,
     found: Found,
 ) -> Answer:
-    """Make the answer, with the strength of each passage and the query's words that no passage
-    has."""
+    """Build the answer, with the strength of each passage and the query's words that no passage
+    has.
+    """
     absent, strengths = searcher.rate(connection, served, question, found)
     answer = answer_of(connection, served, question, search, found)
     return replace(answer, absent=absent, strengths=strengths)
 
 
 def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
-    """The sources and folders to hide. An ACL hides all sources of the database that it does not
-    list."""
+    """Return what to hide. An ACL hides all sources of the database that it does not list."""
     if isinstance(hidden, Acl):
         return hidden.hidden_among(source_names(connection).values())
     return hidden
@@ -494,6 +493,7 @@ def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
 
 def _correct(connection: Connection, served: Snapshot, question: str) -> Spelling:
     """Correct the question's spelling with the words of all documents, including filtered-out
-    ones."""
+    ones.
+    """
     read = partial(known_passages, connection)
     return find_corrections(served.unfiltered or served, question, read)

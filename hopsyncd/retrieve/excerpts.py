@@ -41,10 +41,10 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The chosen sentences of one passage.
+    """The chosen sentences of a passage.
 
-    text: the sentences, with `GAP` between sentences that are not neighbours. sentences: the
-    sentences in order. is_whole: whether no sentence is left out.
+    text: the sentences, with `GAP` where sentences were skipped. sentences: the chosen sentences in
+    order. is_whole: True if no sentence was skipped.
     """
 
     passage: PassageId
@@ -55,7 +55,10 @@ class Excerpt:
 
 @dataclass(slots=True)
 class _Part:
-    """A passage to show: its sentences with their scores and tokens, and the chosen ones."""
+    """A passage to show, with the score and the token count of each sentence.
+
+    chosen: the positions of the chosen sentences.
+    """
 
     rank: int
     passage: PassageId
@@ -64,13 +67,17 @@ class _Part:
     chosen: set[int]
 
     def choose(self, at: int, left: int) -> int:
-        """Choose a sentence, and all others if they are short together. Returns the tokens that are
-        left of `left`."""
+        """Choose the sentence at a position, and the others too if together they are short.
+
+        Returns how many of the `left` tokens remain.
+        """
         self.chosen.add(at)
         return self.complete(left - self.tokens[at])
 
     def complete(self, left: int) -> int:
-        """Choose all sentences if the missing ones are short together. Returns the tokens left."""
+        """Choose the missing sentences if together they are short. Returns how many tokens
+        remain.
+        """
         rest = [at for at in range(len(self.tokens)) if at not in self.chosen]
         short = sum(self.tokens[at] for at in rest)
         if short > min(_SHORT_REST, left):
@@ -89,11 +96,11 @@ def choose_excerpts(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> list[Excerpt]:
-    """Choose excerpts of at most `budget_tokens`, including their frames. They are sorted by
-    document and place.
+    """Choose excerpts of at most `budget_tokens`, including their numbers, headings and titles.
 
-    frame_tokens: the tokens of a passage's number and headings, and of its document if it is the
-    document's first passage. kept: passages that are always included.
+    Passages of one document are together, in document order. frame_tokens: returns the tokens of a
+    passage's number and headings, plus those of its document for the document's first passage.
+    kept: passages that are always considered, however badly they fit.
     """
     parts = _parts(sentences, weights, found, count_tokens, kept)
     left = budget_tokens
@@ -120,7 +127,9 @@ def choose_excerpts(
 
 
 def document_of(found: FoundTexts, passage: PassageId) -> tuple[str, str]:
-    """The source and path of a passage's first place; empty strings without a place."""
+    """Return the source and path where a passage first occurs, or empty strings if it has no
+    place.
+    """
     places = found.places.get(passage, ())
     return (places[0].source, places[0].document) if places else ("", "")
 
@@ -132,7 +141,7 @@ def _parts(
     count_tokens: Callable[[str], int],
     kept: Collection[PassageId],
 ) -> list[_Part]:
-    """The passages that fit well enough to be shown, best first."""
+    """List the passages that fit well enough to be shown, best first."""
     by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
     for one in sentences:
         by_passage[one.passage].append(one)
@@ -158,7 +167,7 @@ def _parts(
 
 
 def _fill(parts: Sequence[_Part], left: int) -> None:
-    """Choose further sentences while the budget allows, best first."""
+    """Choose further sentences, best first, until `left` tokens are used."""
     for part in parts:
         left = part.complete(left)
 
@@ -184,7 +193,7 @@ def _fill(parts: Sequence[_Part], left: int) -> None:
 
 
 def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tuple[int, int, int]]:
-    """A sort key: documents by their best passage, and the passages of each in document order."""
+    """Return a sort key: documents by their best passage, then passages in document order."""
     first: dict[object, int] = {}
     for part in parts:
         first.setdefault(document_of(found, part.passage), part.rank)
@@ -200,7 +209,7 @@ def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tu
 def _cut(
     found: FoundTexts, passage: PassageId, room: int, count_tokens: Callable[[str], int]
 ) -> Excerpt:
-    """The beginning of a passage whose best sentence is longer than the budget."""
+    """Cut the beginning of a passage whose best sentence is longer than the budget."""
     text = found.passages[passage].text
     while text and (tokens := count_tokens(text)) > room:
         text = text[: len(text) * max(room, 0) // tokens]

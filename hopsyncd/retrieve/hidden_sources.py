@@ -42,7 +42,7 @@ _EDITED = 64  # A head with more changed passages is served before its view is c
 
 
 class RestrictedViews:
-    """The cached views of one engine. Any thread may use them."""
+    """Caches and computes the ACL views of one engine. Thread-safe."""
 
     def __init__(
         self,
@@ -63,8 +63,11 @@ class RestrictedViews:
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """The view of a version of the head's index, without passages that are only in hidden
-        sources."""
+        """Return the view of a version without the hidden sources; computes it if needed.
+
+        The version must be in the head's index. A passage that also occurs in a visible source
+        stays.
+        """
         with self._changed:
             self._want(hidden)
             while (known := self._find_known(head.index, version.id, hidden)) is None:
@@ -78,8 +81,10 @@ class RestrictedViews:
         return self._compute(head, version, hidden)
 
     def ready(self, version: int, hidden: Mask) -> bool:
-        """Whether the view is ready. If it is not ready and is a view of the head, its computation
-        is started."""
+        """Return whether a query would not have to wait for the view.
+
+        Starts to compute the view if it is missing and the version is the head.
+        """
         with self._changed:
             self._want(hidden)
             head = self._head
@@ -89,14 +94,14 @@ class RestrictedViews:
             return self._find_known(head.index, version, hidden) is not None
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """Also compute views for these masks, which no recent query has used."""
+        """Compute views for these masks in advance, although no query has used them recently."""
         with self._changed:
             self._kept = {**{mask: [] for mask in masks}, **self._kept}
             self._trim()
             self._go_on()
 
     def follow(self, head: Snapshot) -> None:
-        """Compute views of this head from now on. Must be called before the head is served."""
+        """Compute views of this head from now on. Call it before the head is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in self._kept}
@@ -129,15 +134,17 @@ class RestrictedViews:
         return next(found, None)
 
     def _before(self, head: Snapshot, number: int, hidden: Mask) -> Snapshot | None:
-        """The newest view of an older version of the head's index."""
+        """Return the newest cached view of an older version in the head's index."""
         views = self._kept.get(hidden, ())
         older = (one for one in views if one.index is head.index and one.version.id < number)
         return max(older, key=lambda one: one.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
-        """The set of hidden sources used last, if its view of the head should be computed at once.
-        It is computed at once after a small edit, when it is cheap, if the last view was computed
-        some time ago."""
+        """Return the last used mask if its view should be computed before the head is served.
+
+        This is the case after a small edit, when the view is cheap to compute, unless the last view
+        was computed too recently.
+        """
         mask = next(reversed(self._kept), None)
         before = mask and self._before(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._rests():
@@ -148,7 +155,7 @@ class RestrictedViews:
         return mask if np.count_nonzero(came) + np.count_nonzero(went) <= _EDITED else None
 
     def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """Compute and keep a view whose mask is in `_making`."""
+        """Compute and cache a view. The caller has added its mask to `_making`."""
         try:
             with self._changed:
                 views = self._kept.get(hidden, [])
@@ -169,8 +176,9 @@ class RestrictedViews:
     def _build(
         self, head: Snapshot, version: Version, hidden: Mask, before: Snapshot | None
     ) -> Snapshot:
-        """Compute the view from an older view that is in memory or saved, otherwise from the whole
-        graph."""
+        """Compute the view from an older view in memory or on disk, or else from the whole
+        graph.
+        """
         if before is None and self._saved:
             before = self._saved.load(head, version.id, hidden)
             if before and before.version.id == version.id:
@@ -181,7 +189,7 @@ class RestrictedViews:
         return made
 
     def save(self) -> None:
-        """Save the newest view of each set of hidden sources, for the next start."""
+        """Save the newest view of each mask for the next start of the daemon."""
         if self._saved is None:
             return
         with self._changed:
@@ -196,13 +204,13 @@ class RestrictedViews:
             views.remove(next(one for one in views if one is not newest))
 
     def _go_on(self) -> None:
-        """Start a thread if a view is due. The caller has the lock."""
+        """Start a thread if a view is missing. The caller holds the lock."""
         if not self._is_ahead and self._due():
             self._is_ahead = True
             threading.Thread(target=self._make_ahead, name="views").start()
 
     def _due(self) -> tuple[Snapshot, Mask] | None:
-        """The head, and the most recently used mask whose view is missing."""
+        """Return the head and the most recently used mask whose view is missing."""
         head = self._head
         if head is None:
             return None
@@ -233,7 +241,9 @@ class RestrictedViews:
             release_heap()
 
     def _make(self, head: Snapshot, mask: Mask) -> bool:
-        """Compute a view in advance. If that fails, log it and return False."""
+        """Compute a view in advance. Returns False if the process is ending or an error was
+        logged.
+        """
         try:
             self._compute(head, head.version, mask)
         except ProcessEnds:
@@ -244,11 +254,13 @@ class RestrictedViews:
         return True
 
     def _rests(self) -> bool:
-        """Whether the last view was computed too recently to compute another at once."""
+        """Return whether the last view was computed too recently to compute another before
+        serving.
+        """
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
     def _rest_s(self, head: Snapshot, mask: Mask) -> float:
-        """The delay in seconds before a view of the head is computed in advance."""
+        """Return how many seconds to wait before computing a view of the head in advance."""
         now_s = time.monotonic()
         is_quick = head.version.passages < _QUICK_PASSAGES
         if is_quick or self._before(head, head.version.id, mask):

@@ -35,7 +35,9 @@ from store.records import PassageId, QuestionId
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A passage in the queue, and the edges that can be followed from it, best first."""
+    """A passage in the queue, and the numbers of the edges that can be followed from it, best
+    first.
+    """
 
     passage: int
     ways: tuple[int, ...]
@@ -47,10 +49,10 @@ Choose = Callable[[Sequence[Fork]], Sequence[int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Traversed:
-    """The result of a traversal.
+    """The visits that a traversal counted.
 
-    visits: the number of visits of each passage, in the order of the first visits. arrivals: the
-    edges that led to each passage other than seeds, with the number of visits along each.
+    visits: the visits of each passage, in the order of the first visits. arrivals: for each passage
+    that an edge led to, the visits along each of these edges.
     """
 
     visits: Mapping[int, float]
@@ -63,7 +65,7 @@ def choose_first(forks: Sequence[Fork]) -> list[int | None]:
 
 
 def one_visit(visits: float) -> float:
-    """Count every arrival as one visit, as in the paper, however often its passage was visited."""
+    """Count an arrival as one visit, as in the paper, however often its start was visited."""
     return 1.0
 
 
@@ -75,10 +77,10 @@ def traverse(
     n_hop: int,
     passed_on: Callable[[float], float] = one_visit,
 ) -> Traversed:
-    """Follow one edge from each passage, for up to `n_hop` rounds.
+    """Follow one edge from each queued passage, for up to `n_hop` rounds.
 
-    `seeds` are the first visits. `passed_on` converts the visits of a passage into the visits that
-    it passes on.
+    `seeds` are the first visits. `passed_on` returns how many visits a passage passes on, given how
+    many it has.
     """
     visits = dict(seeds)
     arrivals: dict[int, dict[int, float]] = {}
@@ -110,7 +112,10 @@ Worth = Callable[[Integers, Integers, Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class EdgeStep:
-    """An edge between passage rows; `back` means that it is followed against its direction."""
+    """An edge between passage rows, from an outgoing question to an incoming question.
+
+    back: True if the edge is followed against its direction.
+    """
 
     start: int
     end: int
@@ -120,8 +125,10 @@ class EdgeStep:
 
 
 class Offers:
-    """The edges out of passages, best first, ties by question id. Each edge gets a number when it
-    is offered."""
+    """Offers the best edges out of a passage, and numbers each edge that it offers.
+
+    Ties go to the lower question id.
+    """
 
     def __init__(self, snapshot: Snapshot, worth: Worth, both_ways: bool) -> None:
         self._snapshot = snapshot
@@ -130,7 +137,7 @@ class Offers:
         self._steps: dict[int, EdgeStep] = {}
 
     def ways(self, entry: int) -> tuple[int, ...]:
-        """The best edges out of a passage."""
+        """Return the numbers of the 20 best edges out of a passage, best first."""
         edges = self._snapshot.find_edges(np.array([entry]))
         kept = (
             np.ones(len(edges.source_question), dtype=np.bool_)
@@ -149,18 +156,18 @@ class Offers:
         return tuple(offered)
 
     def step(self, way: int) -> EdgeStep:
-        """The step of an offered edge."""
+        """Return the offered edge with this number."""
         return self._steps[way]
 
     def end(self, way: int) -> int:
-        """The passage row at the end of an offered edge."""
+        """Return the passage row at the end of an offered edge."""
         return self._steps[way].end
 
 
 def follow_paper(
     context: QueryContext, k: int, choose: Choose, top_k: int, n_hop: int, offers: Offers
 ) -> list[Ranked]:
-    """Search as in the HopRAG paper: up to top_k passages, ranked by helpfulness under Eq. 1 to 3.
+    """Search as in the HopRAG paper. Returns up to top_k passages, ranked by Eq. 1 to 3.
 
     The first queue has the targets of the top_k edges most similar to the query. Each of these
     edges counts as a visit. Edges are followed only in their own direction, and the best edge under
@@ -195,12 +202,15 @@ def follow(
     settings: WalkSettings,
     offers: Offers,
 ) -> list[Ranked]:
-    """Search with hopsyncd's seeds, edges and ranking, but follow single edges instead of all
-    transitions. The top_k seeds keep their score. The whole score of a passage flows along the
-    chosen edge, damped as in the walk. The importance of a passage is the total score that arrives
-    there. Edges are followed in both directions. Edges with the strongest pull are offered first,
-    because Eq. 1 prefers edges that repeat the query. Names are not followed, because they have no
-    question to judge."""
+    """Search with the default seeds and ranking, but follow single edges instead of all
+    transitions.
+
+    The top_k seeds keep their score. The whole score of a passage flows along the chosen edge,
+    damped as in the walk. The importance of a passage is the total score that arrives there. Edges
+    are followed in both directions. Edges with the strongest pull are offered first, because Eq. 1
+    prefers edges that repeat the query. Names are not followed, because they have no question for
+    the reasoner to judge.
+    """
     snapshot = context.snapshot
     if not snapshot.statistics.passages:
         return []
@@ -219,7 +229,9 @@ def follow(
 
 
 def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
-    """The edges offered to a search: with the `settings` of the walk, or as in the paper."""
+    """Return the edges that a search may follow, ordered by pull or, without `settings`, by Eq.
+    1.
+    """
     if settings is None:
         return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
     return Offers(
@@ -238,8 +250,11 @@ def _explain_rank(
     score: float,
     limit: int,
 ) -> Ranked:
-    """Make the result for a passage. Its hops are the edges that brought most of its score, back to
-    a seed."""
+    """Build the result for a passage.
+
+    Its hops are found backwards from the passage to a seed, along the edges that brought most
+    score.
+    """
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
     passage, passed = entry, {entry}
@@ -267,7 +282,7 @@ def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
 
 
 def make_offers(tools: SearchTools, context: QueryContext, search: Search) -> Offers:
-    """The edges that a search may follow."""
+    """Return the edges that a search may follow, according to its profile."""
     return offers_of(context, tools.settings if search.profile == "default" else None)
 
 
