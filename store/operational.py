@@ -1,6 +1,7 @@
-"""Stores unversioned state: job runs, quarantine, waits for the LLM, watched questions.
+"""Stores state that is not versioned: job runs, quarantine, waits for the LLM, and watched
+questions.
 
-It never changes an answer.
+This state never changes an answer.
 """
 
 import json
@@ -21,9 +22,9 @@ _NOTIFICATION = "id, number, watch, old, new, told_ms, before, after, delivered_
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """The result of a job's last run, in Unix time; `error` is None unless it failed.
+    """The last run of a job, with times in Unix ms. `error` is None unless the run failed.
 
-    `succeeded_ms` is None until a run has succeeded.
+    `succeeded_ms` is the time of the last successful run, or None if there was none.
     """
 
     name: str
@@ -34,8 +35,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The reason why a question set is still provisional, and when (Unix time) to ask the LLM
-    again."""
+    """Why a question set is still provisional, and when (Unix ms) to ask the LLM again."""
 
     question_set: SetId
     why: str
@@ -44,7 +44,7 @@ class Wait:
 
 
 def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) -> None:
-    """Record the end of a run. A failed run keeps the time of the last success."""
+    """Record the end of a job's run. A failed run does not change the time of the last success."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO job VALUES (?, ?, ?, ?) ON CONFLICT (name)"
@@ -55,13 +55,13 @@ def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) 
 
 
 def all_jobs(connection: Connection) -> dict[str, JobRow]:
-    """Return the last run of every job that ever ran, by name."""
+    """Return the last run of every job that has ever run, by name."""
     rows = connection.execute("SELECT name, ran_ms, succeeded_ms, error FROM job")
     return {row[0]: JobRow(*row) for row in rows}
 
 
 def find_quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
-    """Map the contents in quarantine under these rules to the reasons."""
+    """Return the reason for each quarantined content under these rules, by content hash."""
     rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
     return dict(rows)
 
@@ -73,7 +73,7 @@ def count_quarantined(connection: Connection) -> int:
 def put_quarantined(
     connection: Connection, content: bytes, rules: str, why: str, now_ms: int
 ) -> None:
-    """Put a content into quarantine, which keeps the newest ten thousand."""
+    """Put a content hash into quarantine. Only the newest ten thousand are kept."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO quarantine VALUES (?, ?, ?, ?) ON CONFLICT (content) DO UPDATE"
@@ -88,9 +88,9 @@ def put_quarantined(
 
 
 def end_quarantine(connection: Connection, rules: str) -> bool:
-    """Release the contents quarantined under other rules, so that they are read again.
+    """Release all content that was quarantined under other rules, so that it is read again.
 
-    Returns False if there were none.
+    Returns False if there was none.
     """
     with transaction(connection):
         ended = connection.execute("DELETE FROM quarantine WHERE rules <> ?", [rules]).rowcount
@@ -104,7 +104,7 @@ def end_quarantine(connection: Connection, rules: str) -> bool:
 
 
 def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
-    """Return the waits of these sets. Sets that the LLM was never asked about are left out."""
+    """Return the waits of these sets. Sets for which the LLM was never asked are left out."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
         f" WHERE question_set IN {connection.dialect.ids()}",
@@ -114,7 +114,7 @@ def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]
 
 
 def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
-    """Record the outcomes of the latest attempts."""
+    """Record the result of the latest attempt for each set."""
     with transaction(connection):
         connection.executemany(
             "INSERT INTO waiting VALUES (?, ?, ?, ?) ON CONFLICT (question_set) DO UPDATE"
@@ -126,7 +126,8 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
 def due_passages(
     connection: Connection, version: int, generation: int, now_ms: int, limit: int
 ) -> list[PassageId]:
-    """Return the passages to ask the LLM about now, those with the fewest attempts first."""
+    """Return the passages for which to ask the LLM now; those with the fewest attempts
+    come first."""
     rows = connection.execute(
         f"SELECT s.passage FROM {_provisional(connection)} AND s.recipe = ?2"
         " AND coalesce(w.next_ms, 0) <= ?3"
@@ -155,10 +156,11 @@ def end_waits(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watched question. `act` and `state` are JSON, as in schema/014_watches.sql.
+    """A watched question. schema/014_watches.sql describes `act` and `state`, which are JSON.
 
-    maker, login, rights: who made it, as in schema/022_makers.sql. The daemon trusts only the kind
-    of an act (`kind_of_act`): anyone with access to the database may have written the rest.
+    `maker`, `login` and `rights` say who made it; schema/022_makers.sql describes them. The daemon
+    trusts only the kind of an act (`kind_of_act`), because anyone with access to the database may
+    have written the rest.
     """
 
     id: int
@@ -174,9 +176,9 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A change of a watched question between two versions; a row of the table `telling`.
+    """A change of a watched question's answer between two versions; a row of the table `telling`.
 
-    id: counts the changes of all watches. number: counts the changes of this watch.
+    `id` counts the changes of all watches, and `number` the changes of this watch.
     """
 
     id: int
@@ -192,9 +194,9 @@ class Notification:
 
 
 def add_watch(connection: Connection, watch: Watch) -> int:
-    """Add a watched question with its state at its version; returns its number.
+    """Add a watched question with its state at its version. Returns its id.
 
-    The `id` of `watch` is ignored.
+    The `id` of the argument is ignored.
     """
     with transaction(connection):
         added = connection.execute(
@@ -215,13 +217,13 @@ def add_watch(connection: Connection, watch: Watch) -> int:
 
 
 def change_login(connection: Connection, number: int, login: str | None) -> None:
-    """Find the maker of a watch by another login from now on."""
+    """Change the login by which the maker of a watch is found."""
     with transaction(connection):
         connection.execute("UPDATE watch SET login = ? WHERE id = ?", [login, number])
 
 
 def change_rights(connection: Connection, number: int, rights: str | None) -> None:
-    """Record the rights that a watch was compared with."""
+    """Record the access rights with which a watch was last compared."""
     with transaction(connection):
         connection.execute("UPDATE watch SET rights = ? WHERE id = ?", [rights, number])
 
@@ -235,8 +237,8 @@ def restart_watch(
     *,
     forgets: bool,
 ) -> None:
-    """Record a state with other rights, without a notification. If it `forgets`, the notifications
-    are deleted."""
+    """Record a new state of a watch under other access rights, without a notification. If `forgets`
+    is true, earlier notifications are deleted."""
     with transaction(connection):
         connection.execute(
             "UPDATE watch SET version = ?, state = ?, rights = ? WHERE id = ?",
@@ -247,10 +249,10 @@ def restart_watch(
 
 
 def kind_of_act(act: str | None) -> str | None:
-    """Return an act (JSON) reduced to its kind; None if it is unknown. Only this part is stored in
-    the database.
+    """Return an act (JSON) reduced to its kind, or None if the kind is unknown. Only the kind is
+    stored in the database.
 
-    The program or address is in a file on the daemon's machine, so write access to the database is
+    The program or address is in a file on the daemon's machine. So write access to the database is
     not enough to start a program or send text to an address.
     """
     try:
@@ -263,13 +265,13 @@ def kind_of_act(act: str | None) -> str | None:
 
 
 def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
-    """Replace the act `old`, unless it has changed meanwhile."""
+    """Replace the act of a watch, unless it is no longer `old`."""
     with transaction(connection):
         connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
 
 
 def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> None:
-    """Mark the undelivered notifications of a watch as failed."""
+    """Mark the undelivered notifications of a watch as failed, for the reason `why`."""
     with transaction(connection):
         connection.execute(
             "UPDATE telling SET delivered_ms = ?, error = ?"
@@ -286,7 +288,7 @@ def remove_watch(connection: Connection, number: int) -> bool:
 
 
 def all_watches(connection: Connection) -> list[Watch]:
-    """All watched questions, the oldest first."""
+    """Return all watched questions, oldest first."""
     rows = connection.execute(f"SELECT {_WATCH} FROM watch ORDER BY id")
     return [Watch(*row) for row in rows]
 
@@ -348,8 +350,8 @@ def note_delivery(
 
 
 def _provisional(connection: Connection) -> str:
-    """Return SQL for the provisional sets in force. They are few, so SQLite must read them before
-    the intervals."""
+    """Return a FROM clause for the provisional sets in force. They are few, so SQLite must read
+    them before the intervals."""
     return (
         f"question_set AS s {connection.dialect.first_join} life AS l"
         " ON l.passage = s.passage AND l.question_set = s.id AND l.born <= ?1 AND ?1 < l.died"
@@ -362,7 +364,7 @@ _KEPT = 1000  # answered requests
 
 @dataclass(frozen=True, slots=True)
 class RequestedSync:
-    """A requested sync of these sources; empty `sources` mean all."""
+    """A request to sync these sources. If `sources` is empty, all sources are synced."""
 
     id: int
     sources: tuple[str, ...]
@@ -371,7 +373,7 @@ class RequestedSync:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The result of a requested sync: its version, a (source, problem) pair for each source, or the
+    """The reply to a requested sync: the version, a (source, problem) pair for each source, or the
     error."""
 
     version: int
@@ -380,7 +382,7 @@ class SyncReply:
 
 
 def request_sync(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
-    """Request a sync from the current or next writer. Returns the id of the request."""
+    """Store a request for a sync, which the current or the next writer runs. Returns its id."""
     row = connection.execute(
         "INSERT INTO asked_sync (sources, accept_empty) VALUES (?, ?) RETURNING id",
         [json.dumps(sorted(sources)), int(accept_empty)],

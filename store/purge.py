@@ -1,11 +1,11 @@
 """Purges documents: removes them from every version, as if they had never been indexed.
 
-Purging is the only operation that rewrites history. Every kept version loses the document, its
-passages unless another document contained them in that version, and all matches from or to their
-questions. A past version gets no new edges. Its counts, edge budget and threshold are adjusted so
-that its other edges stay the same.
+No other operation rewrites history. Every kept version loses the document, its passages unless
+another document contained them in that version, and all matches from or to their questions. Past
+versions get no new edges: their counts, edge budgets and thresholds are adjusted so that their
+other edges stay the same.
 
-The rows are deleted in small transactions; after each transaction all versions are consistent. The
+The rows are deleted in small transactions, and all versions are consistent after each of them. The
 cost grows with the removed rows and the number of versions that had them. Then the bytes are erased
 from the files. The request stays in the table `purging` until the end, so the purge continues at
 the next start after a crash.
@@ -39,11 +39,13 @@ _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # removed per transaction
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """The counts of a purge: revisions of the document, passages, and matches in past versions.
+    """The result of a purge: the numbers of deleted revisions and passages, and of matches lost in
+    past versions.
 
-    `versions` are the kept versions that had the document. `held_by` are the documents, as (source
-    name, path), that share passages with it in a kept version, so that this text is still stored.
-    `erased` is False if a reader kept the WAL from being emptied; the purge must run again.
+    `versions` are the kept versions that contained the document. `held_by` are the documents, as
+    (source name, path), that share passages with it in a kept version, so the text of these
+    passages is still stored. `erased` is False if a reader prevented the WAL from being emptied.
+    Then run the purge again.
     """
 
     revisions: int
@@ -56,7 +58,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class _Revision:
-    """A row of `document`, its interval, and its number of passages."""
+    """A row of the table `document`: its id, its interval and the number of its passages."""
 
     id: int
     span: Span
@@ -74,8 +76,8 @@ class Purge:
 def request_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
     """Request the purge of a document. The request survives a crash.
 
-    Scans skip its path afterwards (see `include_again`). Raises PurgeRefused if the document was
-    never in any version.
+    From then on, scans skip the document's path (see `include_again`). Raises PurgeRefused if the
+    document was never in any version.
     """
     _require_known(connection, source, path)
     with transaction(connection):
@@ -88,7 +90,8 @@ def request_purge(connection: Connection, source: int, path: str, now_ms: int) -
 
 
 def request_source_purge(connection: Connection, source: int) -> Purge:
-    """Request the purge of all documents that a source ever had. No path is excluded from scans."""
+    """Request the purge of all documents that a source ever had. Later scans skip no path because
+    of it."""
     with transaction(connection):
         return _store_request(connection, Purge(source))
 
@@ -105,11 +108,11 @@ def pending_purges(connection: Connection) -> list[Purge]:
 
 
 def purge(connection: Connection, request: Purge, between: Between = lambda: None) -> PurgeResult:
-    """Remove the documents from all versions, and all their data from the files.
+    """Delete the documents from all versions, and erase all their data from the files.
 
-    A passage stays in versions where another document contains it. All content that no version uses
-    is deleted too, because it may come from an earlier text of a document. `between` runs after
-    each transaction. Raises PurgeRefused while one of the documents is in the newest version.
+    A passage stays in the versions where another document contains it. All content that no version
+    uses is deleted too, because it may come from an earlier text of a document. `between` runs
+    after each transaction. Raises PurgeRefused while one of the documents is in the newest version.
     """
     rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
     alive = connection.execute(
@@ -137,7 +140,7 @@ def purge(connection: Connection, request: Purge, between: Between = lambda: Non
 
 
 def _purge(connection: Connection, revisions: Sequence[_Revision], between: Between) -> PurgeResult:
-    """Remove these revisions, which must not be at the head."""
+    """Delete these revisions, which must not be in force at the head."""
     sweep(connection, between)
     versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
     thresholds = ThresholdSearch(connection)
@@ -182,7 +185,7 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
 
 
 def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
-    """Group the revisions into transactions."""
+    """Split the revisions into lists that are each deleted in one transaction."""
     part: list[_Revision] = []
     passages = 0
     for revision in revisions:
@@ -196,7 +199,7 @@ def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
 
 
 def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
-    """Delete the documents' rows. Returns the passages that they contained."""
+    """Delete the rows of these documents. Returns the passages that they contained."""
     rows = connection.execute(
         f"SELECT DISTINCT passage FROM placement WHERE document IN {connection.dialect.ids()}",
         [json.dumps(documents)],
@@ -210,9 +213,10 @@ def _take_documents(connection: Connection, documents: Sequence[int]) -> list[Pa
 def _shorten_intervals(
     connection: Connection, passages: Iterable[PassageId], losses: Losses
 ) -> list[int]:
-    """Shorten each passage's intervals to the versions in which a remaining document contains it.
+    """Shorten the intervals of each passage to the versions in which a remaining document contains
+    it.
 
-    Returns the question sets of the shortened intervals.
+    Returns the question sets whose intervals were shortened.
     """
     shortened: list[int] = []
     for passage in passages:
@@ -235,7 +239,8 @@ def _shorten_intervals(
 
 
 def _spans(connection: Connection, passage: PassageId) -> list[Span]:
-    """Return when documents contain the passage, as disjoint spans in ascending order."""
+    """Return the spans of versions in which documents contain the passage, disjoint and in
+    ascending order."""
     rows = connection.execute(
         "SELECT DISTINCT d.born, d.died FROM placement AS p JOIN document AS d ON d.id = p.document"
         " WHERE p.passage = ? ORDER BY d.born",
@@ -251,7 +256,8 @@ def _spans(connection: Connection, passage: PassageId) -> list[Span]:
 
 
 def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
-    """Return the parts of a span inside the other spans that contain a kept version."""
+    """Return the intersections of a span with other spans, without those that contain no kept
+    version."""
     parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
     return [part for part in parts if losses.holds(part)]
 
@@ -270,9 +276,9 @@ def _insert_intervals(
 
 
 def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
-    """Shorten each match of these question sets to the versions that still have both passages.
+    """Shorten each match of these question sets to the versions that still have both its questions.
 
-    Returns the number of lost matches, summed over all versions.
+    Returns how many matches were lost, summed over all versions.
     """
     questions = connection.execute(
         f"SELECT id FROM question WHERE question_set IN {connection.dialect.ids()}",
@@ -304,7 +310,8 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
 
 
 def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
-    """Return when the question is in force, as disjoint spans in ascending order."""
+    """Return the spans of versions in which the question is in force, disjoint and in ascending
+    order."""
     rows = connection.execute(
         "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
         " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
@@ -315,8 +322,8 @@ def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
 
 
 def _correct_versions(connection: Connection, losses: Losses, thresholds: ThresholdSearch) -> None:
-    """Subtract the losses from the counts of each version, and move thresholds whose match was
-    removed."""
+    """Subtract the losses from each version's counts, and find new thresholds where the match at
+    the threshold was removed."""
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
     rows = []

@@ -26,10 +26,10 @@ from store.visibility import Mask, hides
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An occurrence of a passage, with the source name, path and type of its document.
+    """An occurrence of a passage, with the source name, path and media type of its document.
 
-    `origin` is the source's description of the revision, and `row` the revision's row in the
-    database.
+    `origin` is the source's description of the document's revision, and `row` is the revision's row
+    id.
     """
 
     source: str
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """An entry in a list of documents. The title is the outermost heading of the first passage."""
+    """A document in a list. `title` is the outermost heading of its first passage."""
 
     source: str
     path: str
@@ -72,7 +72,7 @@ class Matches:
 
 
 def matches_at(connection: Connection, version: int) -> Matches:
-    """Return the matches in force at a version, by outgoing question."""
+    """Return the matches in force at a version, ordered by outgoing question."""
     rows = connection.execute(
         f"SELECT question, target, similarity FROM match {connection.dialect.unindexed}"
         " WHERE born <= ?1 AND ?1 < died ORDER BY question",
@@ -86,8 +86,8 @@ def matches_at(connection: Connection, version: int) -> Matches:
 
 
 def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the passages in force at a version, in ascending order, and the number of words in
-    each."""
+    """Return the ids of the passages in force at a version, in ascending order, and their numbers
+    of words."""
     rows = connection.execute(
         "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
         " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
@@ -103,9 +103,9 @@ def places_at(
     passages: Iterable[PassageId],
     hidden: Mask = frozenset(),
 ) -> dict[PassageId, list[Place]]:
-    """Return every place of each passage at a version, ordered by source, path and line.
+    """Return all occurrences of each passage at a version, ordered by source, path and line.
 
-    Conflict copies of files come last. Hidden places are left out.
+    Occurrences in conflict copies come last. Occurrences in hidden documents are left out.
     """
     rows = connection.execute(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
@@ -130,7 +130,7 @@ def places_at(
 def live_holders(
     connection: Connection, passages: Iterable[PassageId]
 ) -> dict[PassageId, set[tuple[int, str]]]:
-    """Return the documents, as (source, path), that contain each passage at the head."""
+    """Return, for each passage, the documents that contain it at the head, as (source id, path)."""
     # SQLite's planner expects few live documents, and would look in each of them.
     rows = connection.execute(
         "SELECT p.passage, d.source, d.path FROM placement AS p"
@@ -145,7 +145,7 @@ def live_holders(
 
 
 def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) -> set[PassageId]:
-    """Return the passages that these documents, as (source, path), contain at the head."""
+    """Return the passages that these documents, given as (source id, path), contain at the head."""
     passages: set[PassageId] = set()
     for source, path in documents:
         rows = connection.execute(
@@ -166,7 +166,7 @@ def passages_at(connection: Connection, version: int) -> list[PassageId]:
 
 
 def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
-    """Return the given passages that are vertices at the head."""
+    """Return those of the given passages that are vertices at the head."""
     rows = connection.execute(
         f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
         f" WHERE died = {ALIVE} AND passage IN {connection.dialect.ids()}",
@@ -178,8 +178,8 @@ def living(connection: Connection, passages: Iterable[PassageId]) -> set[Passage
 def live_documents(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes]:
-    """Map the documents of the source at the head, or those at or below the paths `under`, to their
-    content hashes."""
+    """Return the content hash of each document of the source at the head, by path. With `under`,
+    only documents at or below these paths are returned."""
     select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
     return dict(rows_under(connection, select, source, under, alive))
 
@@ -190,7 +190,8 @@ def count_live_documents(connection: Connection, source: int) -> int:
 
 
 def live_content(connection: Connection, source: int, path: str) -> bytes | None:
-    """Return the content hash of one document at the head; None if it is not there."""
+    """Return the content hash of a document at the head, or None if the head does not
+    contain it."""
     row = connection.execute(
         f"SELECT content FROM document WHERE source = ? AND path = ? AND died = {ALIVE}",
         [source, path],
@@ -199,19 +200,20 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
 
 
 def content_of(connection: Connection, document: int) -> bytes | None:
-    """Return the content hash of a document, given by its row; None if it was purged."""
+    """Return the content hash of the document with this row id, or None if it was purged."""
     row = connection.execute("SELECT content FROM document WHERE id = ?", [document]).fetchone()
     return row[0] if row else None
 
 
 def live_document(connection: Connection, source: int, path: str) -> Document | None:
-    """Return one document at the head, with its occurrences; None if it is not there."""
+    """Return a document at the head with its occurrences, or None if the head does not
+    contain it."""
     found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
     return found[0] if found else None
 
 
 def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
-    """Return the documents of a source at a version, with their occurrences, by path."""
+    """Return the documents of a source at a version with their occurrences, ordered by path."""
     return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
 
 
@@ -255,10 +257,10 @@ def documents_after(
     under: str | None = None,
     hidden: Mask = frozenset(),
 ) -> list[DocumentEntry]:
-    """Return a page of the documents at a version, by source name and path, beginning after
-    `after`.
+    """Return the next `limit` documents of a version after `after`, ordered by source name and
+    path.
 
-    `source` and the folder `under` narrow the list; hidden documents are left out.
+    `source` and the folder `under` restrict the list. Hidden documents are left out.
     """
     found = list[DocumentEntry]()
     while len(found) < limit:
@@ -299,7 +301,7 @@ def _documents_page(
 
 
 def titles_of(connection: Connection, documents: Collection[int]) -> dict[int, str | None]:
-    """Return the first heading of each document, given by its row; purged documents are missing."""
+    """Return the first heading of each document by its row id. Purged documents are left out."""
     rows = connection.execute(
         "SELECT d.id, (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
         "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
@@ -316,10 +318,11 @@ Contents = dict[tuple[str, str], bytes]
 def documents_touched(
     connection: Connection, number: int, hidden: Mask, limit: int
 ) -> tuple[Contents, Contents] | None:
-    """Return the documents whose revisions a version ended, and those whose revisions it began.
+    """Return the content hashes of the revisions that a version ended, and of those it began.
 
-    Documents that were read again without a difference are in neither. Returns None if the version
-    has more than `limit` revisions, or if its rows have been collected.
+    Both map (source name, path) to the hash. If a document was read again without a difference,
+    its revisions are left out. Returns None if the
+    version has more than `limit` such revisions, or if gc has deleted its rows.
     """
     found = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
@@ -342,9 +345,9 @@ def documents_touched(
 def first_headings(
     connection: Connection, version: int, paths: Collection[str]
 ) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
-    """Return documents of a version at these paths that have an origin, such as mails.
+    """Return the documents of a version at these paths that have an origin, such as mails.
 
-    Each has its source name, its path, its origin and the heading of its first passage.
+    Each is a tuple of source name, path, origin and the heading path of its first passage.
     """
     rows = connection.execute(
         "SELECT s.name, d.path, d.origin,"
@@ -364,7 +367,8 @@ def first_headings(
 def document_at(
     connection: Connection, version: int, source: str, path: str
 ) -> tuple[str, tuple[Occurrence, ...]] | None:
-    """Return the media type and occurrences of a document at a version; None if it is not there."""
+    """Return a document's media type and occurrences at a version, or None if the
+    version lacks it."""
     row = connection.execute(
         "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
         " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
@@ -376,9 +380,10 @@ def document_at(
 def revisions_of(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[tuple[int, int]]:
-    """Return the versions in which revisions of a document began and ended, newest first.
+    """Return the version in which each revision of a document began, and the one in which it ended,
+    newest first.
 
-    A revision that is still in force ends at ALIVE.
+    If a revision is still in force, its end is ALIVE.
     """
     rows = connection.execute(
         "SELECT d.born, d.died FROM document AS d JOIN source AS s ON s.id = d.source"
@@ -391,8 +396,8 @@ def revisions_of(
 def questions_at(
     connection: Connection, version: int, passage: PassageId
 ) -> list[tuple[Direction, str]]:
-    """Return the questions of a passage at a version: incoming questions first, in their order of
-    creation."""
+    """Return the questions of a passage at a version: first the incoming, then the outgoing
+    questions, each in order of creation."""
     rows = connection.execute(
         "SELECT q.direction, q.text FROM life AS l JOIN question AS q"
         " ON q.question_set = l.question_set"
@@ -403,17 +408,18 @@ def questions_at(
 
 
 def seen_documents(connection: Connection) -> str:
-    """Return a FROM clause for all documents of sources that are not hidden.
+    """Return a FROM clause for the documents of all sources that are not completely hidden, at any
+    version.
 
-    In this and the next functions, ?1 is the version and ?2 a JSON array of the names of hidden
-    sources.
+    In this function and those below it, parameter ?1 is the version, and ?2 is a JSON array with
+    the names of the hidden sources.
     """
     hidden = connection.dialect.names("?2")
     return f"document AS d JOIN source AS s ON s.id = d.source WHERE s.name NOT IN {hidden}"
 
 
 def visible_documents(connection: Connection) -> str:
-    """Return a FROM clause for the visible documents in force."""
+    """Return a FROM clause for the visible documents in force at the version."""
     return f"{seen_documents(connection)} AND d.born <= ?1 AND ?1 < d.died"
 
 
@@ -425,7 +431,7 @@ def placed_in(documents: str) -> str:
 
 
 def visible_intervals(connection: Connection) -> str:
-    """Return a SELECT of the passage intervals in force whose passage is in a visible document."""
+    """Return a SELECT of the passage intervals in force whose passages are in visible documents."""
     placed = placed_in(visible_documents(connection))
     return f"SELECT id FROM life WHERE born <= ?1 AND ?1 < died AND passage IN ({placed})"
 

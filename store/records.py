@@ -1,9 +1,10 @@
-"""The records that all packages share, and exact arithmetic on vectors.
+"""Defines the records that all packages share, and exact arithmetic on vectors.
 
-Vectors are on a grid: a unit vector is stored as the integers round(v * GRID). For d <= 4096
-components, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24. A
-float32 matrix product is then exact, whatever the order of additions, batch size or threads. So an
-incremental result equals a rebuilt result bit for bit. The rounding changes a cosine by about 1e-5.
+Vectors are rounded to a grid: a unit vector v is stored as the integers round(v * GRID). For up to
+4096 dimensions d, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24.
+So a float32 matrix product is exact, whatever the order of additions, the batch size or the number
+of threads. An incremental result therefore equals a rebuilt result bit for bit. The rounding
+changes a cosine by about 1e-5.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def compact_json(value: object) -> bytes:
-    """Encode JSON in the form that digests are computed over."""
+    """Encode a value as JSON in the fixed form over which digests are computed."""
     return _ENCODER.encode(value).encode()
 
 
@@ -69,7 +70,7 @@ def to_grid(vectors: NDArray[np.floating]) -> Vectors:
 
 
 class Direction(IntEnum):
-    """The direction of a question: incoming (the passage answers it) or outgoing (the passage
+    """Whether a question is incoming (the passage answers it) or outgoing (the passage
     raises it)."""
 
     INCOMING = 0
@@ -78,21 +79,22 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk of a document under its heading path (outermost first). A vertex of the graph."""
+    """A part of a document's text, under its heading path (outermost first). It is a vertex of the
+    graph."""
 
     heading: tuple[str, ...]
     text: str
 
     @property
     def id(self) -> PassageId:
-        """The content id of heading path and text."""
+        """The content id of the heading path and the text."""
         return PassageId(content_id(list(self.heading), self.text))
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A triplet (q, k, v) of text, keywords and vector. `vector_row` is the row of v in the vectors
-    of its set."""
+    """A triplet (q, k, v) of a question's text, keywords and vector. `vector_row` is the row of v
+    in the vectors of its question set."""
 
     id: QuestionId
     direction: Direction
@@ -105,8 +107,8 @@ class Question:
 class QuestionSet:
     """The questions of one passage under one GenerationConfig.
 
-    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. The set is
-    `provisional` if the settings ask an LLM and its questions are still missing.
+    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. A set is
+    `provisional` if an LLM should have made its questions but has not done so yet.
     """
 
     id: SetId
@@ -117,7 +119,8 @@ class QuestionSet:
 
 
 def set_id(passage: PassageId, generation: str, *, provisional: bool = False) -> SetId:
-    """Return the content id of a passage's question set under the settings of that name."""
+    """Return the content id of a passage's question set under the generation settings with this
+    name."""
     more = ("provisional",) if provisional else ()
     return SetId(content_id(passage, generation, *more))
 
@@ -138,7 +141,8 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class EdgeThreshold:
-    """The last match within the edge budget; matches are sorted by similarity, then id.
+    """The worst match within the edge budget. Matches are sorted by similarity, then by question
+    id.
 
     Stored in the columns cut_similarity and cut_question.
     """
@@ -149,9 +153,9 @@ class EdgeThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A reference to another document by path, name or address, optionally with `#` and a heading.
+    """A link to another document by its path, name or address, optionally with `#` and a heading.
 
-    `text` is the link text that a reader sees; it may be empty.
+    `text` is the link text that a reader sees. It may be empty.
     """
 
     target: str
@@ -160,7 +164,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """The location of a passage in a document: 1-based, inclusive lines, pages or slides.
+    """The location of a passage in a document: its first and last line, page or slide, counted from
+    1.
 
     `links` are the links in the passage, in order. Stored in the table `placement`.
     """
@@ -173,11 +178,11 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One revision of one document; `content` is the hash of its bytes.
+    """One revision of a document. `content` is the hash of its bytes.
 
     `names` are its title, aliases and Message-ID. `origin` is the source's description of the
-    revision, as a JSON object. `properties` are sorted (name, value) pairs that queries can filter
-    by.
+    revision, as a JSON object. `properties` are sorted (name, value) pairs by which queries can
+    filter.
     """
 
     source: int
@@ -194,8 +199,9 @@ class Document:
 class Seen:
     """The state of an item at its last scan.
 
-    `why` and `hint` describe its current problem, if any. `skipped` counts the parts that its
-    reader omitted on purpose, by kind, as JSON; None if it was not read.
+    `why` and `hint` describe the item's current problem, if any. `skipped` is a JSON object with
+    the number of parts that the reader omitted on purpose, by kind, or None if the item was not
+    read.
     """
 
     source: int
@@ -209,7 +215,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A document kept at a restored state while its file has the content `disk` (None: no file)."""
+    """A document kept at a restored state while the content of its file is `disk`
+    (None: no file)."""
 
     source: int
     path: str
@@ -252,11 +259,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """All changes from the head to the next version; committed in one transaction.
+    """All changes from the head to the next version, which are committed in one transaction.
 
-    `documents_gone` are (source, path) pairs. `documents_new` replace existing documents at their
-    paths. `matches_ended` are the outgoing questions whose match ends; they are applied before
-    `matches_begun`. `pins` replace the pins of the documents that the change touches.
+    `documents_gone` are (source id, path) pairs. `documents_new` replace existing documents at
+    their paths. `matches_ended` are the outgoing questions whose matches end; they are applied
+    before `matches_begun`. `pins` replace the pins of the documents that the change touches.
     """
 
     reason: str
@@ -279,7 +286,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violated invariant: its name, where (table and key), how it is violated, and what to do."""
+    """A violated invariant: its name, the table and key (`where`), the violation (`detail`), and
+    what to do (`hint`)."""
 
     invariant: str
     where: str
@@ -298,7 +306,7 @@ WORD = re.compile(r"\w+")
 
 
 def split_unspaced(text: str) -> str:
-    """Return the text with spaces around each character of an unspaced script, for FTS5's
+    """Return the text with spaces around each character of scripts without spaces, for FTS5's
     tokenizer.
 
     >>> split_unspaced("in 東京 now").split()

@@ -33,9 +33,11 @@ _LONGEST = 40
 
 
 def relative_moment(text: str, now: datetime) -> datetime | None:
-    """Return the start of the day, week or month that a text names, or a time before `now`.
+    """Return the time that a text describes: a time before `now`, or the start of a day, week or
+    month.
 
-    A month or weekday without a year is the latest before `now`. Returns None for other texts.
+    A month or weekday without a year is the latest one before `now`. Returns None for any other
+    text.
 
     >>> noon = datetime(2026, 3, 18, 12)  # a Wednesday
     >>> [str(relative_moment(text, noon)) for text in ("yesterday", "3 hours ago", "last week")]
@@ -69,7 +71,8 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
 
 
 def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
-    """Return the first day of the current or previous week, month or year."""
+    """Return the first day of the current week, month or year, or of the previous one
+    if `is_last`."""
     if unit == "week":
         return today - timedelta(days=today.weekday() + (7 if is_last else 0))
     first = today.replace(day=1) if unit == "month" else today.replace(month=1, day=1)
@@ -80,8 +83,8 @@ def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
 
 
 def _named_day(words: str, today: datetime) -> datetime | None:
-    """Parse a date with the name of a month, or with dots; None for other texts. Raises ValueError
-    for invalid names or dates."""
+    """Parse a date that contains the name of a month, or dots. Returns None for other texts. Raises
+    ValueError for invalid names or dates."""
     if found := _DOTTED.fullmatch(words):
         return today.replace(day=int(found[1]), month=int(found[2]), year=int(found[3]))
     if found := _DAY_FIRST.fullmatch(words):

@@ -1,11 +1,11 @@
-"""Replaces the database by a backup, and reports the losses beforehand.
+"""Replaces the database by a backup, and reports beforehand what would be lost.
 
-A restore has two parts. `stage` copies the backup into the folder `restore` next to the database,
-while a daemon may be serving, and writes the order file last. `finish_restore`, which needs the
-writer lock, moves the database to a folder below `replaced` and renames the copy to the database's
-name. Then it prepares the copy: acknowledged version numbers are never reused, purges are repeated,
-and the access rules of the replaced database apply. Each step can be repeated, so after a crash the
-next `finish_restore` completes the rest. A daemon calls it when it starts.
+A restore has two steps. `stage` copies the backup into the folder `restore` next to the database,
+and writes the order file last. A daemon may serve from the database meanwhile. `finish_restore`,
+which needs the writer lock, moves the database to a folder below `replaced`, and renames the copy
+to the database's name. Then it prepares the copy: it reserves the acknowledged version numbers,
+repeats purges, and applies the access rules of the replaced database. All of this can be repeated,
+so after a crash the next `finish_restore` completes it. A daemon calls it when it starts.
 """
 
 import json
@@ -49,12 +49,13 @@ _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The losses of a restore.
+    """What a restore would lose.
 
-    `version` is the newest version of the database, 0 if it has none. `versions` is the number of
-    versions missing from the backup. `tags` and `watches` are those missing from the backup.
-    `is_other`: the backup is not an earlier state of this database, so everything is lost.
-    `unreadable` says why the database or backup cannot be read; the other fields are then empty.
+    `version` is the newest version of the database, or 0 if it has none. `versions` is the number
+    of versions that the backup lacks; `tags` and `watches` are the tags and watches that it lacks.
+    If `is_other` is true, the backup is not an earlier state of this database, so everything is
+    lost. `unreadable` says why the database or the backup cannot be read; the other fields are then
+    empty.
     """
 
     version: int = 0
@@ -70,8 +71,9 @@ class Loss:
 class Restored:
     """A finished restore.
 
-    `version` is the newest version now. `replaced` is the folder of the former database. `purged`
-    is the number of repeated purges. `unread` says why the former purges could not be read.
+    `version` is the newest version after the restore. `replaced` is the folder with the former
+    database. `purged` is the number of purges that were repeated. If the former database could not
+    be read, `unread` says why.
     """
 
     version: int
@@ -82,14 +84,15 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The prepared restore: the names of the backup and of the folder below `replaced`."""
+    """A prepared restore: the name of the backup, and the name of a folder below `replaced` for the
+    present database."""
 
     name: str
     aside: str
 
 
 def describe_loss(database: Path, copy: Path) -> Loss:
-    """Compare the database with the copy that would replace it."""
+    """Compare the database with the copy that would replace it, and return what would be lost."""
     if not database.exists():
         return Loss()
     try:
@@ -131,10 +134,12 @@ def _tags(connection: Connection) -> set[str]:
 def stage(
     database: Path, name: str, chosen: Backup | Path, verify: Callable[[Path], None], now_ms: int
 ) -> None:
-    """Copy a backup, or a database file, to the place that `finish_restore` uses.
+    """Prepare a restore: copy a backup or a database file to the folder where `finish_restore`
+    expects it.
 
-    A backup was verified when it was made, so only its digest is compared; another file is checked
-    with `verify`. Raises StoreError, mostly BackupFailed. The database in use is not changed.
+    A backup was verified when it was made, so only its digest is compared. Any other file is
+    checked with `verify`. Raises StoreError, mostly BackupFailed. The database in use is not
+    changed.
     """
     if isinstance(chosen, Backup) and chosen.manifest.schema > SCHEMA_VERSION:
         raise _restore_error(
@@ -172,7 +177,7 @@ def stage(
 
 
 def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], None]) -> None:
-    """Copy a database that no process writes, with its log. Migrate the copy, and check it.
+    """Copy a database that no process writes, with its log. Then migrate and check the copy.
 
     Matches written by an older program are not checked, because the next start recomputes them.
     """
@@ -213,7 +218,8 @@ def _restore_error(name: str, why: str, hint: str) -> BackupFailed:
 
 
 def pending_restore(database: Path) -> str | None:
-    """Return the name of the backup whose restore was prepared or interrupted, or None."""
+    """Return the name of the backup whose restore was prepared or interrupted, or None if there is
+    none."""
     order = _read_order(database.parent / _STAGE)
     return order.name if order else None
 
@@ -252,8 +258,8 @@ def finish_restore(
 
 
 def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> None:
-    """Move the database, its WAL and its `.head` file to another folder, from which it can be
-    opened."""
+    """Move the database, its WAL and its `.head` file to another folder. The database can be opened
+    there."""
     note = note_path(database)
     files = [database.with_name(database.name + ending) for ending in ("-shm", "-wal", "")]
     for file in (*files, note):

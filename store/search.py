@@ -1,4 +1,4 @@
-"""Searches a version exactly: postings of words, and the sqlite-vec tables of passage vectors."""
+"""Searches the passage vectors of a version exactly, in sqlite-vec tables, and maintains them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,11 @@ _CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
 def nearest(
     connection: Connection, at: Version, query: Vectors, k: int, hidden: Mask = frozenset()
 ) -> list[tuple[PassageId, float]]:
-    """Return the k passages in force with the largest cosine to the query, best first, ties by id.
+    """Return the k passages in force whose vectors have the largest cosine to the query, best
+    first. Ties are ordered by id.
 
-    Passages that occur only in hidden sources are left out; hidden folders are not supported. A
-    zero vector finds nothing and is never found.
+    Passages that occur only in hidden sources are left out. Hidden folders are not supported. A
+    zero vector is never found, and as a query it finds nothing.
     """
     if hidden_folders(hidden):
         raise ValueError("hidden folders are not supported here")
@@ -46,8 +47,8 @@ def nearest(
 def nearest_of(
     query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
-    """Search among these passages and (n, d) vectors; results equal `nearest` bit for
-    bit."""
+    """Search only these passages with their (n, d) vectors. The cosines equal those of `nearest`
+    bit for bit."""
     if not query.any():
         return []
     wanted = query.astype(np.float32)
@@ -80,7 +81,8 @@ def _blob(vector: Vectors) -> bytes:
 
 
 def create_vectors(connection: Connection, generation: int, dimensions: int) -> None:
-    """Create the table of passage vectors for some settings. Does nothing on a server."""
+    """Create the table of passage vectors for these generation settings. Does nothing
+    on a server."""
     if not connection.dialect.has_vector_tables:
         return
     connection.execute(
@@ -91,7 +93,7 @@ def create_vectors(connection: Connection, generation: int, dimensions: int) -> 
 
 
 def is_searchable(connection: Connection, generation: int) -> bool:
-    """Whether sqlite-vec can search these passage vectors. False on a server."""
+    """Whether sqlite-vec can search the passage vectors of these settings. False on a server."""
     table = "SELECT 1 FROM sqlite_master WHERE name = ?"
     return (
         connection.dialect.has_vector_tables
@@ -100,9 +102,9 @@ def is_searchable(connection: Connection, generation: int) -> bool:
 
 
 def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
-    """Insert the vectors of passage intervals (row ids in the table `life`).
+    """Insert the vectors of passage intervals (row ids of the table `life`).
 
-    Zero vectors are left out: their distances would be NaN, which breaks the order of results.
+    Zero vectors are left out: their distances would be NaN, which would break the order of results.
     """
     if not connection.dialect.has_vector_tables:
         return
@@ -162,15 +164,16 @@ def rebuild_vectors(connection: Connection) -> None:
 
 
 def generation_rows(connection: Connection) -> list[int]:
-    """Return the row ids of all GenerationConfigs; each has a table of vectors."""
+    """Return the row ids of all generation settings. Each has a table of vectors."""
     return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
 
 
 def sparse_chunks(connection: Connection, generation: int) -> list[list[int]]:
-    """Return the intervals whose vectors should move, by chunk.
+    """Return the intervals whose vectors should be moved, grouped by chunk.
 
-    A chunk other than the last is sparse if more than a quarter of it is free. sqlite-vec frees a
-    chunk only when its last row is deleted, and never reuses a gap.
+    These are the intervals in sparse chunks: chunks other than the last of which more than a
+    quarter is free. sqlite-vec frees a chunk only when its last row is deleted, and never reuses a
+    gap.
     """
     table = f"passage_vector_{generation}"
     sparse = connection.execute(
@@ -192,7 +195,8 @@ def move_vectors(connection: Connection, generation: int, intervals: Sequence[in
 def renew_vectors(connection: Connection, generation: int) -> None:
     """Rewrite the table in one transaction, so that no bytes of deleted rows remain in it.
 
-    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep their snapshot.
+    sqlite-vec cannot rename a table, and VACUUM does not erase these bytes. Readers keep their
+    snapshots.
     """
     with transaction(connection):
         dimensions = connection.execute(

@@ -1,4 +1,5 @@
-"""Stores the configured sources and the results of their last scans, which are not versioned."""
+"""Stores the configured sources and the results of their last scans. This state is not
+versioned."""
 
 import json
 from collections import Counter
@@ -18,10 +19,11 @@ _NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A source with its state; `scanned_ms` is Unix time, None before the first complete scan.
+    """A source with its state. `scanned_ms` is the time of the last complete scan (Unix ms), or
+    None if there was none.
 
-    `problem` and `hint` are None while the source is healthy. `left_out` counts the files whose
-    type no pattern includes, by suffix, as JSON.
+    `problem` and `hint` are None while the source is healthy. `left_out` is a JSON object with the
+    number of files that no pattern includes, by suffix.
     """
 
     id: int
@@ -54,9 +56,9 @@ def register_source(
 ) -> int:
     """Create the source, or update its location. Returns its id.
 
-    At a new location everything is read again, because revisions of different locations cannot be
-    compared. If `settings` (any text that identifies them) have changed, the next listing starts
-    over.
+    If the location has changed, everything is read again, because revisions at different locations
+    cannot be compared. If `settings`, a text that identifies the source's settings, has changed,
+    the next listing is complete.
     """
     with transaction(connection):
         connection.execute(
@@ -89,7 +91,7 @@ def listing_state(connection: Connection, source: int) -> ListingState:
 
 
 def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
-    """Record a listing. Call it once all listed items are indexed."""
+    """Record the state after a listing. Call it once all listed items are indexed."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
@@ -98,14 +100,15 @@ def put_listing_state(connection: Connection, source: int, state: ListingState) 
 
 
 def forget_cursor(connection: Connection, source: int) -> None:
-    """Make the next listing complete. Called inside a transaction."""
+    """Make the next listing complete. Call it inside a transaction."""
     connection.execute(
         "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
     )
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether all documents of the source were read by these rules; True if it has none."""
+    """Whether all documents of the source were read by these rules. True for a source without
+    documents."""
     row = connection.execute(
         "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
         f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
@@ -115,9 +118,9 @@ def is_read_by(connection: Connection, source: int, rules: str) -> bool:
 
 
 def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
-    """Record the rules by which the first documents of these sources are read.
+    """Record these rules for the sources that have no documents yet.
 
-    Called before the documents are inserted, in the same transaction.
+    Call it before their first documents are inserted, in the same transaction.
     """
     connection.executemany(
         "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
@@ -129,7 +132,7 @@ def begin_rules(connection: Connection, sources: Collection[int], rules: str) ->
 def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
     """Record that these rules read all documents of the source except the `unread`.
 
-    Unread documents are fetched as soon as the source has them again.
+    The next complete listing fetches the unread documents again.
     """
     with transaction(connection):
         connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
@@ -142,7 +145,7 @@ def put_rules(connection: Connection, source: int, rules: str, unread: Collectio
 
 
 def forget_source(connection: Connection, source: int) -> None:
-    """Mark the source as never scanned; its documents stay."""
+    """Mark the source as never scanned. Its documents stay."""
     with transaction(connection):
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
@@ -160,8 +163,8 @@ def put_source_state(
     problem: str | None,
     hint: str | None,
 ) -> None:
-    """Record how a scan ended. If `scanned_ms` is None, the time of the last complete scan
-    stays."""
+    """Record how a scan ended. If `scanned_ms` is None, the time of the last complete
+    scan is kept."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
@@ -191,7 +194,7 @@ def source_names(connection: Connection) -> dict[int, str]:
 
 
 def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
-    """Return the recorded access rule of every source, by name; None if no rule is recorded."""
+    """Return the recorded access rule of every source by name, or None for a source without one."""
     rows = connection.execute(
         "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
     )
@@ -209,7 +212,7 @@ def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) ->
 
 
 def all_sources(connection: Connection) -> list[SourceRow]:
-    """Return every source ever configured, with counts of its documents and of items with
+    """Return every source ever configured, with the numbers of its documents and of items with
     problems."""
     rows = connection.execute(
         "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
@@ -230,8 +233,8 @@ def rows_under(
 ) -> Iterator[Any]:
     """Yield the rows of a source, or only those at or below the paths `under`.
 
-    `select` begins the statement, up to its FROM and one table with a column `path`. The cost grows
-    with the rows found.
+    `select` is the beginning of the statement, up to its FROM clause with one table that has a
+    column `path`. The cost grows with the number of rows found.
     """
     if under is None or "" in under:
         yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])
@@ -249,8 +252,8 @@ def rows_under(
 def seen_items(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, Seen]:
-    """Return the result of the last scan for each item of the source, or each item at or below
-    `under`, by path."""
+    """Return the state of each item of the source, or of each item at or below `under`, at its last
+    scan, by path."""
     select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
     return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
 
@@ -268,8 +271,7 @@ def knows_item(connection: Connection, source: int, path: str) -> bool:
 def pins_of(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes | None]:
-    """Return the documents kept at a restored state, by path, with the content hash of their
-    files."""
+    """Return the content hash of the file of each pinned document, by path."""
     return dict(rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
 
 
@@ -288,7 +290,7 @@ def release_pins(connection: Connection, source: int) -> int:
 def item_problems(
     connection: Connection, limit: int, hidden: Mask = frozenset()
 ) -> list[tuple[str, str, str, str]]:
-    """Return at most `limit` unusable items, as (source name, path, why, hint).
+    """Return at most `limit` items that cannot be used, as (source name, path, why, hint).
 
     Hidden items are left out.
     """
@@ -303,7 +305,7 @@ def item_problems(
 
 
 def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
-    """Count the unusable items of a source, without hidden items."""
+    """Count the items of a source that cannot be used, without hidden items."""
     rows = connection.execute(
         "SELECT i.path FROM seen AS i JOIN source AS s ON s.id = i.source"
         " WHERE i.why IS NOT NULL AND s.name = ?",
@@ -313,7 +315,8 @@ def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
 
 
 def _hides_item(hidden: Mask, source: str, path: str) -> bool:
-    """Whether an item is hidden. If it is a folder, whether the documents in it would be."""
+    """Whether an item is hidden. If the item may be a folder, whether the documents in it are
+    hidden."""
     return hides(hidden, source, path) or hides(hidden, source, f"{path}/\0")
 
 
@@ -327,7 +330,7 @@ def count_pins(connection: Connection, source: str, hidden: Mask) -> int:
 
 
 def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
-    """Return the counts of parts that an item's reader omitted on purpose, by kind."""
+    """Return the number of parts that the reader of an item omitted on purpose, by kind."""
     row = connection.execute(
         "SELECT i.skipped FROM seen AS i JOIN source AS s ON s.id = i.source"
         " WHERE s.name = ? AND i.path = ?",
@@ -339,8 +342,8 @@ def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str,
 def skipped_by_kind(
     connection: Connection, hidden: Mask = frozenset()
 ) -> list[tuple[str, int, int]]:
-    """Count the parts omitted on purpose: (kind, parts, documents). Hidden documents do not
-    count."""
+    """Return, for each kind of part omitted on purpose, (kind, parts, documents). Hidden documents
+    are not counted."""
     partly = partly_hidden(hidden)
     names = json.dumps(sorted({*hidden_sources(hidden), *partly}))
     rows = connection.execute(
@@ -365,7 +368,8 @@ def skipped_by_kind(
 
 
 def counts_in(text: object) -> dict[str, int]:
-    """Return the counts in a JSON object; empty for anything else, such as a damaged row.
+    """Return the counts in a JSON object. Anything else, such as a damaged row, returns an empty
+    dict.
 
     >>> counts_in('{".log": 3}'), counts_in(None), counts_in("no JSON")
     ({'.log': 3}, {}, {})
@@ -413,8 +417,7 @@ def exclude(connection: Connection, source: int, path: str, now_ms: int) -> None
 
 
 def include_again(connection: Connection, source: int, path: str) -> bool:
-    """Let the next scan index a purged item like any other. Returns False if it was not
-    excluded."""
+    """Let the next scan index a purged item again. Returns False if the item was not purged."""
     with transaction(connection):
         gone = connection.execute(
             "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
@@ -424,13 +427,13 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
 
 
 def row_limit(hidden: Mask, limit: int) -> int:
-    """Return the LIMIT of a statement whose rows are filtered by `hides` afterwards."""
+    """Return the LIMIT of a statement whose rows will be filtered by `hides`."""
     return _NO_LIMIT if hidden_folders(hidden) else limit
 
 
 def names_json(hidden: Mask) -> str:
-    """Return the names of wholly hidden sources, as a JSON array for one SQL argument.
+    """Return the names of completely hidden sources as a JSON array, for one SQL parameter.
 
-    A statement cannot filter by hidden folders: pass its rows through `hides`.
+    A statement cannot filter by hidden folders, so filter its rows with `hides`.
     """
     return json.dumps(hidden_sources(hidden))

@@ -1,4 +1,4 @@
-"""Reclaims the space of the database on either engine."""
+"""Reclaims unused space and erases deleted rows, on either engine."""
 
 from collections.abc import Callable
 
@@ -25,9 +25,9 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
-    """Erase the bytes of deleted rows on disk; `between` runs after each step.
+    """Erase the bytes of deleted rows from the disk; `between` runs after each step.
 
-    Returns False if a reader kept the log from being emptied.
+    Returns False if a reader prevented the log from being emptied.
     """
     if connection.server:
         connection.server.reclaim_space(whole=True)

@@ -16,23 +16,24 @@ INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")
 
 
 def count_write(connection: Connection) -> None:
-    """Count the current transaction, if it is the writer's."""
+    """Count the current transaction in the counter of writes, if this is the writer's
+    connection."""
     if connection.opened:
         connection.execute(_COUNT_ONE, ["writes"])
 
 
 def count_rewrite(connection: Connection) -> None:
-    """Count the current transaction as one that changes past versions."""
+    """Count the current transaction in the counter of transactions that change past versions."""
     connection.execute(_COUNT_ONE, ["rewrites"])
 
 
 def rewrites(connection: Connection) -> int:
-    """Count the transactions that changed past versions: purges and rebuilds."""
+    """Return how many transactions have changed past versions: purges and rebuilds."""
     return count_of(connection, "rewrites")
 
 
 def reserve_lost(connection: Connection, number: int) -> None:
-    """Reserve the numbers up to this version, so that they are never reused. Called inside a
+    """Reserve the version numbers up to `number`, so that they are not used again. Call it inside a
     transaction."""
     connection.execute(
         "INSERT INTO counter VALUES ('lost_version', ?)"
@@ -47,13 +48,14 @@ def lost_version(connection: Connection) -> int:
 
 
 def count_of(connection: Connection, name: str) -> int:
-    """Return the value of a counter; 0 if it was never set."""
+    """Return the value of a counter, or 0 if it was never set."""
     row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else 0
 
 
 def version_digest(connection: Connection, number: int) -> str:
-    """Return the digest of the constant columns of a version's row, or "" if there is no row."""
+    """Return the digest of the columns of a version's row that never change, or "" if there is no
+    row."""
     row = connection.execute(
         "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
     ).fetchone()

@@ -70,7 +70,7 @@ def version(connection: Connection, number: int) -> Version:
 
 
 def scan_reason(source: str, read: int, removed: int) -> str:
-    """Return the reason recorded for a version made by a scan of a source."""
+    """Return the reason to record for a version that a scan of a source made."""
     counts = {"new or changed": read, "removed": removed}
     changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return f"{source}: {changes or 'nothing changed'}"
@@ -98,7 +98,7 @@ def _expired_error(connection: Connection, number: int, collected_ms: int) -> No
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers as ranges.
+    """Format ascending numbers as text with ranges.
 
     >>> ranges([1, 3, 4, 5, 9])
     '1, 3 to 5 and 9'
@@ -126,8 +126,8 @@ def _version(row: Sequence[Any]) -> Version:
 
 
 def commit(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit the next version: all intervals that the change begins or ends, and the version
-    row."""
+    """Commit the next version: the version's row, and all intervals that the change
+    begins or ends."""
     with transaction(connection):
         return write_version(connection, change, created_ms)
 
@@ -156,7 +156,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
 
 
 def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit like commit(), inside the caller's transaction."""
+    """Write a version like commit(), but inside the caller's transaction."""
     before = head(connection)
     number = max(before.id if before else 0, lost_version(connection)) + 1
     _put_seen(connection, change.seen, change.unseen)
@@ -199,7 +199,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
 
 
 def _insert_version(connection: Connection, new: Version, changes: Sequence[int]) -> None:
-    """Insert the version's row. `changes` are the values of the columns CHANGES."""
+    """Insert the version's row. `changes` are the values of the columns named in CHANGES."""
     connection.execute(
         f"INSERT INTO version ({_COLUMNS}, {CHANGES}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         [
@@ -224,7 +224,8 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
 def put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan that creates no version: touched files and problems."""
+    """Record a scan that creates no version, for example because files were only touched or have
+    problems."""
     with transaction(connection):
         _put_seen(connection, seen, unseen)
 
@@ -232,7 +233,7 @@ def put_seen(
 def _put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan. Release pins whose file has changed since the restore or is gone."""
+    """Record a scan. Release the pins of files that were changed or deleted since the restore."""
     connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
     connection.executemany(
@@ -258,7 +259,7 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
 
 
 def _count_rewritten(connection: Connection, number: int) -> int:
-    """Count the documents that the version replaced by an equal revision."""
+    """Count the revisions that the version replaced by equal revisions."""
     (count,) = connection.execute(
         "SELECT count(*) FROM document AS d JOIN document AS o"
         " ON o.source = d.source AND o.path = d.path AND o.died = d.born"
@@ -333,8 +334,7 @@ def _change_intervals(connection: Connection, number: int, change: Change) -> No
 def _change_matches(
     connection: Connection, number: int, ended: Iterable[QuestionId], begun: Iterable[Match]
 ) -> None:
-    """Change matches in the order of their questions, in batches, so that each page is written
-    once."""
+    """End and begin matches in batches, ordered by question, so that each page is written once."""
     ending = sorted(ended)
     beginning = sorted((match.question, match.target, match.similarity) for match in begun)
     done = 0

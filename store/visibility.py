@@ -1,4 +1,4 @@
-"""Hides whole sources, and folders of other sources, from a caller."""
+"""Decides which sources and folders are hidden from a caller."""
 
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from pathspec import GitIgnoreSpec
 
 @dataclass(frozen=True, slots=True)
 class HiddenFolders:
-    """The documents of a source that are hidden because of their paths.
+    """The hidden documents of a source, given by patterns for their paths.
 
-    `patterns` are gitignore patterns; the last one that matches a path decides. `decisions` has,
-    for each pattern, whether it hides, and at the end whether paths that no pattern matches are
-    hidden. A different spelling of a path must not reveal it: see `find_patterns`.
+    `patterns` are gitignore patterns; the last one that matches a path applies. `decisions` says
+    for each pattern whether the paths are hidden, and its last element says so for paths that no
+    pattern matches. A different spelling of a path must not reveal it: see `find_patterns`.
     """
 
     source: str
@@ -32,12 +32,12 @@ Mask: TypeAlias = frozenset[str | HiddenFolders]
 
 
 def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
-    """Return the positions of the patterns that decide about a path, one for each reading of the
-    path.
+    """Return the positions of the patterns that apply to a path, one position for each reading of
+    the path.
 
-    A path is shown only if every reading is shown: as written, with `..` resolved, and without
-    regard to case. The last pattern that matches the path or a folder above it decides; -1 means
-    that no pattern matches.
+    The readings are: as written, with `..` resolved, and without regard to case. A path is visible
+    only if it is visible in every reading. The last pattern that matches the path or a folder above
+    it applies; -1 means that no pattern matches.
 
     >>> find_patterns(("hr/", "hr/open/**"), "hr/open/b"), find_patterns(("hr/",), "c/hr.md")
     ((1,), (-1,))
@@ -89,7 +89,7 @@ def partly_hidden(mask: Mask) -> set[str]:
 
 
 def is_pattern(pattern: str) -> bool:
-    """Whether a line is a pattern that can match: not blank, a comment or a negation."""
+    """Whether a line is a pattern that can match: it is not blank, a comment or a negation."""
     return bool(pattern.strip(" /")) and not pattern.startswith(("#", "!"))
 
 
@@ -97,7 +97,7 @@ def is_pattern(pattern: str) -> bool:
 def _compile(
     patterns: tuple[str, ...], without_case: bool = False
 ) -> tuple[tuple[int, GitIgnoreSpec], ...]:
-    """Return the patterns and their positions, last pattern first."""
+    """Compile the patterns, and return them with their positions, last pattern first."""
     lines = [_normalize(pattern) for pattern in patterns]
     if without_case:
         lines = [line.casefold() for line in lines]
@@ -107,8 +107,8 @@ def _compile(
 
 
 def _normalize(path: str) -> str:
-    """Compose accents, which some systems store separately from their letters.
+    """Compose accents, which some systems store as separate characters.
 
-    Newlines become NUL, which no path contains, because pathspec's expressions stop at them.
+    Newlines become NUL, which no path contains, because pathspec's expressions stop at newlines.
     """
     return unicodedata.normalize("NFC", path).replace("\n", "\0")

@@ -46,7 +46,8 @@ _SLOT_BYTES = 4096  # each slot fills a separate page on any disk
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The acknowledged state: transactions, the newest version (0: none) and its digest."""
+    """The acknowledged state: the number of transactions, the newest version (0: none) and its
+    digest."""
 
     writes: int
     version: int
@@ -61,7 +62,7 @@ def note_path(database: Path) -> Path:
 
 
 def read_acknowledged(database: Path) -> Acknowledged | None:
-    """Read the note; None if it is missing or damaged. Raises DiskFailure."""
+    """Read the note, or return None if it is missing or damaged. Raises DiskFailure."""
     note = note_path(database)
     try:
         data = note.read_bytes()
@@ -145,7 +146,7 @@ def _decode(slot: bytes) -> Acknowledged | None:
 
 
 def _overwrite(note: Path, state: Acknowledged) -> bool:
-    """Write to the older slot. Returns False if there is no valid note."""
+    """Write the state to the older slot of the note. Returns False if there is no valid note."""
     try:
         descriptor = os.open(note, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -183,8 +184,8 @@ def opened_now(database: Path) -> Opened:
 
 
 def note_size(connection: Connection) -> None:
-    """Record the smallest valid size of the writer's database: a checkpoint may truncate the file
-    to the pages in use."""
+    """Record the smallest valid size of the writer's database file: a checkpoint may truncate the
+    file to its used pages."""
     if connection.opened:
         pages, page_bytes = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -207,7 +208,7 @@ def refuse_gone(connection: Connection) -> None:
 
 
 def database_gone_error(database: Path, why: str) -> DatabaseGone:
-    """Make the error for a writer whose files were deleted, replaced or cut short."""
+    """Make the error for a writer whose database file was deleted, replaced or truncated."""
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
@@ -252,7 +253,7 @@ _NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The log's index (-shm): the salt of the log, and the number of committed frames."""
+    """The index of the log (-shm): the log's salt, and the number of committed frames."""
 
     salt: bytes
     committed: int
@@ -281,10 +282,11 @@ def refuse_lost_wal(path: Path) -> None:
 
 
 def _describe_missing_frames(log: Path, index: Path) -> str | None:
-    """Describe the committed frames that the log lacks; None if the index belongs to another log.
+    """Describe the committed frames that the log lacks. Returns None if it lacks none, or if the
+    index belongs to another log.
 
-    A writer may restart the log meanwhile. It writes a new salt to the index first. So the reading
-    is consistent if the index still has the same salt afterwards.
+    A writer may restart the log during the check. It then writes a new salt to the index first. So
+    the result is valid if the index still has the same salt at the end.
     """
     while True:
         counted = _index(index)
@@ -295,8 +297,8 @@ def _describe_missing_frames(log: Path, index: Path) -> str | None:
 
 
 def _index(index: Path) -> _Index | None:
-    """Read the index; None if it is damaged or being written. SQLite ignores it too in that
-    case."""
+    """Read the index, or return None if it is damaged or being written. SQLite also ignores it
+    then."""
     with index.open("rb") as opened:
         first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
     if len(second) < _INDEX_HEADER or first != second:
@@ -330,7 +332,7 @@ def _damage(log: Path, index: _Index) -> str | None:
 
 
 def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
-    """Read the next frames, one per row; fewer at the end of the log."""
+    """Read up to `count` frames, one per row. There are fewer at the end of the log."""
     data = log.read(count * frame_bytes)
     frame_count = len(data) // frame_bytes
     return np.frombuffer(data, dtype=np.uint8, count=frame_count * frame_bytes).reshape(
@@ -341,9 +343,10 @@ def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
 def _sound_frames(
     frames: NDArray[np.uint8], salt: bytes, before: tuple[int, int], order: ByteOrder
 ) -> tuple[int, tuple[int, int]]:
-    """Count the intact frames at the beginning. Also returns the checksum of the last frame.
+    """Count the intact frames before the first damaged frame. Also returns the stored checksum of
+    the last frame.
 
-    Each checksum continues the checksum of the previous frame.
+    The checksum of each frame is computed from the checksum of the previous frame.
     """
     if not len(frames):
         return 0, before
@@ -358,8 +361,8 @@ def _sound_frames(
 
 
 def _sums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
-    """Compute SQLite's checksums of rows of 32-bit words, continuing from the two sums in
-    `seeds`."""
+    """Compute SQLite's cumulative checksum at the end of each row of 32-bit words, starting from
+    the two sums in `seeds`."""
     columns = np.ascontiguousarray(np.atleast_2d(words).T, dtype=np.uint32)
     first, second = np.atleast_2d(np.asarray(seeds, dtype=np.uint32)).T
     for even, odd in zip(columns[::2], columns[1::2], strict=True):

@@ -1,8 +1,9 @@
-"""Moves the log (-wal) into the database in the background.
+"""Copies the log (-wal) into the database file in the background.
 
-Otherwise SQLite would checkpoint at the end of the commit that fills the log, and the user's edit
-would wait. A thread checkpoints before the log is that long. It holds no lock that the writer or a
-reader needs. At the first write after a complete checkpoint, SQLite restarts the log.
+Otherwise SQLite would do this at the end of the commit that fills the log, and the user's edit
+would have to wait. A thread starts a checkpoint before the log is that long. It holds no lock that
+the writer or a reader needs. At the first write after a complete checkpoint, SQLite restarts the
+log.
 """
 
 import os
@@ -17,8 +18,8 @@ _SALT = slice(16, 24)  # in the log's header; a frame has its salt at offset 8
 
 
 class Checkpointer:
-    """Runs `checkpoint` on a thread each time the log has grown by LOG_FRAMES. Only the writer has
-    a checkpointer."""
+    """Runs `checkpoint` on a thread each time the log has grown by LOG_FRAMES. Only the writer uses
+    this class."""
 
     def __init__(self, log: Path, page_bytes: int, checkpoint: Callable[[], None]) -> None:
         self._log = log
@@ -29,7 +30,7 @@ class Checkpointer:
         self._is_paused = False
 
     def after_commit(self) -> None:
-        """Start a checkpoint if the log is long enough. Does not wait."""
+        """Start a checkpoint if the log is long enough. Does not wait for it."""
         if self._is_paused or (self._thread and self._thread.is_alive()):
             return
         try:
@@ -57,14 +58,14 @@ class Checkpointer:
             self._is_paused = False
 
     def wait(self) -> None:
-        """Wait for a running checkpoint."""
+        """Wait until no checkpoint is running."""
         if self._thread:
             self._thread.join()
 
 
 def count_frames(log: Path, frame_bytes: int) -> int:
-    """Count the frames of the current log. Older frames with another salt may follow and do not
-    count.
+    """Count the frames of the current log. Old frames with another salt may follow, and are not
+    counted.
 
     Returns 0 if the file is missing. Raises OSError if it cannot be read.
     """

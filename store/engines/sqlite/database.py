@@ -1,7 +1,8 @@
-"""Opens the database: the SQLite library, its extension, pragmas, schema and transactions.
+"""Opens SQLite databases: loads the library and sqlite-vec, sets pragmas, checks and migrates the
+schema.
 
-One process holds the writer lock (an flock on a file next to the database). Any number of readers
-may open the file.
+One process holds the writer lock, an flock on a file next to the database. Any number of readers
+may open the database.
 """
 
 import fcntl
@@ -63,7 +64,7 @@ _AGAIN = "syncs then continue automatically. Repeat any other request"
 
 
 def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
-    """Convert an error that the disk caused to DiskFailure; None for any other error."""
+    """Convert an error to DiskFailure if the disk caused it. Returns None for other errors."""
     # Errors from SQLite's backup API carry no code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == _FULL or str(error) == "database or disk is full":
@@ -108,8 +109,8 @@ class SqliteDialect:
 
 
 class FileConnection(sqlite.Connection):
-    """A connection. On the writer's connection, `opened` is set and each commit is acknowledged on
-    disk."""
+    """A connection to a database file. If it is the writer's connection, `opened` is set, and each
+    commit is acknowledged on disk."""
 
     opened: Opened | None = None
     server: Server | None = None
@@ -129,7 +130,7 @@ class FileConnection(sqlite.Connection):
             self.execute(f"PRAGMA cache_size = {size}")
 
     def restart_sequences(self) -> None:
-        """Do nothing: SQLite derives new ids from the existing rows."""
+        """Do nothing: SQLite chooses new ids from the existing rows."""
 
     def begin_write(self) -> None:
         self.execute("BEGIN IMMEDIATE")  # a deferred transaction can fail at its first write
@@ -174,7 +175,7 @@ class FileConnection(sqlite.Connection):
 
 @contextmanager
 def unreadable_file(database: object) -> Iterator[None]:
-    """Raise errors of SQLite as Unreadable."""
+    """Convert SQLite's errors in the block to Unreadable."""
     try:
         yield
     except SqliteError as error:
@@ -187,7 +188,8 @@ def unreadable_file(database: object) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The SQLite library in use. `vec` is the version of sqlite-vec, empty if it does not load."""
+    """The SQLite library in use. `vec` is the version of sqlite-vec, or empty if it cannot be
+    loaded."""
 
     module: str
     sqlite: str
@@ -200,7 +202,7 @@ class Library:
 
 
 def library() -> Library:
-    """Return the SQLite library in use and its capabilities."""
+    """Return the SQLite library in use, with its version and extensions."""
     with closing(memory_database()) as plain:
         version = plain.execute("SELECT sqlite_version()").fetchone()[0]
         options = {name for (name,) in plain.execute("PRAGMA compile_options")}
@@ -236,7 +238,7 @@ def vector_functions() -> FileConnection:
 
 
 def objects_of(connection: Connection) -> dict[str, str]:
-    """Map the name of every table, index and view to its SQL."""
+    """Return the SQL of every table, index and view, by name."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
@@ -247,7 +249,7 @@ def _why_not_opened(path: Path, error: OperationalError) -> str:
 
 
 def open_file(path: Path, mode: str = "rw") -> FileConnection:
-    """Open an existing file without checking, configuring or migrating it."""
+    """Open an existing file without checking, configuring or migrating the database."""
     try:
         connection = sqlite.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -275,7 +277,8 @@ def _load_extension(connection: FileConnection) -> None:
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
-    """Raise unless the file is empty or has a hopsyncd schema that this program supports."""
+    """Raise an error unless the file is empty or has a hopsyncd schema that this
+    program supports."""
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -311,7 +314,7 @@ def _refuse_older(connection: Connection, path: Path) -> None:
 
 
 def _migrate(connection: FileConnection) -> None:
-    """Migrate the schema in one transaction; if killed, the old schema stays."""
+    """Migrate the schema in one transaction. If the process is killed, the old schema stays."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     # A script that replaces a table would delete the rows that refer to it.
@@ -347,7 +350,8 @@ def _refuse_loss(path: Path) -> None:
 
 
 def find_loss(path: Path) -> str | None:
-    """Describe the acknowledged change that the database lacks; None if it lacks none."""
+    """Describe the acknowledged change that the database lacks, or return None if it has all of
+    them."""
     try:
         _refuse_loss(path)
     except VersionsLost as error:
@@ -369,12 +373,12 @@ def _has_open(path: Path) -> bool:
 
 
 def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
-    """Open for writing; create or migrate the file as needed. Raises NewerSchema, NotADatabase or
-    DiskFailure.
+    """Open the database as the writer, and create or migrate it if needed. Raises NewerSchema,
+    NotADatabase or DiskFailure.
 
-    Commits are synced to disk, so every acknowledged change survives a power cut. Raises
-    VersionsLost if an acknowledged change is missing. With `accept_loss`, it opens the file anyway,
-    and the lost version numbers are never used again.
+    Commits are synced to disk, so every acknowledged change survives a power cut. If an
+    acknowledged change is missing, VersionsLost is raised. With `accept_loss`, the file is opened
+    anyway, and the lost version numbers are never used again.
     """
     known = read_acknowledged(path)
     if not accept_loss:
@@ -413,16 +417,17 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
 
 
 def _checkpoint(path: Path) -> None:
-    """Move the log into the file. After a failure, a later commit tries again."""
+    """Copy the log into the database file. If this fails, a later commit tries again."""
     with suppress(SqliteError, NotADatabase), closing(open_file(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def open_reader(path: Path) -> FileConnection:
-    """Open for queries only. Raises NewerSchema, OlderSchema, NotADatabase or DiskFailure.
+    """Open the database for queries only. Raises NewerSchema, OlderSchema, NotADatabase or
+    DiskFailure.
 
     The file is opened for writing, because a reader marks its position in the WAL's shared memory.
-    query_only prevents every other write, and only the writer runs checkpoints.
+    The pragma query_only prevents every other write, and only the writer runs checkpoints.
     """
     _refuse_loss(path)
     connection = open_file(path)
@@ -439,7 +444,7 @@ def open_reader(path: Path) -> FileConnection:
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[None]:
-    """Raise errors about the database's folder as DiskFailure."""
+    """Convert errors about the database's folder in the block to DiskFailure."""
     try:
         yield
     except OSError as error:

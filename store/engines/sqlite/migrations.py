@@ -1,4 +1,5 @@
-"""Migrates the schema. Each step runs a script in schema/, and code if SQL is not enough."""
+"""Migrates the schema. Each step runs a script in schema/, and Python code where SQL is
+not enough."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a SQL script into statements. `executescript()` would commit in the middle of the
-    migration."""
+    """Split a SQL script into statements, because `executescript()` would commit in the middle of
+    the migration."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line

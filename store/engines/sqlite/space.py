@@ -1,9 +1,9 @@
-"""Handles the database as a file: reclaims space, erases deleted rows, and makes backups.
+"""Manages the database file: reclaims space, erases deleted rows, and makes backups.
 
 A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
 inside one read transaction, so the copy is a single state. In WAL mode neither readers nor the
-writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers rows of tables without
-an INTEGER PRIMARY KEY, by which sqlite-vec finds its chunks.
+writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers the rows of tables
+without an INTEGER PRIMARY KEY, and sqlite-vec finds its chunks by these numbers.
 """
 
 import fcntl
@@ -29,10 +29,10 @@ _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
     """Return free pages to the file system, in steps; `between` runs after each step.
 
-    A small file with at least a tenth of free pages is vacuumed completely, because its half-empty
-    pages waste about as much again. This also turns on incremental vacuum for databases created
-    without it. For a large file, the writer would wait too long, so only its free pages are
-    returned.
+    If a small file has at least a tenth of free pages, it is vacuumed completely, because its
+    half-empty pages waste about the same amount of space. This also turns on incremental vacuum for
+    databases created without it. For a large file this would block the writer for too long, so only
+    its free pages are returned.
     """
     for generation in generation_rows(connection):
         for intervals in sparse_chunks(connection, generation):
@@ -60,10 +60,10 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
-    """Rewrite the whole file, with incremental vacuum turned on; `between` runs after each part.
+    """Rewrite the whole file, and turn on incremental vacuum; `between` runs after each step.
 
     The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only if the numbers have no gaps. Rows written meanwhile are appended, so they
+    VACUUM preserves only if they have no gaps. Rows written in the meantime are appended, so they
     leave no gaps.
     """
     for generation in generation_rows(connection):
@@ -90,10 +90,9 @@ def _run_shrinking(connection: Connection, statement: str) -> None:
 
 
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:
-    """Move the WAL into the file and truncate it.
+    """Copy the WAL into the file, and truncate the WAL.
 
-    Returns False while a reader still uses an older state of the file: the WAL then keeps its
-    content.
+    Returns False, and leaves the WAL as it is, if a reader still uses an older state of the file.
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
@@ -107,9 +106,9 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 def backup(connection: Connection, target: Path) -> None:
     """Write the database as one file that only its owner can read. Raises BackupFailed.
 
-    An existing target is refused. The copy is written and checked as a temporary file in the
-    target's folder (.NAME.*.part), and renamed once it is on disk. A crash leaves at most the
-    temporary file.
+    The target must not exist. The copy is written to a temporary file in the target's folder
+    (.NAME.*.part), checked, and renamed once it is on disk. A crash leaves at most the temporary
+    file.
     """
     if not isinstance(connection, FileConnection):
         raise _backup_error(
@@ -170,7 +169,8 @@ def _copy(connection: FileConnection, part: Path) -> None:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Rename the copy to its final name, synced to disk, or remove it."""
+    """Rename the copy to its final name, and sync the name to disk. If that fails,
+    delete the copy."""
     _refuse_existing(target)
     part.rename(target)
     try:
@@ -199,7 +199,7 @@ _TRIES = 50  # to empty the log, of 0.2 s each
 
 
 class _UnknownFormat(Exception):
-    """The file has no pointer map, so its unused bytes are unknown."""
+    """The database file has no pointer map, so its unused bytes cannot be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,8 @@ class _File:
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
     """Shrink the file, and erase deleted rows from the file and its log.
 
-    `between` runs after each step. Returns False if a reader kept the log from being emptied. An
-    older file without a pointer map is rewritten completely and then has a pointer map.
+    `between` runs after each step. Returns False if a reader prevented the log from being emptied.
+    An older file without a pointer map is rewritten completely, which adds one.
     """
     shrink(connection, between)
     try:
@@ -236,22 +236,23 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
 
 
 def scrub(connection: Connection, between: Callable[[], None], pages_at_once: int = 4096) -> bool:
-    """Zero the gaps between cells, and empty the log. Returns the same as erase. Raises
-    _UnknownFormat.
+    """Zero the unused bytes between the cells of each page, and empty the log. Returns the same as
+    `erase`. Raises _UnknownFormat.
 
     SQLite zeroes deleted and freed bytes (secure_delete), with one exception: when it rebalances a
     b-tree, a copy of a moved cell can stay in the gap between a page's cell pointers and its cells.
-    SQLite never reads a gap, so this function zeroes it directly in the file.
+    SQLite never reads this gap, so this function zeroes it directly in the file.
 
-    It works in steps of some pages, and the writer continues between them. This is safe because:
+    It processes `pages_at_once` pages in each step, and the writer continues between the steps.
+    This is safe because:
 
     - During a step the log is empty and the writer holds the write lock, so the file is the whole
-    database and does not change. Readers continue.
+      database and does not change. Readers continue.
     - Only unused bytes are written, so a crash or a power cut changes no row.
     - The writer's cache still has the old gaps, but it is dropped before anything is written from
-    it.
-    - A page written between two steps is scrubbed again: when SQLite reorders sibling pages, a page
-    takes its gap to another number.
+      it.
+    - A page that was written between two steps is scrubbed again: when SQLite reorders sibling
+      pages, a page takes its gap to another number.
     """
     file = _file_of(connection)
     pages, first, again = _page_count(connection), 1, set[int]()
@@ -283,8 +284,8 @@ def _file_of(connection: Connection) -> _File:
 
 
 def _descriptor(path: Path) -> int:
-    """Return a descriptor that SQLite opened. SQLite keeps it open while this process has a
-    lock."""
+    """Return the file descriptor that SQLite opened for this path. It stays open while this process
+    has a lock."""
     wanted = path.stat()
     for entry in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the descriptor of the listing itself
@@ -301,7 +302,8 @@ def _page_count(connection: Connection) -> int:
 
 @contextmanager
 def _no_checkpoints(connection: Connection) -> Iterator[None]:
-    """Switch off automatic checkpoints, so that the log keeps all pages written in the block."""
+    """Switch off automatic checkpoints in the block, so that the log keeps all pages that are
+    written."""
     usual = connection.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     checkpointer = connection.checkpointer if isinstance(connection, FileConnection) else None
@@ -315,7 +317,8 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
 def _empty_log(
     connection: Connection, file: _File, again: set[int], between: Callable[[], None]
 ) -> bool:
-    """Empty the log, and add its pages to `again`."""
+    """Empty the log, and add the numbers of the pages in it to `again`. Returns False if a reader
+    prevented it."""
     for _ in range(_TRIES):
         connection.refuse_gone()
         again.update(_logged_pages(file))
@@ -348,7 +351,8 @@ def _disk_errors(file: _File) -> Iterator[None]:
 
 @contextmanager
 def _hold_write_lock(connection: Connection, file: _File) -> Iterator[bool]:
-    """Hold the write lock. Yields False if another transaction wrote before the lock was taken."""
+    """Hold the write lock in the block. Yields False if another transaction wrote before the lock
+    was acquired."""
     with connection.disk_failures():
         connection.execute("BEGIN IMMEDIATE")
         try:

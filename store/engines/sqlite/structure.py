@@ -1,4 +1,4 @@
-"""Checks the structure of a SQLite file, below the level of rows."""
+"""Checks the structure of a SQLite file, such as its b-trees, but not the content of rows."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ def integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def small_tables(connection: Connection) -> Iterator[Finding]:
-    """Check the structure of tables that grow with documents. Deeper checks read matches and
+    """Check the structure of the tables that stay small. Deeper checks also read matches and
     content."""
     for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
         yield from _pragma(connection, f"quick_check({table})")
