@@ -99,7 +99,7 @@ def choose_excerpts(
     """Choose excerpts of at most `budget_tokens`, including their numbers, headings and titles.
 
     Passages of one document are together, in document order. frame_tokens: returns the tokens of a
-    passage's number and headings, plus those of its document for the document's first passage.
+    passage's number and headings, plus the tokens of its document for the document's first passage.
     kept: passages that are always considered, however badly they fit.
     """
     parts = _parts(sentences, weights, found, count_tokens, kept)

@@ -2,8 +2,8 @@
 
 Each passage is compared as a whole. Its sentences are compared only if the passage is among the
 most similar passages, or if an edge, a link or a name leads to it. So the cost of a question
-depends on the number of passages that it reaches. If there are few vectors, all are compared at
-once, which is faster.
+depends on the number of passages that it reaches. If the version has few vectors, all of them are
+compared at once, which is faster.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,15 @@ Cosines = NDArray[np.float32]
 
 
 class Likeness:
-    """The cosines of one question, a (d,) vector on the grid, at one version.
+    """Compares a question's (d,) vector with the vectors of a version.
 
-    The comparison starts at once in another thread.
+    The comparison starts in another thread when the object is created.
     """
 
     def __init__(self, snapshot: Snapshot, vector: Vectors, few: int = _FEW) -> None:
-        """Start the comparison. If there are at most `few` vectors, all are compared at once."""
+        """Start the comparison. If the index has at most `few` vectors, all are compared at
+        once.
+        """
         index = snapshot.index
         self._vectors, self._vector = index.vectors, vector
         self._first = index.passages.vector_start[: len(snapshot.statistics.visible.passages)]
@@ -46,18 +48,18 @@ class Likeness:
 
     @cached_property
     def every(self) -> Cosines:
-        """(r,) the cosine with each vector."""
+        """(r,) cosines: of the question with each vector."""
         if self._is_small:
             return self._begun()
         return self._vectors.start_cosines(self._vector, self._vectors.codes)()
 
     @cached_property
     def whole(self) -> Cosines:
-        """(n,) the cosine with the vector of each whole passage."""
+        """(n,) cosines: of the question with the vector of each whole passage."""
         return self.every[self._first] if self._is_small else self._begun()
 
     def of_rows(self, rows: AnyIntegers) -> Cosines:
-        """(w,) the cosine with each of these rows of vectors."""
+        """Return (w,) cosines: of the question with the vector in each of these vector rows."""
         if self._is_small:
             return self.every.take(rows)
         return self._vectors.compute_cosines(self._vector, rows)
@@ -65,11 +67,12 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearPassages:
-    """The `NEAR` visible passages most like the question, and more if the last passages tie.
+    """The `NEAR` visible passages most like the question, and further passages that tie with the
+    last.
 
-    entries: (m,) their passage rows, ascending. like: (m,) their likeness by words and by their
-    best vector. rows, cosines: (w,) the rows of all their vectors, and the cosine of the question
-    with each.
+    entries: (m,) passage rows, ascending. like: (m,) the likeness of each passage by words and by
+    its best vector. rows: (w,) the rows of all vectors of these passages. cosines: (w,) the cosine
+    of the question with each of these vectors.
     """
 
     entries: Integers
@@ -79,7 +82,7 @@ class NearPassages:
 
     @classmethod
     def of(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
-        """Find the passages by their words and by the vector of each whole passage."""
+        """Select the passages by their words and by the vector of each whole passage."""
         entries = np.flatnonzero(snapshot.statistics.visible.passages)
         like = OF_LIKENESS * likeness.whole[entries] + OF_WORDS * by_words[entries]
         if len(entries) > NEAR:
@@ -98,14 +101,16 @@ class NearPassages:
 
 
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
-    """The cosine of a text with the passage or sentence most like it."""
+    """Return the cosine of a text with the passage or sentence most like it."""
     count = len(snapshot.statistics.visible.passages)
     near = NearPassages.of(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))
 
 
 def compare_best_vectors(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
-    """(m,) the largest cosine of a text with a sentence of each passage, or with all of it."""
+    """Return (m,) cosines: of a text with the sentence or whole text of each passage most like
+    it.
+    """
     if not len(passage_rows):
         return np.empty(0)
     columns = snapshot.index.passages

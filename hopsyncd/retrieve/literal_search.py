@@ -58,12 +58,12 @@ _WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class _FoundPart:
-    """A part of a query and the passages with it, in one version.
+    """A part of a query, and where it was found in a version.
 
-    rows: the passage rows that have all its terms, ascending. names: words of the documents that
-    may be a camelCase name with this part. dated: for a date, the rows that mention that day in any
-    spelling, or whose document has that date. other_forms: the rows with another form, such as the
-    long form of an abbreviation.
+    rows: the rows of passages with all its terms, ascending. names: words of the documents that may
+    be a camelCase name with this part. joined: words of the query that may be one name with this
+    part. dated: for a date, the rows that mention that day in any spelling, or whose file name
+    contains it. other_forms: the rows with another form, such as the long form of an abbreviation.
     """
 
     part: QueryPart
@@ -75,8 +75,9 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """1 if the passage contains the part as typed; less if it has only another form or the
-        single words."""
+        """Return 1 if the passage contains the part as typed, or less if it only has similar
+        words.
+        """
         if contains_literal(text, self.part.text):
             return 1.0
         if row in self.dated or row in self.other_forms:
@@ -91,12 +92,13 @@ class _FoundPart:
 
 @dataclass(frozen=True, slots=True)
 class LiteralMatches:
-    """The passages of one version that contain parts of a query.
+    """The passages of a version that contain parts of a query.
 
-    scores: (n,) BM25 by passage row; empty if no passage has a part. worth: the share of the
-    query's weight in each row that was read. literal: the same, for parts as typed only. complete:
-    the rows that have every part as typed. whole: the rows that have the query as one phrase.
-    absent: the parts that no visible passage has as typed. forms: the other forms of its words.
+    scores: (n,) BM25 by passage row; empty if no passage has a part. worth: for each row that was
+    read, the share of the query's weight that it has. literal: the same share, for parts as typed
+    only. complete: the rows that have every part as typed. whole: the rows that have the query as
+    one phrase. absent: the parts that no visible passage has as typed. forms: the other forms of
+    its words.
     """
 
     query: QueryWords
@@ -114,8 +116,8 @@ def find_literals(
 ) -> LiteralMatches:
     """Look up the parts of a query in the visible passages.
 
-    All parts of a keyword query are looked up, and all parts if the search `is_exact`. For a
-    question, only phrases and codes are looked up. Only the first 32 parts are used.
+    For a question, only phrases and codes are looked up, unless the search `is_exact`. Only the
+    first 32 parts are used.
     """
     wanted = query.parts if query.is_keywords or is_exact else query.literals
     forms = NO_FORMS if is_exact else match_other_forms(snapshot, query.text, read)
@@ -137,7 +139,7 @@ def find_literals(
 def _weigh_rows(
     snapshot: Snapshot, parts: Sequence[_FoundPart], scores: Floats, texts: "_Texts"
 ) -> tuple[dict[int, float], dict[int, float], frozenset[int]]:
-    """Read the passages with the most weight; returns `worth`, `literal` and `complete`."""
+    """Read the passages with the most weight. Returns `worth`, `literal` and `complete`."""
     total = sum(part.weight for part in parts) or 1.0
     weights = [part.weight / total for part in parts]
     stems = np.zeros(len(scores))
@@ -169,8 +171,10 @@ def _weigh_rows(
 def rank_literals(
     snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
 ) -> list[Ranked]:
-    """The k best passages. Passages with the query's words as typed come before the strategy's
-    others."""
+    """Put the passages with the query's words as typed before the strategy's others.
+
+    A question puts only its best such passage first. Returns the k best passages.
+    """
     if matches.query.is_keywords:
         return _rank_keywords(snapshot, matches, ranked, k)
     best = max(matches.literal.values(), default=0.0)
@@ -195,7 +199,7 @@ def rank_literals(
 def _rank_keywords(
     snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
 ) -> list[Ranked]:
-    """Rank by tier, and within a tier by the fused ranks of BM25 and the strategy."""
+    """Rank by tier, and within a tier by the fused ranks in BM25 and in the strategy's ranking."""
     if not len(matches.scores):
         return list(ranked)
     ids, scores = snapshot.passage_ids, matches.scores
@@ -229,7 +233,7 @@ def _tier_of(matches: LiteralMatches, row: int) -> int:
 
 
 def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Ranked]:
-    """The k best passages by BM25 that have every part of the query as typed."""
+    """Return the k best passages by BM25 that have every part of the query as typed."""
     if not matches.complete:
         return []
     rows = np.array(sorted(matches.complete), dtype=np.int64)
@@ -239,10 +243,10 @@ def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Rank
 
 
 def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> bool:
-    """Whether a later version may rank the literal matches differently or have other absent words.
+    """Return whether the literal matches of a later version may differ.
 
-    For a keyword query, and for a query with literals, any added or removed passage may. For other
-    questions, only words that no passage had, or has now, matter.
+    For a keyword query, and for a query with phrases or codes, any added or removed passage may
+    change them. For other questions, only words that no passage had, or no passage has now, matter.
     """
     if not (query.is_keywords or query.literals or query.whole):
         return _find_unknown(before, query) != _find_unknown(now, query)
@@ -268,7 +272,7 @@ class _Texts:
         self._known: dict[int, str | None] = {}  # by passage row; None: a purge removed it
 
     def read_rows(self, rows: Integers) -> Iterator[tuple[int, str]]:
-        """The text of each passage row, for at most 2,048 rows."""
+        """Yield each passage row with its text, for at most 2,048 rows. Skips purged passages."""
         for start in range(0, min(len(rows), _MOST_READ), _BATCH):
             batch = rows[start : min(start + _BATCH, _MOST_READ)].tolist()
             self._read_missing([row for row in batch if row not in self._known])
@@ -284,14 +288,14 @@ class _Texts:
 
 
 def _order(snapshot: Snapshot, stems: Floats, scores: Floats) -> Integers:
-    """The rows that have terms of the query, ordered by weight and BM25."""
+    """List the rows that have terms of the query, ordered by the terms' weight and then by BM25."""
     rows = np.flatnonzero(stems > 0)
     ids = snapshot.passage_ids[rows]
     return rows[np.lexsort((ids, -scores[rows], -np.round(stems[rows], 9)))]
 
 
 def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
-    """The visible passage rows that have all the terms, ascending."""
+    """Find the visible passages that have all the terms. Returns their rows, ascending."""
     if not terms:
         return _NO_ROWS
     found = sorted(having(snapshot, terms), key=lambda one: one.df)
@@ -331,7 +335,7 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
 
 
 def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
-    """Add the rows that have another form of a part. Phrases have no other forms."""
+    """Add the rows of passages with another form of a word or code. Phrases have no other forms."""
     rows = [others[term] for term in index_terms(found.part.text) if term in others]
     if not rows or found.part.kind == "phrase":
         return found
@@ -341,7 +345,7 @@ def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
 
 
 def _joined_with(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The runs of two or three words of the query, including `word`, that may be one name."""
+    """List the runs of two or three words of the query that include `word` and may be one name."""
     runs = [
         tuple(words[start : start + length])
         for length in (2, 3)
@@ -356,8 +360,7 @@ def _idf(snapshot: Snapshot, term: str) -> float:
 
 
 def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
-    """The longer words of the documents that contain the word, which may be names with the word as
-    a part."""
+    """List the words of the vocabulary that contain this word, such as `readfile` for `file`."""
     wanted = word.lower()
     return tuple(sorted(name for name in snapshot.index.vocabulary if wanted in name))
 
@@ -365,7 +368,7 @@ def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
 def _find_whole(
     snapshot: Snapshot, query: QueryWords, rows: Integers, scores: Floats, texts: _Texts
 ) -> frozenset[int]:
-    """The rows that have the query as one phrase."""
+    """Find the rows of passages that contain the whole query as one phrase."""
     if query.whole is None:
         return frozenset()
     order = rows[largest(scores[rows], snapshot.passage_ids[rows], _MOST_READ)]
@@ -381,7 +384,7 @@ def _find_whole(
 def _find_absent(
     snapshot: Snapshot, query: QueryWords, parts: Sequence[_FoundPart], texts: _Texts
 ) -> tuple[str, ...]:
-    """The parts that no visible passage has.
+    """List the parts that no visible passage has.
 
     For a question, only phrases, codes and unusual words count, because passages may express usual
     words differently.
@@ -404,7 +407,7 @@ def _find_absent(
 
 
 def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
-    """The unusual words of a question that no visible passage has."""
+    """List the unusual words of a question that no visible passage has."""
     unusual = [
         word for word in query.words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())
     ]
@@ -412,7 +415,7 @@ def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
 
 
 def _is_held(snapshot: Snapshot, terms: Sequence[str]) -> bool:
-    """Whether a visible passage has all the terms."""
+    """Return whether a visible passage has all the terms."""
     if len(terms) == 1:
         return having(snapshot, terms)[0].df > 0
     return bool(len(_find_rows(snapshot, terms)))

@@ -26,7 +26,7 @@ from store.transactions import snapshot as reading
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """The passage at a fork, and the question of each edge that is offered there, in order."""
+    """The passage in the queue, and the question of each edge that is offered there, in order."""
 
     passage: Passage
     questions: tuple[str, ...]
@@ -43,7 +43,7 @@ def materials(
     titled: bool,
     forks: Sequence[Fork],
 ) -> list[PromptContext | None]:
-    """The context of each fork for the LLM. It is None if the passage is no longer stored.
+    """Collect what the LLM reads for each fork. None if the passage is no longer stored.
 
     With `titled`, each question is followed by the heading of the passage that it leads to, because
     the question of an edge that is followed backwards does not show where it leads.
@@ -68,7 +68,7 @@ def materials(
 
 
 def _question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
-    """The question that represents the passage at the end of a step.
+    """Return the question that represents the passage at the end of a step.
 
     Forwards, that passage answers the question. Backwards, that passage raises it.
     """
@@ -103,20 +103,24 @@ _GRADE = (
 
 
 class Choice(BaseModel):
-    """The number of the chosen follow-up question, from 1; None if no question helps."""
+    """The LLM's choice: the number of a follow-up question, from 1, or None if no question
+    helps.
+    """
 
     follow: int | None
 
 
 class Grades(BaseModel):
-    """The paper's three-way judgement of each follow-up question, in order."""
+    """The LLM's grades: one of the paper's three levels for each follow-up question, in order."""
 
     grades: list[Literal["relevant", "indirect", "irrelevant"]]
 
 
 class LlmReasoner:
-    """Chooses edges for one query. With `graded`, the LLM grades every edge instead of picking
-    one."""
+    """Chooses the edges of a query with an LLM.
+
+    If `graded`, the LLM grades every edge instead of picking one.
+    """
 
     def __init__(self, llm: Llm, usage: Usage, question: str, read: Read, graded: bool) -> None:
         self._llm = llm
@@ -129,7 +133,7 @@ class LlmReasoner:
         self._given_up: LlmError | None = None
 
     def choose(self, forks: Sequence[Fork]) -> list[int | None]:
-        """The index of the edge to follow at each fork, or None. Implements `traverse.Choose`."""
+        """Return the index of the edge to follow at each fork, or None. Implements `Choose`."""
         if self._given_up:
             return [_BEST for _ in forks]
         materials = self._read(forks)
@@ -145,7 +149,7 @@ class LlmReasoner:
 
     @property
     def degraded(self) -> list[str]:
-        """The reasons why similarity chose edges instead of the LLM."""
+        """Explanations of why similarity chose edges instead of the LLM."""
         reasons = []
         if self._given_up:
             reasons.append(f"similarity chose the rest of the edges: {self._given_up.why}")
@@ -199,7 +203,7 @@ class LlmReasoner:
 
 
 def _read_choice(result: Choice | Grades | LlmError, offered: int) -> int | None:
-    """The index of the chosen edge among the edges offered, or None. Raises LlmNonsense."""
+    """Return the index of the chosen edge among those offered, or None. Raises LlmNonsense."""
     if isinstance(result, LlmError):
         raise result
     if isinstance(result, Choice):

@@ -116,10 +116,11 @@ class Resolved(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Subproblem:
-    """A vertex of the question's graph.
+    """A subproblem of the question: a vertex of its graph.
 
     after: the ids of the subproblems whose answers it needs. rank: the rank in which it was asked,
-    from 1; 0 if it was never asked. query: the query of its rank. answer: empty if none was found.
+    counted from 1; 0 if it was not asked. query: the query of its rank. answer: the answer; empty
+    if none was found.
     """
 
     id: int
@@ -133,10 +134,10 @@ class Subproblem:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """How a question was resolved.
+    """The subproblems of a question with their answers.
 
-    notes: the LLM's summary of all passages that it read. degraded: reasons why the search did less
-    than requested.
+    notes: the LLM's summary of all passages that it read. degraded: the reasons why the search did
+    less than requested.
     """
 
     subproblems: tuple[Subproblem, ...]
@@ -155,7 +156,7 @@ class Resolution:
 
 
 def untold(stage: Stage, questions: Sequence[str]) -> None:
-    """A `Tell` that ignores the progress."""
+    """Ignore the progress of a search. A default for `Tell`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class LlmUse:
 
 @dataclass(slots=True)
 class LogicSearch:
-    """The search for one question. `retrieve` finds excerpts of the best few passages."""
+    """Resolves one question. `retrieve` finds excerpts of the best passages for a query."""
 
     question: str
     retrieve: Callable[[str], Material]
@@ -179,7 +180,7 @@ class LogicSearch:
     _degraded: list[str] = field(default_factory=list)
 
     def resolve(self) -> Resolution:
-        """Solve subproblems until all are solved. If the LLM fails, `degraded` has the reason."""
+        """Solve the subproblems rank by rank. If the LLM fails, `degraded` has the reason."""
         self.use.tell("split", [self.question])
         try:
             self._split()
@@ -225,7 +226,7 @@ class LogicSearch:
         return any(not self._graph[id_].rank for id_ in one.after)
 
     def _query(self, ready: Sequence[Subproblem]) -> str:
-        """Write one query for all these subproblems, with the answers that they need."""
+        """Let the LLM write one query for these subproblems, given the answers that they need."""
         known = [self._graph[id_] for one in ready for id_ in one.after if self._graph[id_].answer]
         if len(ready) == 1 and not known:
             return ready[0].question
@@ -243,7 +244,7 @@ class LogicSearch:
             return " ".join(_fill_in(one.question, answers) for one in ready)
 
     def _read(self, ready: Sequence[Subproblem], shown: Material) -> None:
-        """Let the LLM answer a rank. Keep its answers, its notes and its new subproblems."""
+        """Let the LLM answer a rank. Keeps its answers, its notes and its new subproblems."""
         data = {
             "question": self.question,
             "open": [{"id": one.id, "question": one.question} for one in ready],
@@ -314,8 +315,10 @@ class LogicSearch:
 
 
 def graph_of(split: Split) -> dict[int, Subproblem]:
-    """Check the subproblems of a split, and return them by id. Raises LlmNonsense for a split that
-    cannot be resolved."""
+    """Check the subproblems of a split, and map them by id.
+
+    Raises LlmNonsense if the split cannot be resolved.
+    """
     parts = split.subproblems[:MAX_SUBPROBLEMS]
     graph = {
         part.id: Subproblem(part.id, _text(part.question), tuple(dict.fromkeys(part.after)))
@@ -330,8 +333,7 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
 
 
 def check(graph: Mapping[int, Subproblem]) -> None:
-    """Raise LlmNonsense if a subproblem depends on a missing subproblem or, in a cycle, on
-    itself."""
+    """Raise LlmNonsense if a subproblem depends on a missing subproblem or is part of a cycle."""
     if unknown := {id_ for one in graph.values() for id_ in one.after} - graph.keys():
         raise _nonsense(f"a subproblem depends on {min(unknown)}, which does not exist")
     try:
@@ -359,10 +361,10 @@ def _nonsense(why: str) -> LlmNonsense:
 
 
 def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -> list[Ranked]:
-    """Unite several retrievals. Cited passages come first.
+    """Merge the results of several retrievals. Cited passages come first.
 
-    The others follow by position: the first result of each retrieval, then the second, and so on. A
-    passage found several times keeps the result with the best position.
+    The other passages are taken in turn: the first result of each retrieval, then the second, and
+    so on. A passage found several times keeps its best position.
 
     >>> first = [Ranked(PassageId(1), 0.9), Ranked(PassageId(2), 0.1)]
     >>> second = [Ranked(PassageId(2), 0.8), Ranked(PassageId(3), 0.7)]

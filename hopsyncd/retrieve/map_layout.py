@@ -26,10 +26,11 @@ _SHARPNESS = 8.0  # how much more a document leans to the group that it is most 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The places of n documents and g groups.
+    """Where n documents and their g groups are on the map.
 
-    groups: (n,) the number of the group; group 0 is the largest. places: (n, 2). centrality: (n,)
-    the similarity of each document to the rest of its group. centres: (g, 2). radii: (g,).
+    groups: (n,) the group of each document; group 0 is the largest. places: (n, 2) the coordinates
+    of each document. centrality: (n,) the similarity of each document to the rest of its group.
+    centres: (g, 2) the centre of each group's disc. radii: (g,) the radius of each disc.
     """
 
     groups: Integers
@@ -40,7 +41,7 @@ class Layout:
 
 
 def arrange(vectors: Matrix) -> Layout:
-    """Arrange (n, d) vectors of length 1; n is at least 1."""
+    """Arrange documents with these (n, d) vectors, where n is at least 1. Vectors have length 1."""
     groups = _group(vectors)
     sizes = np.bincount(groups)
     means = _means(vectors, groups, len(sizes))
@@ -58,7 +59,7 @@ def arrange(vectors: Matrix) -> Layout:
 
 
 def _group(vectors: Matrix) -> Integers:
-    """The group of each vector, by spherical k-means; the largest group first."""
+    """Group the vectors by spherical k-means. Groups are numbered by size, the largest first."""
     count = int(np.clip(np.sqrt(len(vectors) / _DOCUMENTS_PER_GROUP), 1, _MOST_GROUPS))
     means = vectors[_choose_seeds(vectors, count)]
     groups = np.zeros(len(vectors), dtype=np.int64)
@@ -78,7 +79,7 @@ def _group(vectors: Matrix) -> Integers:
 
 
 def _choose_seeds(vectors: Matrix, count: int) -> Integers:
-    """Choose rows that are far from each other, by the rule of k-means++."""
+    """Choose up to `count` rows that are far from each other, like k-means++."""
     random = np.random.default_rng(_SEED)
     chosen = [0]
     distances = np.full(len(vectors), np.inf, dtype=np.float32)
@@ -92,7 +93,7 @@ def _choose_seeds(vectors: Matrix, count: int) -> Integers:
 
 
 def _means(vectors: Matrix, groups: Integers, count: int) -> Matrix:
-    """(count, d) the mean of each group, of length 1; zeros for a group without vectors."""
+    """Return (count, d) the mean of each group, scaled to length 1. An empty group has zeros."""
     means = np.zeros((count, vectors.shape[1]), dtype=np.float32)
     for group in range(count):
         means[group] = vectors[groups == group].sum(axis=0)
@@ -106,7 +107,7 @@ def normalize(vectors: Matrix) -> Matrix:
 
 
 def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
-    """(g, 2) the groups projected on the plane that shows most of their differences."""
+    """Project the groups on the plane that shows most of their differences. Returns (g, 2)."""
     weights = np.sqrt(sizes)[:, None]
     centred = (means - np.average(means, axis=0, weights=sizes)) * weights
     _, _, axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
@@ -121,7 +122,10 @@ def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
 
 
 def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move discs until none overlap, staying near the wanted places, up to a scale."""
+    """Move the discs until they do not overlap, but keep them near their wanted places.
+
+    First, all wanted places are scaled to make room for the discs.
+    """
     room = np.sqrt(np.sum(np.square(radii + _GAP)))
     spread = np.sqrt(np.mean(np.square(wanted))) or 1.0
     places: NDArray[np.float64] = wanted * (0.5 * room / spread)
@@ -144,8 +148,10 @@ def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np
 def _find_directions(
     similarities: Matrix, groups: Integers, centres: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(n,) for each document, the angle from the centre of its group towards the other groups that
-    it is similar to."""
+    """Compute a direction for each document, as an (n,) array of angles.
+
+    The angle points from the centre of the document's group to the other groups that it resembles.
+    """
     others = similarities.astype(np.float64)
     others[np.arange(len(groups)), groups] = -np.inf
     if others.shape[1] == 1:
@@ -158,10 +164,10 @@ def _find_directions(
 
 
 def _fill_disc(centrality: Matrix, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places around (0, 0). Central documents are in the middle, the others in their directions.
+    """Place documents around (0, 0): central documents in the middle, others in their directions.
 
-    The places are arranged like seeds in a sunflower. They are filled ring by ring from the middle,
-    and the documents of a ring in the order of their directions.
+    The places are arranged like the seeds of a sunflower. They are filled ring by ring from the
+    middle, and the documents of a ring are sorted by direction.
     """
     count = len(centrality)
     numbers = np.arange(count)

@@ -31,7 +31,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Material:
-    """Excerpts in the order in which they are shown, numbered from 1."""
+    """The excerpts to show an LLM, in order. The first has the number 1."""
 
     found: FoundTexts
     excerpts: tuple[Excerpt, ...]
@@ -54,21 +54,23 @@ class Material:
 
     @property
     def numbers(self) -> dict[PassageId, int]:
-        """The number of each passage."""
+        """The number of each passage, by its id."""
         return {one.passage: number for number, one in enumerate(self.excerpts, 1)}
 
     def passage(self, number: int) -> PassageId | None:
-        """The passage with this number; None if no passage has it."""
+        """Return the passage with this number, or None if there is none."""
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
 
     def describe_unsent(self, numbers: Iterable[int]) -> str:
-        """A note that the LLM cited these numbers, which are not numbers of passages."""
+        """Describe that citations of these numbers were removed, because no passage has them."""
         known = [*numbers]
         cited = f"passage{'s' if len(known) > 1 else ''} {', '.join(map(str, known))}"
         return f"the LLM cited {cited}, which it was not sent: removed"
 
     def sentence(self, number: int, quote: str) -> str | None:
-        """The sentence of a passage that contains a quote; None if no sentence is similar."""
+        """Return the sentence of a passage that contains a quote, or None if no sentence is
+        similar.
+        """
         wanted = {*_words(quote)}
         shown = self.excerpts[number - 1].sentences
         shares = [len(wanted.intersection(_words(one))) / max(len(wanted), 1) for one in shown]
@@ -85,8 +87,10 @@ def make_material(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> Material:
-    """Choose the best excerpts whose JSON has at most `budget_tokens`. The `kept` passages are
-    always included."""
+    """Choose the best excerpts whose JSON has at most `budget_tokens`.
+
+    The passages in `kept` are always considered, however badly they fit.
+    """
     dates = document_dates(snapshot, found)
 
     def frame_tokens(passage: PassageId, is_new_document: bool) -> int:
@@ -106,8 +110,10 @@ def make_material(
 
 
 def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
-    """The day on which each document was created or, if that is unknown, last changed, by its row
-    in the database."""
+    """Map documents to the day on which they were created or, if that is unknown, last changed.
+
+    The keys are the rows of the documents in the database.
+    """
     table = snapshot.index.documents
     wanted = [place.row for places in found.places.values() for place in places[:1]]
     dates: dict[int, str] = {}
@@ -120,7 +126,10 @@ def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
 
 
 def title_of(passage: Passage, places: Sequence[Place]) -> str:
-    """The title of a document: a mail's subject and sender, or the first heading, or the path."""
+    """Return the title of a document.
+
+    The title is a mail's subject and sender, or the first heading, or the path.
+    """
     heading = list(passage.heading)
     if places and (name := mail_name(places[0].origin, heading)):
         return name
@@ -138,7 +147,7 @@ def _document_frame(found: FoundTexts, id_: PassageId, dates: Mapping[int, str])
 
 
 def _label(found: FoundTexts, id_: PassageId, number: int, title: str = "") -> str:
-    """The number, and the headings below the document's title."""
+    """Return the passage's number and its headings below the document's title."""
     headings = list(found.passages[id_].heading)
     if headings[:1] == [title]:
         del headings[0]

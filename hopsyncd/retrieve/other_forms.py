@@ -49,9 +49,9 @@ _MOST_ROWS = 256  # passages in which one form is looked for.
 
 @dataclass(frozen=True, slots=True)
 class OtherForm:
-    """Another form of some words of a question.
+    """Words of a question, and another form of them that a document defines.
 
-    typed, text: the words as typed, and the other form. typed_stems, stems: the terms of each, in
+    typed: the words as typed. text: the other form. typed_stems, stems: the terms of each, in
     order.
     """
 
@@ -62,7 +62,7 @@ class OtherForm:
 
 
 def find_other_forms(snapshot: Snapshot, question: str, read: Read) -> tuple[OtherForm, ...]:
-    """The other forms that visible passages define for the words of a question."""
+    """Find the other forms that visible passages define for the words of a question."""
     words = WORD.findall(question)[:_MOST_QUESTION_WORDS]
     stems = [split_stems(word) for word in words]
     typed: dict[tuple[str, ...], str] = {}
@@ -95,7 +95,7 @@ def find_other_forms(snapshot: Snapshot, question: str, read: Read) -> tuple[Oth
 def _find_defining(
     snapshot: Snapshot, typed: Mapping[tuple[str, ...], str]
 ) -> dict[tuple[str, ...], Integers]:
-    """The passage rows that may define each form, for the runs of terms that may be a form."""
+    """Map runs of terms in the question to the rows of passages that may define a form of them."""
     runs = [*typed]
     keys = np.array([name_key(form_term(run)) for run in runs], dtype=np.int64)
     _, positions = snapshot.index.postings.terms_by_key.find_all(keys)
@@ -118,7 +118,7 @@ def _find_defining(
 
 
 def _may_be_form(word: str) -> bool:
-    """Whether a single word may be a short form: in capitals, or unusual."""
+    """Return whether a word may be an abbreviation: it has two capitals, or is not a usual word."""
     if sum(letter.isupper() for letter in word) >= 2:
         return True
     return len(word) > 1 and not word.isdecimal() and not is_usual(word.lower())
@@ -127,7 +127,10 @@ def _may_be_form(word: str) -> bool:
 def _read_forms(
     snapshot: Snapshot, run: tuple[str, ...], rows: Integers, read: Read
 ) -> dict[tuple[str, ...], str]:
-    """The other forms that most of the passages define for a form, by their terms."""
+    """Read the definitions of a form from the passages.
+
+    Returns the texts of the three forms that most passages define, by their terms.
+    """
     row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
     texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for id_, passage in read(sorted(row_of)[:_MOST_DEFINING]).items():
@@ -142,7 +145,7 @@ def _read_forms(
 
 
 def _find_title(snapshot: Snapshot, row: int) -> str:
-    """The title of the file that a visible passage belongs to."""
+    """Return the title of the file that a visible passage belongs to."""
     visible, index = snapshot.statistics.visible, snapshot.index
     count = len(visible.documents)
     has_key = index.documents.path_key[:count] == visible.document_of_row[row]
@@ -151,10 +154,10 @@ def _find_title(snapshot: Snapshot, row: int) -> str:
 
 
 class FormMatches:
-    """The visible passages that have other forms of a question's words."""
+    """Other forms of a question's words, and the visible passages that have them."""
 
     def __init__(self, forms: Sequence[OtherForm] = (), rows: Sequence[Integers] = ()) -> None:
-        """`rows`: the visible passage rows that have each form, ascending."""
+        """Pair each form with the visible passage rows that have it, ascending."""
         self.forms = tuple(forms)
         self._rows = rows
 
@@ -165,7 +168,7 @@ class FormMatches:
 
     @cached_property
     def rows_by_term(self) -> Mapping[str, Integers]:
-        """For each term that another form stands for, the passage rows that have the form."""
+        """The rows of passages that have another form of a word, by each term of the word."""
         rows: dict[str, list[Integers]] = defaultdict(list)
         for form, found in zip(self.forms, self._rows, strict=True):
             for term in form.typed_stems:
@@ -173,7 +176,7 @@ class FormMatches:
         return {term: reduce(np.union1d, found) for term, found in rows.items()}
 
     def of_row(self, row: int) -> list[OtherForm]:
-        """The other forms that a passage has."""
+        """List the other forms that the passage in this row has."""
         return [
             form for form, members in zip(self.forms, self._members, strict=True) if row in members
         ]
@@ -201,7 +204,10 @@ def match_other_forms(snapshot: Snapshot, question: str, read: Read) -> FormMatc
 
 
 def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
-    """The visible passage rows that have a form, ascending. Only the 256 best by BM25 are read."""
+    """Find the visible passages with a form. Returns their rows, ascending.
+
+    If many passages have the terms of the form, only the 256 best by BM25 are read.
+    """
     every = having(snapshot, sorted({*form.stems}))
     rows = reduce(np.intersect1d, (one.passage_rows for one in every)).astype(np.int64)
     if len(rows) > _MOST_ROWS:
@@ -221,8 +227,9 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
 
 @lru_cache(_KEPT_PATTERNS)
 def _pattern_of(form: OtherForm) -> re.Pattern[str]:
-    """A pattern that matches a short form as written, and the words of a long form with any
-    endings."""
+    """Compile a pattern that matches a form: a single word as written, several words with any
+    endings.
+    """
     if re.fullmatch(r"[^\s-]+", form.text):
         is_in_capitals = sum(letter.isupper() for letter in form.text) >= 2
         pattern = rf"(?<!\w){re.escape(form.text)}s?(?!\w)"

@@ -44,7 +44,7 @@ _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
-    """The names in the query that the graph has. If names overlap, the longest counts.
+    """List the names of the graph that the query contains. If names overlap, the longest counts.
 
     A single word counts only if the query capitalises it or it has a digit.
 
@@ -70,7 +70,7 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
 
 
 def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
-    """The share of each name in the query's idf. `weights` has the idf of each term.
+    """Compute the share of each name in the query's idf. `weights` has the idf of each term.
 
     >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
     {'due south': 0.75}
@@ -85,43 +85,48 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
 
 
 class TermCoverage(Protocol):
-    """Says which of the question's t terms each passage has. share: (t,) each term's idf, divided
-    by the sum over all terms."""
+    """Looks up which passages have which of a question's t terms.
+
+    share: (t,) the share of each term in the question's idf.
+    """
 
     @property
     def share(self) -> Floats: ...
 
     def select(self, entries: Integers) -> NDArray[np.bool_]:
-        """(t, w) which of the terms each of these passage rows has."""
+        """Return (t, w) flags: whether each of the w passages has each term."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Says which of the query's t terms each of the n passage rows has.
+    """A table of the query's t terms and the n passage rows that have them.
 
-    share: (t,) the idf of each term, scaled to sum to 1. has: (t, n) bool.
+    share: (t,) the share of each term in the query's idf; the shares sum to 1. has: (t, n) flags.
     """
 
     share: Floats
     has: NDArray[np.bool_]
 
     def select(self, entries: Integers) -> NDArray[np.bool_]:
-        """(t, w) which of the terms each of these passage rows has."""
+        """Return (t, w) flags: whether each of the w passages has each term."""
         return self.has.take(entries, axis=1)
 
     def of(self, entries: Integers) -> Floats:
-        """(w,) the share of the query's terms that each of these passage rows has."""
+        """Return (w,) sums: the shares of the terms that each of these passage rows has."""
         return sum_weighted(self.share, self.select(entries))
 
     def compute_gain(self, start: Integers, end: Integers) -> Floats:
-        """(w,) the idf share of the terms that each end has and its start lacks."""
+        """Return (w,) sums: the shares of the terms that each end has and its start lacks."""
         return sum_weighted(self.share, self.select(end) & ~self.select(start))
 
 
 def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
-    """(w,) the sum of the (t, w) lines, each multiplied by its share. The lines are added one by
-    one, because a matrix product may add in another order on another machine."""
+    """Return the (w,) sum of the (t, w) lines, each multiplied by its share.
+
+    The lines are added one by one, because another machine may compute a matrix product in another
+    order.
+    """
     total = np.zeros(lines.shape[1])
     for part, line in zip(share.tolist(), lines, strict=True):
         total += part * line
@@ -130,9 +135,11 @@ def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The query's words at one version. weights: the result of `idf_of`. scores: (n,) the BM25
-    score of each passage row. coverage: without terms that no passage has, and without terms that
-    too many passages have."""
+    """The query's words, looked up in one version.
+
+    weights: the result of `idf_of`. scores: (n,) the BM25 score of each passage row. coverage: the
+    passages that have each term, without terms that no passage or too many passages have.
+    """
 
     weights: Mapping[str, float]
     scores: Floats
@@ -140,7 +147,7 @@ class Words:
 
 
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
-    """The idf of each of the question's terms, including terms that no passage has."""
+    """Map the question's terms to their idf, including terms that no passage has."""
     terms = index_terms(drop_foreign_function_words(question))
     df = np.array([one.df for one in having(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
@@ -149,7 +156,7 @@ def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
 def words_of(
     snapshot: Snapshot, question: str, others: Mapping[str, Integers] = NO_OTHERS
 ) -> Words:
-    """Look up the question's words. `others`: the passage rows with other forms of its terms."""
+    """Look up the question's words. `others` has the passage rows with other forms of its terms."""
     terms = index_terms(question)
     every = having(snapshot, terms, others)
     df = np.array([one.df for one in every], dtype=np.int64)
@@ -176,11 +183,11 @@ def words_of(
 
 @dataclass(frozen=True, slots=True)
 class SentenceFits:
-    """How the sentences of one passage compare with the question.
+    """How well each sentence of a passage fits the question.
 
-    terms: the question's terms in the sentence or the passage's headings. fits: the cosine of each
-    sentence, plus the share of the question's idf that its terms have. vector_rows: the row of each
-    sentence's vector, or of the whole passage if sentences have no vectors.
+    fits: the cosine of each sentence, plus the share of the question's idf that its terms have.
+    terms: the question's terms that each sentence or a heading has. vector_rows: the row of each
+    sentence's vector, or of the whole passage if its sentences have no vectors.
     """
 
     fits: Sequence[float]
@@ -188,7 +195,7 @@ class SentenceFits:
     vector_rows: Sequence[int]
 
     def order_by_fit(self) -> list[int]:
-        """The positions of the sentences, best first. Ties go to the earlier sentence."""
+        """Return the positions of the sentences, best first. Ties go to the earlier sentence."""
         return sorted(range(len(self.fits)), key=lambda position: -self.fits[position])
 
     @property
@@ -206,10 +213,10 @@ class QueryContext:
 
     names: the names in the question that the graph has, each with its share of the question's idf;
     they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible score.
-    coverage: which passages have its words. terms: its index terms, each with its share of
-    `total_idf`, the sum of their idf. read: returns passages of the version. encode: returns the
-    vectors of follow-ups; None if there are no follow-ups. forms: the passages with other forms of
-    its words.
+    coverage: the passages that have each of its words. terms: its index terms, each with its share
+    of `total_idf`, the sum of their idf. read: a function that reads passages of the version.
+    encode: a function that encodes follow-ups; None if there are no follow-ups. forms: the passages
+    with other forms of its words.
     """
 
     snapshot: Snapshot
@@ -261,19 +268,22 @@ class QueryContext:
 
     @cached_property
     def nearest_mentions(self) -> tuple[Integers, Integers]:
-        """The mentions in the 2000 vector rows of near passages that are most like the question,
-        and more rows if the last rows tie. Returns the rows of the mentions, and their names."""
+        """The mentions in near passages whose vectors are most like the question.
+
+        They are in the 2000 nearest vector rows, and in more rows if the last rows tie. The value
+        has the rows of the mentions and their names.
+        """
         rows, cosines = self.near.rows, self.near.cosines
         if len(rows) > _NEAREST:
             rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
         return self.snapshot.find_sentence_mentions(rows)
 
     def by_sentence(self, entries: Integers) -> Floats:
-        """(m,) the fit of the best sentence of each passage.
+        """Return (m,) the fit of the best sentence of each passage.
 
         The fit of a sentence is its cosine plus the share of the question's terms that the sentence
-        or a heading has. If the vectors of a passage do not match its sentences, all sentences have
-        the cosine of the whole passage.
+        or a heading has. If a passage does not have one vector for each sentence, all its sentences
+        have the cosine of the whole passage.
         """
         compared = self.compare_sentences(entries)
         best = [max(one.fits, default=0.0) for one in compared]
@@ -281,11 +291,11 @@ class QueryContext:
 
     @cached_property
     def sentence_coverage(self) -> "SentenceCoverage":
-        """Which of the question's terms the best sentence of each passage has."""
+        """A lookup of the question's terms that the best sentence of each passage has."""
         return SentenceCoverage(np.array(list(self.terms.values())), self)
 
     def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:
-        """Compare the sentences of each passage. A purged passage has none."""
+        """Yield the fits of the sentences of each passage. A purged passage has no sentences."""
         rows: list[int] = passage_rows.tolist()
         new = np.array([row for row in rows if row not in self._compared], dtype=np.int64)
         if len(new):
@@ -325,7 +335,7 @@ class QueryContext:
             yield SentenceFits([*map(add, own, shares)], terms, vector_rows)
 
     def _share_of(self, terms: frozenset[str]) -> float:
-        """The sum of the shares of these terms of the question."""
+        """Sum the shares of these terms of the question."""
         known = self._shares.get(terms)
         if known is None:
             known = self._shares[terms] = sum(self.terms[term] for term in sorted(terms))
@@ -336,25 +346,29 @@ class QueryContext:
         return {}
 
     def _read_forms(self, terms: frozenset[str], forms: Sequence[OtherForm]) -> frozenset[str]:
-        """The question's terms that a sentence has, also in other forms that its passage has."""
+        """Return the question's terms that a sentence has, directly or in another form."""
         stand_for = [form.typed_stems for form in forms if terms.issuperset(form.stems)]
         return terms.union(*stand_for).intersection(self.terms)
 
     def first_cosines(self, entries: Integers) -> Floats:
-        """(w,) the cosine of the question with the vector of each whole passage."""
+        """Return (w,) cosines: of the question with the vector of each whole passage."""
         return self.likeness.whole[entries].astype(np.float64)
 
     def of_edges(self, out: Integers, into: Integers) -> Floats:
-        """(e,) Eq. 1 for each edge, with the vector of its incoming question and the keywords of
-        both."""
+        """Return (e,) the value of Eq. 1 for each edge.
+
+        It compares the question with the vector of the edge's incoming question and with the
+        keywords of both questions of the edge.
+        """
         index = self.snapshot.index
         cosines = self.likeness.of_rows(index.incoming.vector_row[into]).astype(np.float64)
         similarity: Floats = (self._jaccards(out, into) + cosines) / 2
         return similarity
 
     def _jaccards(self, out: Integers, into: Integers) -> Floats:
-        """(e,) the Jaccard similarity of the query's names and the names in both questions of each
-        edge."""
+        """Return (e,) Jaccard similarities of the query's names and the names in each edge's
+        questions.
+        """
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         jaccards = np.zeros(len(out))
@@ -376,7 +390,9 @@ class QueryContext:
         return set(names)
 
     def of_passages(self, entries: Integers) -> Floats:
-        """(n,) Eq. 1 for each passage, with its own vector and the names in its sentences."""
+        """Return (n,) the value of Eq. 1 for each passage, from its vector and the names it
+        mentions.
+        """
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         columns, jaccards = index.passages, np.zeros(len(entries))
@@ -394,16 +410,16 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceCoverage:
-    """Says which of the question's terms the best sentence or a heading of each passage has.
+    """Looks up which of the question's terms the best sentence or a heading of a passage has.
 
-    share: (t,) the share of each term's idf, in the order of the question's terms.
+    share: (t,) the share of each term in the question's idf, in the order of the question's terms.
     """
 
     share: Floats
     _context: QueryContext
 
     def select(self, entries: Integers) -> NDArray[np.bool_]:
-        """(t, w) which of the terms each of these passage rows has."""
+        """Return (t, w) flags: whether each of the w passages has each term."""
         terms = self._context.terms
         best = [one.best_terms for one in self._context.compare_sentences(entries)]
         has = [[term in found for found in best] for term in terms]
@@ -413,7 +429,7 @@ class SentenceCoverage:
 def _find_terms(
     words: Sequence[Sequence[str]], terms: Mapping[str, frozenset[str]]
 ) -> list[frozenset[str]]:
-    """The question's terms that each sentence has.
+    """List the question's terms that each sentence has.
 
     `words` has the words of the headings, then the words of each sentence. The words of the
     headings count for every sentence.
@@ -423,9 +439,9 @@ def _find_terms(
 
 
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The terms that each word has, for the words that have any.
+    """Map each word to the wanted terms that it has. Words without such terms are left out.
 
-    Only words that begin like one of the terms are examined.
+    Only words that begin like one of the terms are analysed.
     """
     wanted = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
@@ -439,8 +455,9 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
 
 @lru_cache(_PASSAGES_KEPT)
 def split_into_words(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
-    """The words of a passage's headings, and of each of its sentences, as full-text search compares
-    them.
+    """Split a passage into the words of its headings, then the words of each sentence.
+
+    The words are normalised as in full-text search.
 
     >>> split_into_words(("Rome",), "It fell. It rose.")
     (('rome',), ('it', 'fell'), ('it', 'rose'))
