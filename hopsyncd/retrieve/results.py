@@ -298,7 +298,7 @@ def _question(answer: Answer, step: Hop) -> str:
         return "The same section"
     if step.asked_by == "follow_up":
         topics = ", ".join(_as_written(answer, step, topic) for topic in step.topics)
-        return f"Then asked about {topics}"
+        return f"Then asked about {topics}" if topics else "Then asked the rest of the question"
     if step.question is None:
         return ask_about_name(_as_written(answer, step, step.name or ""))
     return answer.questions.get(step.question, "")

@@ -175,6 +175,10 @@ def test_all_follow_ups_are_encoded_in_one_call(tmp_path: Path) -> None:
 def test_names_that_lead_to_no_other_document_are_not_asked_about(tmp_path: Path) -> None:
     alone = Asking(tmp_path, {"door.md": FILM} | FAR)
     assert alone.plans()["Bronze Door"].names == ()
+    found = answer_json(alone.engine.query(QUESTION, 5, Search()), Search())
+    hops = [hop for one in found["passages"] for hop in one["hops"]]
+    said = {hop["question"] for hop in hops if hop["asked_by"] == "follow_up"}
+    assert said == {"Then asked the rest of the question"}
 
 
 @pytest.mark.parametrize(

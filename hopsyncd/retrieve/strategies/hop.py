@@ -147,7 +147,7 @@ class PathExplainer:
             return Hop(*ends, "section", None, None, share)
         if kind == "follow_up":
             plan = self._follow_ups[number].plan
-            return Hop(*ends, "follow_up", None, None, share, plan.names or (plan.words,))
+            return Hop(*ends, "follow_up", None, None, share, plan.names)
         name = index.name_texts[int(self._walked.incoming_mentions.name[number])]
         return Hop(*ends, "both", None, name, share)
 
