@@ -65,7 +65,7 @@ from hopsyncd.config.privacy import (
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
 from hopsyncd.ingest.backup_schedule import Backups, complete_restore
-from hopsyncd.ingest.connect import close_sources, tesseract_of
+from hopsyncd.ingest.connector_setup import close_sources, tesseract_of
 from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.generation_switch import GenerationSwitch

@@ -31,7 +31,7 @@ from hopsyncd.errors import (
     HopsyncdError,
     SocketRefused,
 )
-from hopsyncd.ingest.connect import connector_of
+from hopsyncd.ingest.connector_setup import connector_of
 from hopsyncd.models.llm.attempts import endpoint_host
 from hopsyncd.models.llm.transport import bounded_http
 from hopsyncd.printable import printable

@@ -27,7 +27,7 @@ from hopsyncd.formats.images import gray_png
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
-from hopsyncd.ingest.connect import tesseract_of
+from hopsyncd.ingest.connector_setup import tesseract_of
 from hopsyncd.ingest.folder_observer import folders_in
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
 from hopsyncd.models.encoder import has_onnxruntime

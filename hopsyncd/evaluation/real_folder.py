@@ -25,7 +25,7 @@ from hopsyncd.evaluation.run import (
 )
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.connect import folder_of, settings_of, tesseract_of, with_pictures
+from hopsyncd.ingest.connector_setup import folder_of, settings_of, tesseract_of, with_pictures
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync

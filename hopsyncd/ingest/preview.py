@@ -10,7 +10,7 @@ from hopsyncd.answers.changed import PreviewAnswer, PreviewedSource
 from hopsyncd.config.configuration import Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
-from hopsyncd.ingest.connect import connector_of, tesseract_of
+from hopsyncd.ingest.connector_setup import connector_of, tesseract_of
 from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import run_to_end

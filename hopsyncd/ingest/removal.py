@@ -11,7 +11,7 @@ from functools import partial
 from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, NEXT_INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.connect import mirror_of
+from hopsyncd.ingest.connector_setup import mirror_of
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_sync import SourceSync

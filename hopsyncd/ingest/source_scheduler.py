@@ -15,7 +15,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.schedule import Moment, Run, When, at, every, next_ms, zone_of
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import ConfigError
-from hopsyncd.ingest.connect import is_slow, open_source
+from hopsyncd.ingest.connector_setup import is_slow, open_source
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Turn

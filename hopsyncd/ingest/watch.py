@@ -25,7 +25,7 @@ from watchdog.observers.api import BaseObserver
 from connectors.folder import widen_changed_ids
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
-from hopsyncd.ingest.connect import folder_of
+from hopsyncd.ingest.connector_setup import folder_of
 from hopsyncd.ingest.folder_observer import DeepObserver, folder_observer
 
 OnChange = Callable[[Sequence[str] | None], None]

@@ -12,7 +12,7 @@ from connectors.protocol import Connector, Item
 from connectors.web.site import WebConnector
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.errors import ConfigError
-from hopsyncd.ingest.connect import connector_of
+from hopsyncd.ingest.connector_setup import connector_of
 
 
 def written(folder: Path, kind: str, lines: str) -> Path:

@@ -9,7 +9,7 @@ from connectors.protocol import Item
 from connectors.remote import RemoteConnector
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
-from hopsyncd.ingest.connect import connector_of
+from hopsyncd.ingest.connector_setup import connector_of
 from tests.fakes.git_repository import GitRepository, needs_git
 
 

@@ -27,7 +27,7 @@ from hopsyncd.formats.sandbox import confine
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
-from hopsyncd.ingest.connect import with_pictures
+from hopsyncd.ingest.connector_setup import with_pictures
 
 needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None, reason="the program tesseract is not installed"

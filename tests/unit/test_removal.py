@@ -9,7 +9,7 @@ import pytest
 from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, Config, load_config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.connect import mirror_of
+from hopsyncd.ingest.connector_setup import mirror_of
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.removal import drop_mirror, remove_source_documents, remove_source_offline

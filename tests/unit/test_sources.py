@@ -11,7 +11,7 @@ from connectors.protocol import Item, SourceUnavailable
 from connectors.sqlite_rows import SqliteConnector
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.source_kinds import PluginSource, known_kinds
-from hopsyncd.ingest.connect import connector_of, settings_of
+from hopsyncd.ingest.connector_setup import connector_of, settings_of
 
 MODULE = """
 class Shelf:
