@@ -1,4 +1,4 @@
-"""The sources of documents: lists them, fetches them, and reports problems.
+"""Connects the sources of documents: lists their items, fetches them, and reports problems.
 
-It imports no index, model or SQL.
+This package imports no index, model or SQL.
 """

@@ -1,4 +1,4 @@
-"""Maps character set labels to the Python codecs that match their actual use."""
+"""Maps character set labels to the Python codecs that match how the labels are really used."""
 
 import codecs
 from functools import cache
@@ -51,7 +51,8 @@ _NOT_FOR_DOCUMENTS = frozenset(
 
 
 def codecs_of(label: str) -> tuple[str, ...]:
-    """Return Python's codecs for a character set label, in the order to try them; empty if unknown.
+    """Return the Python codecs for a character set label, in the order to try them. Empty if the
+    label is unknown.
 
     >>> codecs_of("ISO-8859-1"), codecs_of("ks_c_5601-1987"), codecs_of("punycode")
     (('cp1252',), ('cp949',), ())

@@ -1,8 +1,8 @@
 """Reads a folder of files as a source: lists it completely and opens its files safely.
 
-Paths hidden by `ignore` and symbolic links are never items. A link to a target in the folder is
-skipped, because the target is listed at its own path. So loops end and nothing is indexed twice. A
-link that leads out of the folder is a Problem and is not followed.
+Symbolic links and paths that `ignore` hides are never items. A link to a target in the folder is
+skipped, because the target is listed under its own path. So loops end, and nothing is indexed
+twice. A link that leads out of the folder is reported as a Problem and not followed.
 """
 
 import errno
@@ -44,7 +44,8 @@ Scope: TypeAlias = "dict[str, Scope] | None"
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The root folder during one listing. `path` contains no links; `never` are excluded ids."""
+    """The root folder during a listing. `path` contains no links; `never` are the ids that are
+    always excluded."""
 
     path: str
     device: int
@@ -56,15 +57,15 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A name in an open folder. Methods never resolve the path again, because it may now be a link
-    to another place."""
+    """A name in an open folder. Its methods use the folder's descriptor and do not resolve the path
+    again, because a part of the path may have become a link."""
 
     folder: int
     name: str
     id: str
 
     def state(self) -> os.stat_result:
-        """Return the entry's lstat. Raises OSError."""
+        """Return the result of lstat for this entry. Raises OSError."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def leads_to_folder(self) -> bool:
@@ -82,7 +83,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder still to be listed, with the ignore files of the folders above it."""
+    """A folder that is still to be listed, with the ignore files of the folders above it."""
 
     id: str
     levels: tuple[Level, ...]
@@ -111,7 +112,7 @@ class FolderConnector:
     ) -> Iterator[Item | Problem]:
         """Implement the protocol. Folders come in depth-first order, names sorted.
 
-        There is no Cursor, because a listing of all names is cheap. The paths in `under` need not
+        No Cursor is returned, because listing all names is cheap. The paths in `under` need not
         exist, and the ignore files of their parent folders apply as in a full listing. Raises
         ValueError for an id that leads out of the folder.
         """
@@ -137,10 +138,10 @@ class FolderConnector:
         """Do nothing: no resource stays open."""
 
     def is_noise(self, id_: str) -> bool:
-        """Whether a change of this path can be ignored without reading the disk.
+        """Whether changes of this path can be ignored. Does not read the disk.
 
-        Use it only for the watcher's events. It treats files as folders and reads no ignore files.
-        If an ignore file includes a path that is noise, only the next full scan sees its changes.
+        Use this only for the watcher's events: it treats files as folders, and does not read ignore
+        files. If an ignore file includes such a path, only the next full scan notices its changes.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
         noise = [
@@ -191,7 +192,8 @@ class FolderConnector:
     def _classify(
         self, root: _Root, entry: _Entry, levels: tuple[Level, ...], scope: Scope
     ) -> Item | Problem | _Folder | None:
-        """Classify a path; None if it is not a document or has disappeared."""
+        """Return the item, problem or folder at a path, or None if the path is not a document or
+        has disappeared."""
         id_ = entry.id
         if id_ in root.never:
             return None
@@ -276,9 +278,9 @@ class FolderConnector:
 
 
 def widen_changed_ids(ids: Sequence[str]) -> list[str] | None:
-    """Return the ids to list again after these ids changed; None means everything.
+    """Return the ids to list again after these ids changed, or None to list everything.
 
-    A changed ignore file affects the whole folder that it is in.
+    If an ignore file has changed, its whole folder is listed again.
     """
     scopes = dict.fromkeys(
         id_.rpartition("/")[0] if id_.rpartition("/")[2] in IGNORE_FILES else id_ for id_ in ids
@@ -294,7 +296,8 @@ _IGNORE_IT = "Move it out of the folder or add it to `ignore`."
 
 
 def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
-    """Return the sorted names to list, and the ignore files that apply to them. Raises OSError."""
+    """Return the sorted names to list in a folder, and the ignore files that apply to them. Raises
+    OSError."""
     if folder.scope is None:
         with os.scandir(opened) as entries:
             names = present = sorted(entry.name for entry in entries)
@@ -305,8 +308,8 @@ def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...
 
 
 def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
-    """Return a Problem if the link leads out of the folder. It names only the link's path and its
-    target text."""
+    """Return a Problem if the link leads out of the folder. It contains only the link's path and
+    the target as written."""
     above = f"{root.path}/{entry.id}".rpartition("/")[0]
     try:
         text = os.readlink(entry.name, dir_fd=entry.folder)
@@ -344,12 +347,13 @@ def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
 
 
 def _reaches_below(found: Item | Problem | _Folder) -> bool:
-    """Whether a listing has a result that concerns the paths below it."""
+    """Whether the result concerns paths below its own path: a folder, or a problem with
+    a subtree."""
     return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
 
 
 def _scope_of(under: Sequence[str] | None) -> Scope:
-    """Return the ids as a tree.
+    """Convert ids to a tree of their path components.
 
     >>> _scope_of(["a/b.md", "a/c", "d"])
     {'a': {'b.md': None, 'c': None}, 'd': None}
@@ -368,7 +372,8 @@ def _scope_of(under: Sequence[str] | None) -> Scope:
 
 
 def _components(id_: str) -> list[str]:
-    """Return the parts of an id. Raises ValueError unless it is a path below the root."""
+    """Split an id into its path components. Raises ValueError unless it is a path below
+    the root."""
     parts = id_.split("/")
     if "\0" in id_ or not {"", ".", ".."}.isdisjoint(parts):
         raise ValueError(f"{id_!r} is not a relative path inside the folder")
@@ -385,8 +390,8 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    """Return the system's error message, with the file's name if it is an ignore file in the
-    folder."""
+    """Return the system's error message. If the error concerns an ignore file, the message begins
+    with the file's name."""
     name = os.fsdecode(error.filename or "").rpartition("/")[2]
     why = (error.strerror or str(error)).lower()
     return f"its {name}: {why}" if name in IGNORE_FILES else why

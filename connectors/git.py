@@ -1,11 +1,12 @@
-"""Reads a branch of a git repository as a source, from the object store, without checkout or index.
+"""Reads a branch of a git repository as a source, from the object store, without a checkout or
+index.
 
-An item is a file of the branch's newest commit. Its revision is the id of its blob, so equal
-content is never fetched again. Paths hidden by `ignore`, submodules and symbolic links are never
-items. `.hopsyncdignore` files in the repository apply. `.gitignore` files do not, because committed
-files are not ignored.
+Each file in the newest commit of the branch is an item. Its revision is the id of its blob, so
+equal content is never fetched again. Submodules, symbolic links and paths that `ignore` hides are
+never items. `.hopsyncdignore` files in the repository apply. `.gitignore` files do not, because a
+committed file should not be ignored.
 
-A Cursor names a commit. git lists the changes since that commit, and only new blobs are read.
+A Cursor contains a commit. git lists the changes since that commit, and only new blobs are read.
 """
 
 import hashlib
@@ -62,14 +63,15 @@ _FILE_MODES = ("100644", "100755", "100664")
 
 @dataclass(frozen=True, slots=True)
 class GitSettings(FileSettings):
-    """The branch and the files that are documents."""
+    """The branch to read, and the patterns for its files."""
 
     branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A path in a commit and its blob. Each byte of the path that is not UTF-8 is a surrogate."""
+    """A path in a commit, with its mode and blob. Bytes of the path that are not UTF-8 are
+    surrogates."""
 
     path: str
     mode: str
@@ -95,7 +97,8 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules for the paths in one commit. `levels` are keyed by folder, with a final `/`."""
+    """Decides which paths of a commit are documents. The keys of `levels` are folders with a final
+    `/`."""
 
     rules: Rules
     levels: Mapping[str, Level]
@@ -147,8 +150,8 @@ class GitConnector:
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Implement the protocol, in git's order of paths.
 
-        Raises CursorExpired for a Cursor with other settings or with a commit that is no longer on
-        the branch.
+        Raises CursorExpired if the Cursor was made with other settings, or if its commit is no
+        longer on the branch.
         """
         self._blobs.close()
         origin = self._origin
@@ -192,7 +195,7 @@ class GitConnector:
         )
 
     def close(self) -> None:
-        """End the git process that reads blobs."""
+        """End the git process that reads the blobs."""
         self._blobs.close()
 
     def _newest_commit(self, repository: Repository) -> str:
@@ -211,8 +214,8 @@ class GitConnector:
         return commit.decode().strip()
 
     def _commit_of(self, since: str, repository: Repository, tip: str) -> str:
-        """Return the commit of a Cursor. Raises CursorExpired if git cannot list the changes since
-        then."""
+        """Return the commit in a Cursor. Raises CursorExpired if git cannot list the changes since
+        that commit."""
         commit, _, fingerprint = since.partition(" ")
         if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
             why = "the cursor is from another branch or other settings"
@@ -270,7 +273,8 @@ class GitConnector:
                 yield self._classify(entry, size.decode().strip())
 
     def _classify(self, entry: _Entry, size: str) -> Item | Problem:
-        """Classify an entry. `size` comes from git; a partial clone may lack the object."""
+        """Return the item or problem at an entry. `size` is git's output, because a partial clone
+        may lack the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
@@ -297,7 +301,8 @@ def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
 
 
 def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
-    """Yield the entries of `new` that differ from `old`; a deleted entry has the mode 0."""
+    """Yield the entries of commit `new` that differ from commit `old`. A deleted entry has the mode
+    0."""
     found = repository.records(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new
     )
@@ -307,7 +312,7 @@ def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]
 
 
 def _levels(repository: Repository, commit: str) -> dict[str, Level]:
-    """Return the commit's own ignore files by folder."""
+    """Read the ignore files in a commit, by folder."""
     levels = {}
     blobs = BlobReader()
     for record in repository.records("ls-tree", "-r", "-z", "--full-tree", commit):
@@ -340,15 +345,15 @@ def _levels(repository: Repository, commit: str) -> dict[str, Level]:
 
 
 def _above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
-    """Return the levels of the folders above a path or a folder."""
+    """Return the ignore files of the folders above a path, topmost first."""
     bases = ("", *(f"{part}/" for part in prefixes(path.rstrip("/"))[:-1]))
     return tuple(levels[base] for base in bases if base in levels and base != path)
 
 
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
-    """Return the commit that last changed each path on the branch; some paths may be missing.
+    """Return the commit that last changed each path on the branch. Some paths may be missing.
 
-    The oldest commit of a shallow history is ignored, because it seems to add every file.
+    The oldest commit of a shallow clone is skipped, because it seems to add every file.
     """
     changes: dict[str, _Change] = {}
     # Dates are not worth more than a minute, or a failed listing.

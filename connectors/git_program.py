@@ -1,6 +1,7 @@
-"""Runs git on a repository: no prompts, no hooks, bounded time and memory.
+"""Runs git on a repository, without prompts or hooks, and with limits on time and memory.
 
-Only the fetch of a `Mirror`, a bare local copy of a remote repository's branch, uses the network.
+Only the fetch of a `Mirror`, a bare local copy of a branch of a remote repository, uses the
+network.
 """
 
 import fcntl
@@ -49,10 +50,10 @@ Process = subprocess.Popen[bytes]
 class Repository:
     """A local repository.
 
-    `location` is its name for display, without secrets. `protocols` are the protocols that git may
-    use, separated by `:`. `variables` are added to git's environment. A command that takes longer
-    than `limit_s` is killed. All methods raise SourceUnavailable if git cannot run or fails, or if
-    there is no repository.
+    `location` is its path or URL to show to users, without secrets. `protocols` are the protocols
+    that git may use, separated by `:`. `variables` are added to git's environment. A command that
+    takes longer than `limit_s` is killed. All methods raise SourceUnavailable if git cannot run or
+    fails, or if there is no repository.
     """
 
     path: Path
@@ -68,9 +69,11 @@ class Repository:
         look: Callable[[], None] = lambda: None,
         look_every_s: float = 0.2,
     ) -> bytes:
-        """Return the output of a command, which must be short; empty if its status is not 0.
+        """Run a command and return its output, which must be short. Returns no output if the status
+        is not 0.
 
-        `look` is called regularly while the command runs, and may raise an error to end it.
+        `look` is called every `look_every_s` seconds while the command runs. To end the command, it
+        raises an error.
         """
         with self.process(*arguments, accept=accept) as process:
             while True:
@@ -82,7 +85,7 @@ class Repository:
         return output if process.returncode == 0 else b""
 
     def succeeds(self, *arguments: str) -> bool:
-        """Whether a command without output exits with status 0."""
+        """Run a command without output, and return whether it exits with status 0."""
         with self.process(*arguments, accept=range(256)) as process:
             process.communicate()
         return process.returncode == 0
@@ -110,7 +113,8 @@ class Repository:
     def process(
         self, *arguments: str, stdin: int = subprocess.DEVNULL, accept: Sequence[int] = (0,)
     ) -> Iterator[Process]:
-        """Run a command in the block. It is killed if the block is left early or takes too long."""
+        """Run a command during the block. It is killed if the block ends early or if it takes too
+        long."""
         expired = threading.Event()
 
         def expire() -> None:
@@ -197,7 +201,7 @@ class Repository:
 
 
 def ask(process: Process, object_id: str) -> bytes:
-    """Ask `cat-file` for an object. Return the first line of the answer; empty if git has
+    """Request an object from `cat-file`. Returns the first line of the reply, or nothing if git has
     exited."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
@@ -207,7 +211,7 @@ def ask(process: Process, object_id: str) -> bytes:
 
 
 class BlobReader:
-    """Reads many blobs through one `git cat-file`. Only one thread at a time may use it."""
+    """Reads many blobs through one `git cat-file` process. Only one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -216,7 +220,7 @@ class BlobReader:
         self._until_s = 0.0
 
     def read(self, repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
-        """Return the content of a blob; None if the repository has no such blob."""
+        """Return the content of a blob, or None if the repository has no such blob."""
         try:
             return self._read(repository, blob, max_bytes, id_)
         except BaseException:
@@ -250,7 +254,7 @@ class BlobReader:
         return data
 
     def _open_process(self, repository: Repository) -> Process:
-        """Return the running git process. A process that has used half of its time is replaced."""
+        """Return the running git process. If it has used half of its time, it is replaced first."""
         if self._process and self._repository == repository and time.monotonic() < self._until_s:
             return self._process
         self.close()
@@ -325,8 +329,8 @@ _HELPER_SCRIPT = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\
 
 
 def protocol_of(url: str) -> str:
-    """Return the protocol that git would use. Raises ValueError for an address that git must not
-    use.
+    """Return the protocol that git would use for this address. Raises ValueError if git must not
+    use it.
 
     >>> protocol_of("https://example.org/a.git"), protocol_of("git@example.org:a/b.git")
     ('https', 'ssh')
@@ -354,8 +358,8 @@ def protocol_of(url: str) -> str:
 
 
 def branch_name(branch: str) -> str:
-    """Return a valid branch name unchanged; empty means the repository's HEAD. Raises
-    ValueError."""
+    """Return the branch name unchanged if it is valid; empty stands for the repository's HEAD.
+    Raises ValueError otherwise."""
     bad = (branch.endswith(("/", ".", ".lock")), ".." in branch, "//" in branch, "@{" in branch)
     if branch and (not _BRANCH.fullmatch(branch) or any(bad)):
         raise ValueError("it is not a valid branch name")
@@ -366,8 +370,8 @@ def branch_name(branch: str) -> str:
 class Mirror:
     """A remote repository, and the local folder into which one of its branches is fetched.
 
-    Fetches `depth` commits, 0 for all; the folder may grow to `max_bytes`. Raises ValueError for a
-    URL that git must not use.
+    The last `depth` commits are fetched, or all if it is 0. The folder may grow to `max_bytes`.
+    Raises ValueError for a URL that git must not use.
     """
 
     url: str
@@ -385,11 +389,11 @@ class Mirror:
 
     @property
     def repository(self) -> Repository:
-        """Return the mirror, without network access; it may not exist yet."""
+        """Return the local mirror, which needs no network access. It may not exist yet."""
         return Repository(self.folder, self.url, self.limit_s)
 
     def remote_access(self) -> Repository:
-        """Return the mirror, with network access to the remote."""
+        """Return the local mirror for commands that access the remote repository."""
         speaks = protocol_of(self.url)
         return replace(self.repository, protocols=speaks, variables=self._credentials())
 
@@ -430,9 +434,9 @@ class Mirror:
             )
 
     def _credentials(self) -> dict[str, str]:
-        """Return git settings for a credential helper that answers this host only.
+        """Return git settings with a credential helper that replies only to this host.
 
-        So no file or command line contains the token.
+        This keeps the token out of files and command lines.
         """
         if not self.token:
             return {}
@@ -451,14 +455,14 @@ class Mirror:
 
 @contextmanager
 def _lock_mirror(folder: Path) -> Iterator[None]:
-    """Lock the mirror for one fetch, because two sources, or a dry run, may share it."""
+    """Lock the mirror during a fetch, because two sources, or a dry run, may share it."""
     with (folder / "hopsyncd-fetch").open("w") as mark:
         fcntl.flock(mark, fcntl.LOCK_EX)
         yield
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the files that a killed git leaves: locks that block the next run, and partial
+    """Yield the files that a killed git process left: locks that block the next run, and partial
     packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)

@@ -1,9 +1,9 @@
 """Splits HTML into text and tags.
 
-No library fits. The standard library's `html.parser` takes quadratic time on unclosed tags and
-comments in supported Python releases (CVE-2025-6069). libxml2 has no line numbers above 65,535.
-Parsers that build an HTML 5 tree reopen unclosed elements in each paragraph, which can exhaust the
-memory: selectolax took 1.8 GB for 27 kB.
+No available library is suitable. In supported Python releases, the standard library's `html.parser`
+takes quadratic time on unclosed tags and comments (CVE-2025-6069). libxml2 does not count lines
+above 65,535. Parsers that build an HTML 5 tree reopen unclosed elements in each paragraph, which
+can exhaust the memory: selectolax took 1.8 GB for 27 kB.
 """
 
 import re
@@ -20,9 +20,9 @@ _MAX_HREF_CHARACTERS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Text as written, or the start or end tag of an element.
+    """A piece of text as written, or the start or end tag of an element.
 
-    `start` is the offset in the source; `attributes` are the attributes of a start tag, as written.
+    `start` is the offset in the source. `attributes` are the attributes of a start tag, as written.
     """
 
     what: Literal["text", "open", "close"]
@@ -32,7 +32,7 @@ class Token:
 
     @property
     def href(self) -> str:
-        """The address in the start tag of an `a` element, or an empty string."""
+        """The address in the start tag of an `a` element, or an empty string for other tokens."""
         found = _HREF.search(self.attributes)
         address = (found[1] or found[2] or found[3] or "") if found else ""
         return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
@@ -50,8 +50,8 @@ class Token:
 def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
     """Yield the tokens of a page, without comments and without the content of `hidden` elements.
 
-    An unclosed comment or hidden element extends to the end of the page. The time is linear: each
-    search either advances past the scanned text or is never repeated.
+    An unclosed comment or hidden element extends to the end of the page. This takes linear time,
+    because each search either advances past the scanned text or is never repeated.
     """
     place, quotes_close = 0, True
     while (start := text.find("<", place)) >= 0:

@@ -1,16 +1,16 @@
-"""Decides which paths in a folder are documents: secrets, ignore patterns, include patterns.
+"""Decides which paths in a folder are documents, by secrets, ignore patterns and include patterns.
 
-The first of these rules that matches a path decides:
+The first of these rules that matches a path applies:
 
-1. Version control folders and secrets are never listed. Secrets are the configured `deny`, and
-`SECRETS` without the names that the configured `not_secret` matches.
+1. Version control folders and secrets are never listed. Secrets match the configured `deny`
+   patterns, or `SECRETS` unless the configured `not_secret` matches too.
 2. The configured `ignore` patterns.
 3. `.hopsyncdignore` files, the deepest first.
-4. `NOISE`: caches, build output, temporary files of editors; and folders whose name begins with a
-dot, unless a pattern in `include` names them, as `.github/**` does.
+4. `NOISE`: caches, build output and temporary files of editors. Also folders whose name begins with
+   a dot, unless a pattern in `include` names them, such as `.github/**`.
 5. `.gitignore` files, the deepest first.
 
-So a `.hopsyncdignore` can include a `build/` folder again, while a `.gitignore`, written for
+So a `.hopsyncdignore` file can include a `build/` folder again. A `.gitignore` file, written for
 another purpose, can only hide more. As in git, no pattern can include files inside a hidden folder.
 A path that is not hidden is listed if `include` matches it.
 
@@ -154,12 +154,12 @@ _PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
 
 
 def linear(regex: str) -> str:
-    r"""Rewrite one of pathspec's expressions to match in linear time.
+    r"""Rewrite a regular expression of pathspec so that it matches in linear time.
 
-    The text between two wildcards can be matched at its first occurrence: if the rest matches after
-    a later occurrence, it matches after the first one too. So each wildcard except the last is put
-    into an atomic group with the following text, and never backtracks. As in git, a class such as
-    `[!a]` does not match `/`.
+    It is enough to match the text between two wildcards at its first occurrence: if the rest
+    matches after a later occurrence, it matches after the first one too. So each wildcard except
+    the last is put into an atomic group with the text after it, and never backtracks. As in git, a
+    class such as `[!a]` does not match `/`.
 
     >>> linear("^[^/]*a[^/]*b$")
     '^(?>[^/]*?a)[^/]*b$'
@@ -180,7 +180,7 @@ _Parsed = tuple[GitIgnoreSpecPattern, bool]
 
 
 class TooManyPatterns(OSError):
-    """An ignore file has too many or overlong patterns."""
+    """An ignore file has too many patterns, or patterns that are too long."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EFBIG, why)
@@ -188,19 +188,21 @@ class TooManyPatterns(OSError):
 
 
 class Patterns:
-    """gitignore patterns, applied to one path at a time as in git: the last match decides.
+    """Applies gitignore patterns to one path at a time, as git does: the last matching pattern
+    applies.
 
     pathspec's GitIgnoreSpec is not used, because its matches include everything below a path. It
-    cannot express that `*` with `!*/` hides the files in a folder but not the folder.
+    cannot express that `*` with `!*/` hides the files in a folder but not its folders.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Compile the patterns. Raises ValueError with an invalid line."""
+        """Compile the patterns. Raises ValueError for an invalid pattern."""
         self._set(_parse(line) for line in lines)
 
     @classmethod
     def of_file(cls, lines: Iterable[str]) -> "Patterns":
-        """Parse the valid lines of an ignore file; git skips the others. Raises TooManyPatterns."""
+        """Parse the lines of an ignore file, and skip invalid lines like git. Raises
+        TooManyPatterns."""
         # Of equal lines the last decides, so only that line is kept.
         distinct = [*dict.fromkeys(reversed([line for line in lines if _may_be_pattern(line)]))]
         if len(distinct) > MAX_PATTERNS:
@@ -222,10 +224,10 @@ class Patterns:
         self._last_first = tuple(reversed([found for found in parsed if found is not None]))
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """Return True if a pattern hides the path, False if a pattern includes it again, None if no
-        pattern matches.
+        """Return True if the patterns hide the path, False if they include it again, None if none
+        matches.
 
-        The verdict does not apply to paths below.
+        The result does not apply to paths below it.
         """
         line = _one_line(path)
         for pattern, folders_only in self._last_first:
@@ -239,7 +241,8 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The patterns of one folder's ignore files. `base` is the folder's id with `/`, or empty."""
+    """The patterns in the ignore files of a folder. `base` is the folder's id with a final `/`, or
+    empty for the root."""
 
     base: str
     own: Patterns
@@ -247,8 +250,8 @@ class Level:
 
 
 def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
-    """Add a level to the levels above it. Raises TooManyPatterns if they have too many patterns in
-    total."""
+    """Append the ignore files of a folder to the ones above it. Raises TooManyPatterns if there are
+    too many patterns in total."""
     levels = (*above, level) if level else above
     count = sum(len(level.own) + len(level.git) for level in levels)
     if level and count > MAX_PATTERNS:
@@ -260,7 +263,8 @@ def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ..
 
 
 class NameSet:
-    """Glob patterns for the last component of a path, compiled into one regular expression."""
+    """A set of glob patterns for the last component of a path, compiled into one regular
+    expression."""
 
     def __init__(self, globs: Sequence[str], ignore_case: bool) -> None:
         flags = re.IGNORECASE if ignore_case else 0
@@ -279,7 +283,7 @@ _NOISE_NAMES = NameSet(NOISE, ignore_case=False)
 
 
 class Rules:
-    """Decides whether one path is ignored, by the ignore files of the folders above it.
+    """Decides whether a path is listed, given the ignore files of the folders above it.
 
     Raises ValueError for an invalid configured pattern.
     """
@@ -303,7 +307,8 @@ class Rules:
         self._not_secret = Patterns(not_secret)
 
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
-        """Whether the path is forbidden or ignored. The folders above it must not be hidden.
+        """Whether a path is ignored or must never be listed. The folders above it must not be
+        hidden.
 
         `levels` are ordered from the root to the path's folder.
         """
@@ -328,7 +333,8 @@ class Rules:
         return not is_noise and self._configured_verdict(id_, is_folder, levels) is None
 
     def _is_dot_folder(self, id_: str, is_folder: bool) -> bool:
-        """Whether a path is a folder whose name begins with a dot and is not named in `include`."""
+        """Whether a path is a folder whose name begins with a dot, and `include` does
+        not name it."""
         name = _name(id_)
         if not is_folder or not name.startswith(".") or name == "..":
             return False
@@ -337,7 +343,8 @@ class Rules:
     def _configured_verdict(
         self, id_: str, is_folder: bool, levels: Sequence[Level]
     ) -> bool | None:
-        """Return the verdict of the `ignore` setting, or else of `.hopsyncdignore` files."""
+        """Return the verdict of the `ignore` setting. If it has none, return the verdict of the
+        `.hopsyncdignore` files."""
         verdict = self._ignore.verdict(id_, is_folder)
         if verdict is None:
             verdict = _deepest_verdict(
@@ -346,8 +353,8 @@ class Rules:
         return verdict
 
     def forbids(self, id_: str, is_folder: bool) -> bool:
-        """Whether the path is a version control folder or a secret. Ignore files cannot override
-        this."""
+        """Whether the path is a version control folder or a secret, which ignore files cannot
+        include."""
         name = _name(id_)
         if name in VERSION_CONTROL:
             return True
@@ -368,7 +375,8 @@ class Rules:
 
 
 def _dot_names_in(include: Sequence[str]) -> NameSet | None:
-    """Return the names in an `include` list that begin with a dot; None if there are none."""
+    """Return the set of names in an `include` list that begin with a dot, or None if there are
+    none."""
     parts = (
         part for line in include if not line.startswith(("!", "#")) for part in line.split("/")
     )
@@ -377,7 +385,7 @@ def _dot_names_in(include: Sequence[str]) -> NameSet | None:
 
 
 def read_level(folder: int, base: str, names: Sequence[str]) -> Level | None:
-    """Read the ignore files of one open folder; None if they have no patterns.
+    """Read the ignore files of an open folder. Returns None if they have no patterns.
 
     Raises OSError if an ignore file exists but cannot be read, because its patterns are then
     unknown.
@@ -414,7 +422,7 @@ def _read_patterns(folder: int, name: str) -> Patterns:
 
 @lru_cache(maxsize=_KEPT_COMPILED)
 def patterns_in(data: bytes) -> Patterns:
-    """Return the patterns of an ignore file. Raises TooManyPatterns."""
+    """Parse the content of an ignore file. Raises TooManyPatterns."""
     return Patterns.of_file(data.decode("utf-8-sig", "surrogateescape").split("\n"))
 
 
@@ -430,7 +438,7 @@ def _parse_or_none(line: str) -> _Parsed | None:
 
 
 def _parse(line: str) -> _Parsed | None:
-    """Parse a line: the pattern without a final `/`, and whether it had one. Returns None for a
+    """Parse a line into a pattern without a final `/`, and whether it had one. Returns None for a
     blank line or a comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""

@@ -106,7 +106,7 @@ def stored_encoders(connection: Connection) -> list[str]:
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
-    """Return those of the passages with these ids that are stored."""
+    """Return the stored passages with these ids."""
     rows = connection.execute(
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],

@@ -196,7 +196,7 @@ def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
-    """Delete those of the question sets that no interval uses, and passages that then have no set.
+    """Delete the question sets that no interval uses, and passages that then have no set.
 
     Runs inside the caller's transaction. Returns the number of deleted rows by table.
     """

@@ -166,7 +166,7 @@ def passages_at(connection: Connection, version: int) -> list[PassageId]:
 
 
 def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
-    """Return those of the given passages that are vertices at the head."""
+    """Return the passages among the given ones that are vertices at the head."""
     rows = connection.execute(
         f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
         f" WHERE died = {ALIVE} AND passage IN {connection.dialect.ids()}",

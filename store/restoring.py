@@ -49,7 +49,7 @@ _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a restore would lose.
+    """The versions, tags and watches that a restore would lose.
 
     `version` is the newest version of the database, or 0 if it has none. `versions` is the number
     of versions that the backup lacks; `tags` and `watches` are the tags and watches that it lacks.

@@ -47,8 +47,8 @@ def nearest(
 def nearest_of(
     query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
-    """Search only these passages with their (n, d) vectors. The cosines equal those of `nearest`
-    bit for bit."""
+    """Search only these passages with their (n, d) vectors. The cosines are bit-identical to the
+    results of `nearest`."""
     if not query.any():
         return []
     wanted = query.astype(np.float32)

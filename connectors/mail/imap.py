@@ -1,9 +1,9 @@
-"""Reads an IMAP account as a source: lists the messages of its folders incrementally by UID.
+"""Reads an IMAP account as a source, and lists the messages of its folders incrementally by UID.
 
-While a folder keeps its UIDVALIDITY, a UID always identifies the same message, so the two together
-are the revision. The cursor contains the UIDs of each folder. Sequence numbers are in UID order. If
-the old UIDs still fill the same number of positions, no message is gone, and only new messages are
-listed.
+As long as a folder keeps its UIDVALIDITY, a UID identifies the same message, so the two together
+are the revision. The cursor contains the UIDs of each folder. Sequence numbers are in the order of
+UIDs. If the old UIDs still have the same sequence numbers, no message was removed, and only new
+messages are listed.
 """
 
 import imaplib
@@ -47,7 +47,7 @@ _FAILURES = (OSError, imaplib.IMAP4.error)
 
 
 class Uids:
-    """A compact set of UIDs that are added in ascending order.
+    """A compact set of UIDs, to which UIDs are added in ascending order.
 
     >>> uids = Uids.parse("1:3,7")
     >>> uids.add(8)
@@ -62,7 +62,7 @@ class Uids:
 
     @classmethod
     def parse(cls, text: str) -> "Uids":
-        """Parse the output of `str`. Raises ValueError."""
+        """Parse a set that `str` has formatted. Raises ValueError."""
         uids = cls()
         for part in text.split(",") if text else ():
             first, _, last = part.partition(":")
@@ -70,11 +70,11 @@ class Uids:
         return uids
 
     def add(self, uid: int) -> None:
-        """Add a UID. Raises ValueError unless it is higher than the last UID."""
+        """Add a UID. Raises ValueError unless it is higher than all UIDs in the set."""
         self._add_range(uid, uid)
 
     def extend(self, other: "Uids") -> None:
-        """Add all of another set, whose UIDs must be higher than the last UID."""
+        """Add all UIDs of another set, which must be higher than all UIDs in this set."""
         for first, last in zip(other._firsts, other._lasts, strict=True):
             self._add_range(first, last)
 
@@ -111,21 +111,21 @@ class Uids:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The state of a folder in the cursor."""
+    """The state of a folder that the cursor contains."""
 
     validity: int
     uids: Uids
 
     @classmethod
     def from_row(cls, row: Any) -> "_Known":
-        """Read the state of a folder from a row of the cursor."""
+        """Parse the state of a folder from a row of the cursor."""
         validity, uids = row
         return cls(int(validity), Uids.parse(uids))
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A folder selected read-only, with its description by the server at that moment."""
+    """A folder that is selected read-only, with the server's description of it at that moment."""
 
     name: str
     messages: int
@@ -134,7 +134,8 @@ class _Open:
 
 @dataclass(slots=True)
 class ImapConnector:
-    """Lists and reads the messages of one account over one connection, without changing flags."""
+    """Lists and reads the messages of an account over a single connection, without changing their
+    flags."""
 
     settings: ImapSettings
     _server: imaplib.IMAP4 | None = None
@@ -156,7 +157,7 @@ class ImapConnector:
                 raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol; reconnect once if the connection was lost."""
+        """Implement the protocol. If the connection was lost, connect again once."""
         for attempt in (1, 2):
             with Deadline(self.settings.limit_s) as deadline:
                 self._deadline = deadline
@@ -209,7 +210,8 @@ class ImapConnector:
     def _messages(
         self, opened: _Open, before: _Known, uids: Uids, parts: Selection
     ) -> Iterator[Found]:
-        """List the new and the removed messages of a folder. Adds its current UIDs to `uids`."""
+        """Yield the new and the removed messages of a folder, and add its current UIDs
+        to `uids`."""
         same = before.validity == opened.validity
         first = 1
         if same and self._keeps_all(opened, before.uids):
@@ -225,7 +227,7 @@ class ImapConnector:
                 yield Gone(f"{opened.name}/{uid}")
 
     def _keeps_all(self, opened: _Open, uids: Uids) -> bool:
-        """Whether no message of the folder was removed since the cursor."""
+        """Whether the folder still has all messages with these UIDs."""
         count = len(uids)
         if count == 0 or count > opened.messages:
             return count == 0
@@ -238,9 +240,9 @@ class ImapConnector:
             yield from self._window(opened, start, min(start + _WINDOW - 1, opened.messages))
 
     def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the UID and size of the messages with these sequence numbers.
+        """Return the (UID, size) of each message with these sequence numbers.
 
-        The numbers do not shift between two such commands: a server must not report expunged
+        The numbers do not change between two such commands: a server must not report expunged
         messages in response to FETCH (RFC 3501, 7.4.1).
         """
         if self._opened is not opened:
@@ -282,8 +284,8 @@ class ImapConnector:
         return make_fetched(body, f"{opened.validity}-{uid}")
 
     def _folders(self) -> list[str]:
-        """Return the names of the wanted folders, sorted. Also updates the server's raw names for
-        them."""
+        """Return the names of the selected folders, sorted. Also stores the names under which the
+        server knows them."""
         server = self._connect()
         status, data = server.list('""', '"*"')
         _check(status, data)
@@ -299,7 +301,8 @@ class ImapConnector:
         return not folder.flags & _LEFT_OUT and is_wanted(folder.name, self.settings.folders)
 
     def _open(self, name: str) -> _Open | None:
-        """Select a folder read-only. Returns None if the server refuses or sends no UIDVALIDITY."""
+        """Select a folder read-only. Returns None if the server refuses, or sends no
+        UIDVALIDITY."""
         server = self._connect()
         self._opened = None
         status, data = server.select(quote_name(self._raw_names[name]), readonly=True)
@@ -322,7 +325,7 @@ class ImapConnector:
             server.shutdown()
 
     def _mark(self) -> str:
-        """Compute a digest of the settings that a cursor depends on."""
+        """Compute a digest of the settings on which a cursor depends."""
         settings = self.settings
         return mark_of(
             settings.host, settings.port, settings.user, settings.folders, settings.max_bytes

@@ -1,6 +1,6 @@
-"""A session with an untrusted IMAP server, with limits on memory and time.
+"""Talks to an untrusted IMAP server, with limits on memory and time.
 
-It uses imaplib directly, because IMAPClient, which builds on imaplib, limits neither.
+It uses imaplib directly, because IMAPClient, which is based on imaplib, limits neither.
 """
 
 import base64
@@ -33,7 +33,7 @@ _SHIFTED = re.compile(r"&([^&-]*)-")
 class Deadline:
     """Closes the connection if a `with` block takes too long.
 
-    The timeout of a single read does not stop a server that sends one byte at a time.
+    A timeout on single reads would not stop a server that sends one byte at a time.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -51,7 +51,8 @@ class Deadline:
         self._timer.cancel()
 
     def watch(self, server: imaplib.IMAP4) -> None:
-        """Close this connection at the deadline, even before the server's greeting."""
+        """Close this connection at the deadline, even if the server has not sent its
+        greeting yet."""
         self._server = server
 
     def _cut(self) -> None:
@@ -61,7 +62,7 @@ class Deadline:
 
 
 class _BoundedAnswers:
-    """Limits the size and the duration of the answer to one command."""
+    """Limits the size and duration of the response to each command."""
 
     max_answer_bytes: int
     deadline: Deadline | None
@@ -73,7 +74,7 @@ class _BoundedAnswers:
             self.deadline.watch(self)  # type: ignore[arg-type]
 
     def send(self, data: Any) -> None:
-        """Send data. First drops the answers to earlier commands, which imaplib would keep."""
+        """Send data. First drops the responses to earlier commands, which imaplib would keep."""
         self.untagged_responses: dict[str, Any] = {}
         self._taken_bytes = 0
         super().send(data)  # type: ignore[misc]
@@ -104,7 +105,7 @@ class _Tls(_BoundedAnswers, imaplib.IMAP4_SSL):
 
 
 def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
-    """Log in. Raises OSError, imaplib's errors, or SourceUnavailable."""
+    """Connect and log in. Raises OSError, imaplib's errors, or SourceUnavailable."""
     password = os.environ.get(settings.password_env)
     if not password:
         raise SourceUnavailable(
@@ -131,8 +132,8 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A folder: `raw` is the server's name for it, `name` is readable, `flags` are in lower
-    case."""
+    """A folder. `raw` is its name on the server, `name` is readable, and `flags` are in
+    lower case."""
 
     name: str
     raw: str
@@ -140,9 +141,10 @@ class Listed:
 
 
 def listed_folders(data: Answer) -> list[Listed]:
-    """Parse the folders in an answer to LIST.
+    """Parse the folders in the response to LIST.
 
-    Raises IMAP4.abort for an unreadable line, because a skipped folder would seem deleted.
+    Raises IMAP4.abort for a line that cannot be parsed, because a skipped folder would seem
+    deleted.
     """
     folders = []
     for row in data:
@@ -161,7 +163,7 @@ def listed_folders(data: Answer) -> list[Listed]:
 
 
 def fetch_rows(data: Answer) -> list[tuple[int, int]]:
-    """Parse the UID and size of each message in an answer to FETCH."""
+    """Parse the UID and size of each message in the response to FETCH."""
     rows = []
     for row in data:
         if isinstance(row, bytes) and _ROW.match(row):
@@ -172,7 +174,7 @@ def fetch_rows(data: Answer) -> list[tuple[int, int]]:
 
 
 def quote_name(raw: str) -> str:
-    r"""Quote a folder's name as an argument. Raises ValueError if it has a line break.
+    r"""Quote a folder's name as an argument of a command. Raises ValueError if it has a line break.
 
     >>> quote_name('a "b"')
     '"a \\"b\\""'
@@ -188,7 +190,8 @@ def _unquote(text: bytes) -> bytes:
 
 
 def _readable(raw: str) -> str:
-    """Decode modified UTF-7 (RFC 3501, 5.1.3); other text is left unchanged.
+    """Decode modified UTF-7 (RFC 3501, 5.1.3). Text that is not modified UTF-7 is returned
+    unchanged.
 
     >>> _readable("Entw&APw-rfe"), _readable("R&-D")
     ('Entwürfe', 'R&D')
