@@ -390,9 +390,7 @@ class QueryContext:
         return set(names)
 
     def of_passages(self, entries: Integers) -> Floats:
-        """Return (n,) the value of Eq. 1 for each passage, from its vector and the names it
-        mentions.
-        """
+        """Return (n,) the value of Eq. 1 for each passage: its vector and its sentences' names."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         columns, jaccards = index.passages, np.zeros(len(entries))

@@ -48,7 +48,7 @@ class Understood:
     """A question without its filters.
 
     wanted: the filters from the question and from the request. asked_time: a date filter that the
-    words of the question suggest. It is not applied.
+    words of the question suggest; it is not applied.
     """
 
     question: str
@@ -91,8 +91,7 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
 
 
 def split_mixed_question(question: str) -> list[str]:
-    """The sentences of a question, if it has both sentences that ask and sentences that do not;
-    otherwise empty."""
+    """Split a question into sentences if some of them ask and some do not. Otherwise returns []."""
     parts = [one.strip() for one in sentences(question)]
     asking = sum(one.endswith(_ASKS) for one in parts)
     return parts if 0 < asking < len(parts) else []
@@ -101,9 +100,9 @@ def split_mixed_question(question: str) -> list[str]:
 def drop_unrelated_sentences(
     question: str, fit: Callable[[str], float], share: float = _FITS
 ) -> str:
-    """Drop sentences that ask nothing and do not fit the documents.
+    """Drop sentences that do not ask anything and do not fit the documents.
 
-    `fit` returns how well a sentence fits the documents. A sentence that asks nothing is dropped if
+    `fit` returns how well a sentence fits the documents. A sentence that does not ask is dropped if
     its fit is below `share` times the best fit of a sentence that asks.
 
     >>> fits = {"I am new here.": 0.2, "My index broke.": 0.7, "What now?": 0.5}
@@ -163,8 +162,10 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
 
 
 def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bool_]) -> str:
-    """Suggest the nearest filter that matches a document, if `wanted` matches none of the documents
-    `there`."""
+    """Explain why no document matches the filters, and suggest a filter that matches.
+
+    `there` flags the documents among which the filters should have matched.
+    """
 
     def left_by(some: Filter) -> int:
         flags = apply_filter(index, some, version, np.empty(0, dtype=np.bool_))
@@ -215,7 +216,7 @@ def _of(one: Condition, value: str) -> Condition:
 
 
 def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> set[str]:
-    """The values that these documents have for the key of a condition."""
+    """Collect the values that these documents have for the condition's key."""
     if one.key == "source":
         return {index.sources[at] for at in np.unique(index.documents.source[documents])}
     if one.key == "path":
@@ -238,7 +239,7 @@ def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> s
 
 
 def near_names(wanted: str, known: Iterable[str], count: int = 3) -> Sequence[str]:
-    """The known names that are most similar to a mistyped name, best first.
+    """Return the known names most similar to a mistyped name, best first.
 
     >>> near_names("Plugns", ["Plugins", "Themes"])
     ['Plugins']

@@ -83,7 +83,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
 
 @dataclass(frozen=True, slots=True)
 class QueryPart:
-    """A part of a query as it was typed, without its quotes."""
+    """A part of a query as typed, without its quotes."""
 
     text: str
     kind: Kind
@@ -91,8 +91,11 @@ class QueryPart:
 
 @dataclass(frozen=True)
 class QueryWords:
-    """The parts of a query that are searched as typed. parts: its phrases, codes and content words.
-    is_keywords: whether it is a keyword query."""
+    """The parts of a query that are searched as typed.
+
+    parts: its phrases, codes and content words. is_keywords: True for a keyword query, False for a
+    question.
+    """
 
     text: str
     parts: tuple[QueryPart, ...]
@@ -110,14 +113,14 @@ class QueryWords:
 
     @property
     def whole(self) -> str | None:
-        """The whole text as one phrase; None for a question and for a single word."""
+        """The whole text as one phrase, or None for a question and for a single word."""
         text = self.text.strip()
         is_phrase = len(_WORD.findall(text)) >= _LEAST_WHOLE and not text.endswith(_ASKS)
         return text if is_phrase and not _QUOTED.search(text) else None
 
 
 def read_query_words(query: str) -> QueryWords:
-    """Find the parts of a query that are searched for as typed.
+    """Split a query into the parts that are searched as typed.
 
     >>> [(part.text, part.kind) for part in read_query_words('"dry run" of --no-cache').parts]
     [('dry run', 'phrase'), ('--no-cache', 'code')]
@@ -170,14 +173,16 @@ def _is_code(token: str) -> bool:
 
 
 def _is_abbreviation(word: str, words: Sequence[str]) -> bool:
-    """Whether a word is an abbreviation like WHO or IT: in capitals, in a query that is not all
-    capitals."""
+    """Return whether a word is an abbreviation like WHO or IT.
+
+    It must be in capitals. A query of several words must not be all in capitals.
+    """
     is_in_capitals = len(word) > 1 and word.isupper()
     return is_in_capitals and (len(words) < _LEAST_SHOUTED or not "".join(words).isupper())
 
 
 def split_humps(name: str) -> list[str]:
-    """The parts of a camelCase or snake_case name.
+    """Split a camelCase or snake_case name into its parts.
 
     >>> split_humps("parseHTTPHeader"), split_humps("no_cache")
     (['parse', 'HTTP', 'Header'], ['no', 'cache'])
@@ -186,7 +191,7 @@ def split_humps(name: str) -> list[str]:
 
 
 def contains_literal(text: str, literal: str) -> bool:
-    """Whether a text has the literal as typed, except for case and white space.
+    """Return whether a text has the literal as typed, apart from case and white space.
 
     >>> contains_literal("Use --no-cache  here", "--no-cache here")
     True
@@ -197,7 +202,7 @@ def contains_literal(text: str, literal: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Normalise a text: composed letters and straight apostrophes."""
+    """Compose letters with their accents, and straighten apostrophes."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", text).replace("\u2019", "'")
@@ -222,7 +227,7 @@ def _pattern_of(literal: str) -> re.Pattern[str]:
 
 
 def contains_as_part(text: str, word: str) -> bool:
-    """Whether a word is a part of a camelCase or snake_case name in a text.
+    """Return whether a text has a camelCase or snake_case name with this word as a part.
 
     >>> contains_as_part("use libFuzzer", "fuzzer"), contains_as_part("concatenate", "cat")
     (True, False)
@@ -243,7 +248,7 @@ def contains_as_part(text: str, word: str) -> bool:
 
 
 def contains_joined(text: str, words: tuple[str, ...]) -> bool:
-    """Whether a text has the words as one name: `no cache` as noCache, no-cache or no_cache.
+    """Return whether a text has the words as one name: `no cache` as noCache, no-cache or no_cache.
 
     >>> contains_joined("set noCache", ("no", "cache"))
     True

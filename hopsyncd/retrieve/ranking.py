@@ -35,13 +35,13 @@ from store.records import PassageId, QuestionId
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of the walk, from `source` to `target`.
+    """A step of the walk, from the passage `source` to the passage `target`.
 
-    For an edge, `question` is its outgoing question, and `asked_by` says which passage raises it.
-    For a name that both passages or their documents have, `name` is that name. For a link, in
-    either direction, `name` is its text. For a follow-up, `source` was read and the question was
-    asked again about `topics`. `section` connects two parts of a long section. `share` is the part
-    of the target's score that came this way, between 0 and 1.
+    `asked_by` tells the kind of step. For an edge, it says which passage raises the outgoing
+    `question`. For a name that both passages or their documents have, `name` is that name. For a
+    link, in either direction, `name` is its text. For a follow-up, `source` was read and the
+    question was asked again about `topics`. `section` connects two parts of a long section. `share`
+    is the part of the target's score that came this way, between 0 and 1.
     """
 
     source: PassageId
@@ -55,7 +55,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class PathStatement:
-    """A statement of a path, by its question; `name` connects it to the statement before."""
+    """A statement of a path, identified by its question.
+
+    name: the name that connects it to the previous statement.
+    """
 
     passage: PassageId
     question: QuestionId
@@ -64,11 +67,11 @@ class PathStatement:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A passage and its score; scores of different strategies cannot be compared.
+    """A passage found, and its score. Scores of different strategies cannot be compared.
 
-    statements: the path of statements to the passage, whose last statement is in the passage.
-    similar: near-duplicates that are shown below it. find_hops: finds the hops; it is called only
-    for passages that are shown, because it takes time.
+    statements: the path of statements that ends in the passage. similar: near-duplicates that are
+    shown below it. find_hops: a function that finds the hops; it is called only for passages that
+    are shown, because it is slow.
     """
 
     passage: PassageId
@@ -79,7 +82,7 @@ class Ranked:
     find_hops: Callable[[], tuple[Hop, ...]] | None = field(default=None, compare=False, repr=False)
 
     def with_hops(self) -> Self:
-        """A copy with its hops."""
+        """Return a copy with its hops filled in."""
         return replace(self, hops=self.find_hops(), find_hops=None) if self.find_hops else self
 
 
@@ -93,7 +96,7 @@ DEPTH = 20  # The most important passages, which are ordered by the new words th
 def paper_helpfulness(
     similarity: NDArray[np.float64], visits: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """H = (SIM + IMP) / 2 with IMP = visits / all visits: Eq. 2 and 3 of HopRAG.
+    """Compute H = (SIM + IMP) / 2, where IMP = visits / all visits: Eq. 2 and 3 of HopRAG.
 
     >>> paper_helpfulness(np.array([0.5, 0.25]), np.array([1.0, 3.0])).tolist()
     [0.375, 0.5]
@@ -106,7 +109,7 @@ _SPARSE = 16  # a sample of one value in 16 excludes most of the others
 
 
 def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The positions of the k largest values, best first, ties going to the lower id.
+    """Return the positions of the k largest values, best first. Ties go to the lower id.
 
     >>> largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
     [2, 1]
@@ -120,8 +123,9 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
 def select_nearly_largest(
     values: NDArray[np.float32], k: int, rounding: float
 ) -> NDArray[np.int64]:
-    """The positions of all values that may be among the k largest, where each is known up to
-    `rounding`, except for minus infinity.
+    """Return the positions of all values that may be among the k largest.
+
+    Each value may be wrong by up to `rounding`. Minus infinity is never selected.
 
     >>> select_nearly_largest(np.array([1, -np.inf, 5, 5.1], dtype=np.float32), 1, 0.2).tolist()
     [0, 2, 3]
@@ -131,7 +135,7 @@ def select_nearly_largest(
 
 
 def _find_kth_largest(values: NDArray[Any], k: int) -> float:
-    """The k-th largest value; minus infinity if there are at most k values."""
+    """Return the k-th largest value, or minus infinity if there are at most k values."""
     if k >= len(values):
         return -math.inf
     return float(np.partition(values, len(values) - k)[len(values) - k])
@@ -145,7 +149,7 @@ FUSION_DEPTH = 100
 
 
 def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
-    """For each ranked item, the sum over the rankings of 1 / (60 + rank); ranks count from 1."""
+    """Fuse rankings: each item scores the sum of 1 / (60 + rank), where ranks count from 1."""
     scores: dict[One, float] = {}
     for ranking in rankings:
         for rank, one in enumerate(ranking, 1):
@@ -154,7 +158,10 @@ def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
 
 
 class Helpful(NamedTuple):
-    """A ranked position, its H, and its lead over the next position as a share of H."""
+    """A ranked position with its helpfulness H.
+
+    lead: its lead over the next position, as a share of H.
+    """
 
     position: int
     value: float
@@ -162,7 +169,7 @@ class Helpful(NamedTuple):
 
 
 def mark_reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) the score of each passage row; -1 for rows that the walk did not reach and that are not
+    """Return the (n,) scores, with -1 for rows that the walk did not reach and that are not
     near."""
     found = np.where(arrived > 0, arrived, -1.0)
     near = context.near.entries
@@ -176,16 +183,16 @@ def helpful(
     k: int,
     fits: Mapping[int, float] = _NO_FITS,
 ) -> list[Helpful]:
-    """The k most helpful passage rows, by their score and their best sentence.
+    """Rank the k most helpful passage rows by their score and their best sentence.
 
-    Rows that the walk cannot reach have a score below 0. `fits`: see `importance_of`.
+    Rows that the walk cannot reach have a score below 0. `importance_of` explains `fits`.
     """
     importance = importance_of(context, arrived, fits)
     return rank_rows(context, importance, k)
 
 
 def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) -> list[Helpful]:
-    """The k most helpful passage rows, by the importance of each."""
+    """Rank the k most helpful passage rows by their importance."""
     snapshot = context.snapshot
     home = snapshot.statistics.visible.document_of_row
     words, clauses = context.sentence_coverage, read_clauses(context)
@@ -195,10 +202,10 @@ def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) ->
 def importance_of(
     context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
 ) -> NDArray[np.float64]:
-    """The importance of each passage row: its score and, for the best rows, the fit of their best
-    sentence.
+    """Compute the importance of each passage row: its score times the fit of its best sentence.
 
-    fits: how well the best sentence of a row answers a follow-up. The better of both fits is used.
+    Only the best rows get the factor for the fit. `fits` maps rows to how well their best sentence
+    answers a follow-up; the better of both fits is used.
     """
     importance = arrived.copy()
     first = most_important(importance, context.snapshot.passage_ids, DEPTH)
@@ -222,7 +229,7 @@ def most_helpful(
     k: int,
     clauses: ClauseCoverage | None = None,
 ) -> list[Helpful]:
-    """The k best positions, best first; ties go to the lower id.
+    """Rank the k best positions, best first. Ties go to the lower id.
 
     Positions with an importance below 0 are not ranked.
     """
@@ -266,10 +273,10 @@ OF_WHOLE = 9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` o
 class DirectHits:
     """The passages most like a question for which the graph has few names.
 
-    rows: best first; empty if the graph has enough names. instead: the rows if the last row were
-    replaced by the next passage. least: the likeness of the last row. lead: its lead over the next
-    passage, as a share. lead_of_names: how much the names' share would have to change to decide
-    otherwise.
+    rows: the passage rows, best first; empty if the graph has enough names. instead: the rows if
+    the next passage replaced the last row. least: the likeness of the last row. lead: its lead over
+    the next passage, as a share. lead_of_names: the change in the names' share of the question that
+    would reverse the decision whether there are direct hits.
     """
 
     rows: tuple[int, ...] = ()
@@ -280,10 +287,10 @@ class DirectHits:
 
 
 def find_direct_hits(context: QueryContext) -> DirectHits:
-    """The passages that keep a place among the first results.
+    """Find the passages that keep a place among the first results.
 
-    They are compared by words, by the best vector, and by the vector of the whole passage. For a
-    short question one more passage keeps its place, because it more often needs only one passage.
+    They are compared by words, by the best vector, and by the vector of the whole passage. A short
+    question has one more direct hit, because a single passage is more often enough to answer it.
     """
     named = sum(context.names.values()) / _NAMED
     if named >= 1:
@@ -302,9 +309,10 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
 
 
 def keep_places(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
-    """The ranking with all direct hits among the first five.
+    """Move all direct hits into the first five results.
 
-    Each missing direct hit replaces the last other passage. The values are not moved.
+    Each missing direct hit replaces the last passage that is not a direct hit. The values are not
+    moved.
     """
     first, rest = ranked[:FIRST], ranked[FIRST:]
     there = {one.position for one in first}

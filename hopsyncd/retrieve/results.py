@@ -53,13 +53,13 @@ class LlmCost:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Ranked passages of one version, with all data needed to display them.
+    """The ranked passages of a version, with all data needed to display them.
 
     question: the question with corrected spelling; `typed` is the original, and `spelling` has the
     corrections. absent: words and phrases that no visible passage has. strengths: the strength of
     each passage found. snapshot: the version that was searched. degraded: reasons why the answer is
-    not as requested. llm: the LLM usage; None if the search does not use an LLM. resolution: how a
-    search by logic resolved the question.
+    not as requested. llm: the LLM usage; None if the search does not use an LLM. resolution: the
+    subproblems and answers of a search by logic.
     """
 
     version: int
@@ -113,19 +113,18 @@ def answer_of(
 
 
 def _shown_with(ranked: Ranked) -> set[PassageId]:
-    """The passages shown with a result: its own, the passages on its path, and its
-    near-duplicates."""
+    """Collect the passages shown with a result: itself, its path, and its near-duplicates."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
     return {ranked.passage, *ends, *(one.passage for one in ranked.statements), *ranked.similar}
 
 
 def id_text(passage: PassageId) -> str:
-    """A passage id as users see it: 16 hexadecimal digits."""
+    """Format a passage id as users see it: 16 hexadecimal digits."""
     return f"{passage:016x}"
 
 
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
-    """How the question was interpreted. None if it was searched as typed, without filters."""
+    """Explain how the question was interpreted. Returns None if it was searched as typed."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
     absent = answer.absent if answer else ()
     if meant is None:
@@ -162,7 +161,7 @@ def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
 def answer_json(
     answer: Answer | None, search: Search, meant: Understood | None = None
 ) -> QueryAnswer:
-    """The answer as JSON: the version, the kind of search, problems, and the passages, best first.
+    """Format the answer: the version, the kind of search, problems, and the passages, best first.
 
     Version 0 is the empty graph before anything was indexed.
     """
@@ -182,7 +181,7 @@ def answer_json(
 
 
 def logic_json(answer: Answer | None) -> LogicGraph | None:
-    """The question's graph; None unless the search was by logic."""
+    """Format the graph of subproblems. Returns None unless the search was by logic."""
     if answer is None or answer.resolution is None:
         return None
     return {
@@ -203,12 +202,12 @@ def logic_json(answer: Answer | None) -> LogicGraph | None:
 
 
 def passages_json(answer: Answer | None) -> list[FoundPassage]:
-    """All passages found, best first."""
+    """Format all passages found, best first."""
     return [passage_json(answer, ranked) for ranked in answer.ranked] if answer else []
 
 
 def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
-    """One passage found, with its places and hops."""
+    """Format a passage found, with its places and hops."""
     return {
         **placed_json(
             ranked.passage,
@@ -231,7 +230,7 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
 
 
 def document_title(answer: Answer, id_: PassageId) -> str:
-    """The title of a passage's document."""
+    """Return the title of a passage's document."""
     return title_of(answer.passages[id_], answer.places.get(id_, ()))
 
 
@@ -245,7 +244,7 @@ def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:
 
 
 def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> PlacedPassage:
-    """A passage and its places. The first place is the main one."""
+    """Format a passage and its places. The first place is the main one."""
     return {
         "id": id_text(id_),
         "text": passage.text,
@@ -256,7 +255,7 @@ def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> Pl
 
 
 def _place(place: Place | None, passage: Passage) -> PassagePlace:
-    """The place of a passage. Only text documents have `lines`."""
+    """Format a place of a passage. Only text documents have `lines`."""
     if place is None:
         return {
             "source": None,
@@ -281,7 +280,7 @@ def _place(place: Place | None, passage: Passage) -> PassagePlace:
 
 
 def hop_json(answer: Answer, step: Hop) -> WalkedHop:
-    """One hop. Both its ends are passages of the answer."""
+    """Format a hop between two passages of the answer."""
     return {
         "from": _end(answer, step.source),
         "to": _end(answer, step.target),
@@ -305,10 +304,10 @@ def _question(answer: Answer, step: Hop) -> str:
 
 
 def _as_written(answer: Answer, step: Hop, name: str) -> str:
-    """A name as one of the two passages writes it, because stored names are in lower case.
+    """Return a name as the passages of a hop write it, because stored names are in lower case.
 
-    The target is searched first; for a follow-up the source, because the names come from there. If
-    neither passage has the name, it is returned unchanged.
+    The target is searched first. For a follow-up, the source is searched first, because its names
+    come from there. If neither passage has the name, it is returned unchanged.
     """
     ends = (step.target, step.source)
     for end in reversed(ends) if step.asked_by == "follow_up" else ends:
@@ -320,7 +319,7 @@ def _as_written(answer: Answer, step: Hop, name: str) -> str:
 
 
 def whole_words(text: str, wanted: str) -> str | None:
-    """The first occurrence of `wanted` as whole words in a text, ignoring case.
+    """Find the first occurrence of `wanted` as whole words in a text, ignoring case.
 
     >>> whole_words("Europeans of EUROPE", "Europe")
     'EUROPE'
@@ -339,7 +338,7 @@ def whole_words(text: str, wanted: str) -> str | None:
 
 
 def _is_border(text: str, at: int) -> bool:
-    """Whether a word begins or ends at `at`."""
+    """Return whether a word begins or ends at position `at`."""
     before, after = text[at - 1 : at], text[at : at + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 

@@ -40,8 +40,10 @@ Connect = Callable[[], AbstractContextManager[Connection]]
 
 
 class SavedViews:
-    """The newest saved view of each set of hidden sources, in an existing folder. If `is_owned` is
-    false, another process writes the files."""
+    """Loads and saves the newest view of each set of hidden sources, in an existing folder.
+
+    If `is_owned` is false, another process writes the files, and `save` does nothing.
+    """
 
     def __init__(
         self, folder: Path, connect: Connect, budget_factor: float, is_owned: bool
@@ -54,8 +56,10 @@ class SavedViews:
         self._saved: dict[str, int] = {}  # the version in each file that was written or read
 
     def load(self, head: Snapshot, until: int, hidden: Mask) -> Snapshot | None:
-        """Load the saved view of a version up to `until` into the head's index. Returns None if
-        there is none."""
+        """Load a saved view into the head's index, if its version is at most `until`.
+
+        Returns None if there is no such view, or if its file cannot be read.
+        """
         path = self._path(hidden)
         try:
             with np.load(BytesIO(_read_checked(path)), allow_pickle=False) as file:
@@ -81,7 +85,7 @@ class SavedViews:
         return restore_acl_view(of_view, hidden, self._budget_factor, head, kept)
 
     def save(self, view: Snapshot) -> None:
-        """Save a view, and delete the saved view of an older version. A failure is logged."""
+        """Save a view unless the same or a newer version is saved. Errors are logged."""
         path = self._path(view.hidden)
         with self._lock:
             is_saved = path.exists() and self._saved.get(path.name, 0) >= view.version.id
@@ -125,8 +129,10 @@ def _digest(data: bytes) -> bytes:
 
 
 def _read_checked(path: Path) -> bytes:
-    """Read a file that begins with a digest of its content. Raises ValueError if the digest is
-    wrong."""
+    """Read a file that begins with a digest of its content.
+
+    Raises ValueError if the digest is wrong.
+    """
     content = path.read_bytes()
     data = content[_DIGEST_SIZE:]
     if _digest(data) != content[:_DIGEST_SIZE]:
@@ -135,7 +141,7 @@ def _read_checked(path: Path) -> bytes:
 
 
 def _describe(hidden: Mask) -> list[Any]:
-    """The hidden sources and folders as JSON, the same for equal masks."""
+    """Describe the hidden sources and folders as JSON. Equal masks have the same description."""
     folders = [
         [one.source, list(one.patterns), list(one.decisions)] for one in hidden_folders(hidden)
     ]

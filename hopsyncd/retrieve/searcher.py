@@ -60,9 +60,10 @@ EncodedTexts = Mapping[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search, and the reasons why it differs from the request.
+    """The passages that a search found.
 
-    matches: the words of the question as typed, in the searched version.
+    degraded: the reasons why the search differs from the request. matches: the passages of the
+    searched version with the question's words as typed.
     """
 
     ranked: Sequence[Ranked]
@@ -92,7 +93,7 @@ def _refuse_unheeded(search: Search) -> None:
 
 
 class Searcher(SearchTools):
-    """Runs searches. Only searches that need the LLM or the reranker use them."""
+    """Runs searches. The LLM and the reranker are needed only by searches that request them."""
 
     def __init__(
         self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
@@ -102,7 +103,8 @@ class Searcher(SearchTools):
         self._llm = llm
 
     def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
-        """Encode the texts that this search needs, unless it changes the question first."""
+        """Encode the texts that this search needs. Returns {} if the search changes the question
+        first."""
         texts = find_strategy(search.strategy).list_texts(head, question)
         return dict(zip(texts, self.encoded.encode(texts), strict=True)) if texts else {}
 
@@ -115,7 +117,7 @@ class Searcher(SearchTools):
     def find(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> Found:
-        """Search without an LLM, and look up the words as typed. Raises BadRequest."""
+        """Search without an LLM, and look up the question's words as typed. Raises BadRequest."""
         _refuse_unheeded(search)
         is_exact = search.match == "exact"
         matches = self._find_literals(connection, head, question, is_exact=is_exact)
@@ -140,7 +142,7 @@ class Searcher(SearchTools):
         ranked: Sequence[Ranked],
         k: int,
     ) -> Collapsed:
-        """The first k hits, with their near-duplicates below them."""
+        """Return the first k hits, each with its near-duplicates listed below it."""
 
         def find_copies(ids: Sequence[PassageId]) -> set[PassageId]:
             places = places_at(connection, head.version.id, ids, head.hidden) if ids else {}
@@ -156,8 +158,11 @@ class Searcher(SearchTools):
     def rate(
         self, connection: Connection, head: Snapshot, question: str, found: Found
     ) -> tuple[tuple[str, ...], Mapping[PassageId, Strength]]:
-        """The query's words and phrases that no visible passage has, and the strength of each
-        passage."""
+        """Rate the passages found.
+
+        Returns the query's words and phrases that no visible passage has, and each passage's
+        strength.
+        """
         matches = found.matches or self._find_literals(connection, head, question)
         asked = question
         if not matches.query.is_keywords:
@@ -173,8 +178,10 @@ class Searcher(SearchTools):
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Dependencies | None]:
-        """Search with `hop`. Returns the results and their dependencies, or None if no passage is
-        visible."""
+        """Search with `hop`. Returns the results and their dependencies.
+
+        If no passage is visible, the dependencies are None.
+        """
         asked = self.drop_unrelated_sentences(head, question)
         context = self.context(connection, head, asked)
         search = run_hop_search(context, self.settings)
@@ -200,10 +207,10 @@ class Searcher(SearchTools):
         usage: Usage,
         tell: Tell,
     ) -> Found:
-        """Search with an LLM. Opens a snapshot for each step instead of keeping one during the
-        calls. Raises BadRequest.
+        """Search with an LLM. Raises BadRequest.
 
-        `tell` receives the progress of a search by logic.
+        Each step opens a snapshot, so no snapshot stays open while the LLM is called. `tell`
+        receives the progress of a search by logic.
         """
         _refuse_unheeded(search)
         llm = self._required_llm()
@@ -235,7 +242,7 @@ class Searcher(SearchTools):
         search: Search,
         use: LlmUse,
     ) -> Found:
-        """Search for the parts of a question by logic, and unite the results."""
+        """Search for the subproblems of a question by logic, and merge the results."""
         plain = replace(search, method="direct")
         if plain.wants_llm:
             raise BadRequest(
@@ -258,7 +265,7 @@ class Searcher(SearchTools):
     def _material(
         self, connection: Connection, head: Snapshot, query: str, ids: Sequence[PassageId]
     ) -> Material:
-        """Excerpts of these passages, for an LLM that answers the query."""
+        """Choose excerpts of these passages for an LLM that answers the query."""
         passages = known_passages(connection, ids)
         places = visible_places(connection, head, passages)
         texts = FoundTexts(tuple(one for one in ids if one in passages), passages, places)

@@ -54,11 +54,11 @@ _SHARE = 0.4  # All follow-ups bring this part of the walk's score.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A follow-up before it is asked.
+    """A follow-up that has not been asked yet.
 
     terms: the uncovered terms of the question, with their shares of its idf. seen_names: the
-    numbers of all names in the sentences read. names: the names that the follow-up asks about;
-    `numbers` are their numbers.
+    numbers of all names in the sentences read. names: the names that the follow-up asks about.
+    numbers: the numbers of these names.
     """
 
     start: int
@@ -76,11 +76,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FollowUp:
-    """A question that was asked after a passage had been read.
+    """A question that was asked after reading a passage, and the passages that answer it best.
 
-    vector: the vector of its text. weights: the weights of its terms. rows: the passages that
-    answer it best, best first. scores: the scores that these get. fits: how well their best
-    sentences answer. total: the log of the sum of the softmax.
+    vector: the vector of its text. weights: the weights of its terms. rows: the passage rows, best
+    first. scores: the score that each row gains. fits: how well the best sentence of each row
+    answers. total: the logarithm of the softmax's denominator.
     """
 
     plan: Plan
@@ -93,20 +93,22 @@ class FollowUp:
 
     @property
     def most_score(self) -> float:
-        """The highest score that a passage can get."""
+        """The highest score that the follow-up can give to a passage."""
         return _SHARE * self.plan.share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SecondAsk:
-    """All follow-ups of a question. `lead` is the lead of the last passage read over the next
-    passage."""
+    """All follow-ups of a question.
+
+    lead: the lead of the last passage that was read over the next passage.
+    """
 
     follow_ups: tuple[FollowUp, ...] = ()
     lead: float = 1.0
 
     def add_scores(self, scores: Floats) -> Floats:
-        """(n,) the scores plus the scores from the follow-ups."""
+        """Add the scores from the follow-ups to the (n,) scores."""
         total = scores.copy()
         for follow_up in self.follow_ups:
             total[follow_up.rows] += follow_up.scores
@@ -114,7 +116,7 @@ class SecondAsk:
 
     @property
     def fits(self) -> dict[int, float]:
-        """For each passage row, how well it answers the follow-up that it answers best."""
+        """The fit of each passage row for the follow-up that it answers best."""
         best: dict[int, float] = {}
         for follow_up in self.follow_ups:
             for row, fit in zip(follow_up.rows.tolist(), follow_up.fits.tolist(), strict=True):
@@ -123,7 +125,7 @@ class SecondAsk:
 
 
 def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
-    """Ask the rest of the question after each of the best passages, chosen by (n,) walk scores."""
+    """Ask the rest of the question after reading each of the passages with the best walk scores."""
     if context.encode is None:
         return SecondAsk()
     starts, shares, lead = _choose_starts(context, scores)
@@ -145,8 +147,10 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
 
 
 def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Floats, float]:
-    """Choose the passages to read. Returns them with the share of each, and the lead of the last
-    over the next passage."""
+    """Choose the passages to read.
+
+    Returns their rows, the share of each, and the lead of the last passage over the next one.
+    """
     ids = context.snapshot.passage_ids
     importance = importance_of(context, mark_reached(context, scores))
     order = most_important(importance, ids, _STARTS + 1)
@@ -184,7 +188,10 @@ def _list_names(context: QueryContext, sentences: SentenceFits, position: int) -
 
 
 def _select_names(context: QueryContext, numbers: Sequence[int]) -> dict[str, int]:
-    """The names that lead to other documents and are not in the question, with their numbers."""
+    """Select the names that lead to other documents and are not in the question.
+
+    Returns the number of each name.
+    """
     snapshot = context.snapshot
     joins, texts = snapshot.statistics.joins_documents, snapshot.index.name_texts
     asked = f" {' '.join(WORD.findall(context.question.lower()))} "
@@ -198,7 +205,7 @@ def _select_names(context: QueryContext, numbers: Sequence[int]) -> dict[str, in
 
 
 def _select_words(question: str, wanted: Collection[str]) -> str:
-    """Remove the words of the question whose terms are all covered. Words without terms stay."""
+    """Keep the words of the question that have a wanted term. Words without terms stay."""
     kept = []
     for word in question.split():
         terms = index_terms(word)
@@ -214,7 +221,10 @@ def _list_terms(plan: Plan) -> set[str]:
 def _weigh_terms(
     context: QueryContext, plan: Plan, matches: Mapping[str, Having]
 ) -> dict[str, float]:
-    """Each term's share of the question's idf, where terms of names count too."""
+    """Weigh the terms of a follow-up by their share of the question's idf.
+
+    The terms of its names are weighed too, although they are not part of the question.
+    """
     weights = dict(plan.terms)
     for name in plan.names:
         terms = index_terms(name)
@@ -228,7 +238,7 @@ def _weigh_terms(
 def _score_words(
     context: QueryContext, weights: Mapping[str, float], matches: Mapping[str, Having]
 ) -> NDArray[np.float32]:
-    """(n,) the BM25 score of each passage with these weights, as a share of the maximum."""
+    """Return (n,) the BM25 score of each passage with these weights, as a share of the maximum."""
     count = len(context.by_words)
     scores = np.zeros(count, dtype=np.float32)
     for term, weight in weights.items():
@@ -247,7 +257,7 @@ def _ask(
     whole: NDArray[np.float32],
     matches: Mapping[str, Having],
 ) -> FollowUp:
-    """Compare one follow-up with all passages. whole: (n,) its cosine with each whole passage."""
+    """Compare a follow-up with all passages. `whole` has its (n,) cosines with whole passages."""
     snapshot, ids = context.snapshot, context.snapshot.passage_ids
     weights = _weigh_terms(context, plan, matches)
     words = _score_words(context, weights, matches)
@@ -270,7 +280,7 @@ def _ask(
 
 
 def log_sum(likeness: Floats, no_answer: float) -> float:
-    """The log of the sum of exp of all likenesses and of `no_answer`."""
+    """Return the logarithm of the sum of exp(x) over all likenesses and `no_answer`."""
     most = max(float(likeness.max(initial=no_answer)), no_answer)
     return most + math.log(float(np.exp(likeness - most).sum()) + math.exp(no_answer - most))
 
@@ -278,7 +288,7 @@ def log_sum(likeness: Floats, no_answer: float) -> float:
 def _find_candidates(
     context: QueryContext, start: int, whole: NDArray[np.float32], words: NDArray[np.float32]
 ) -> Integers:
-    """The passages of other documents most like a follow-up, by words and whole vectors."""
+    """Find the passages of other documents most like a follow-up, by words and whole vectors."""
     visible, ids = context.snapshot.statistics.visible, context.snapshot.passage_ids
     nearly = np.float32(OF_LIKENESS) * whole
     nearly += np.float32(OF_WORDS) * words

@@ -21,11 +21,10 @@ PART_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SectionShares:
-    """The scores that parts of sections gain.
+    """The scores that passages gain from the passage before or after them in the same long section.
 
-    givers: the best passages, whose neighbouring parts were looked up. rows: (m,) the parts that
-    gained score. sources: (m,) the passage beside each of them. gains: (m,) the score that each
-    gained.
+    givers: the best passages, which share their score. rows: (m,) the passages that gain score.
+    sources: (m,) the giver that each gains from. gains: (m,) the score that each gains.
     """
 
     givers: Integers
@@ -34,16 +33,16 @@ class SectionShares:
     gains: Floats
 
     def add_to(self, scores: Floats) -> Floats:
-        """(n,) the scores with the gains."""
+        """Add the gains to the (n,) scores."""
         total = scores.copy()
         total[self.rows] += self.gains
         return total
 
 
 def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
-    """The gains of the other parts of the best passages' sections, computed from (n,) scores.
+    """Compute what the neighbours of the best passages gain, from (n,) scores.
 
-    A part beside two of the best passages gains from the passage with the higher score. Only the
+    A part between two of the best passages gains from the passage with the higher score. Only the
     first `DEPTH` passages share, because a part beside a later passage would not be ranked among
     them.
     """
@@ -59,6 +58,6 @@ def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
 
 
 def list_parts(snapshot: Snapshot, givers: Integers) -> set[tuple[int, int]]:
-    """The passages whose score depends on `givers`, each paired with the giver beside it."""
+    """List the passages beside each giver in its section, as pairs of a passage and its giver."""
     parts, positions = snapshot.find_other_parts(givers)
     return set(zip(parts.tolist(), givers[positions].tolist(), strict=True))

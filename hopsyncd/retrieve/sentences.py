@@ -23,11 +23,11 @@ from store.versions import version
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a passage found; `rank` is the passage's rank, counted from 0.
+    """A sentence of a passage found.
 
-    cosine: its cosine with the question. terms: the question's terms that the sentence, its heading
-    or the path of its document contains. names: the keywords of the sentence's own question, which
-    include the headings.
+    rank: the passage's rank, counted from 0. cosine: the cosine of the sentence with the question.
+    terms: the question's terms that the sentence, its heading or the path of its document contains.
+    names: the keywords of the sentence's own question, which include the headings.
     """
 
     passage: PassageId
@@ -54,12 +54,12 @@ _AUXILIARIES = (
 
 @cache
 def function_terms() -> frozenset[str]:
-    """The index terms of stop words and auxiliary verbs."""
+    """Return the index terms of stop words and auxiliary verbs."""
     return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
 def term_weights(snapshot: Snapshot, question: str) -> dict[str, float]:
-    """The idf of the question's terms, without function words."""
+    """Map the question's terms to their idf, without function words."""
     return {
         term: idf
         for term, idf in idf_of(snapshot, question).items()
@@ -70,7 +70,7 @@ def term_weights(snapshot: Snapshot, question: str) -> dict[str, float]:
 def visible_places(
     connection: Connection, served: Snapshot, passages: Iterable[PassageId]
 ) -> dict[PassageId, list[Place]]:
-    """The places of passages in the documents that the version shows."""
+    """Read the places of passages in the documents that the version shows."""
     places = places_at(connection, served.version.id, passages, served.hidden)
     if served.filtered is None:
         return places
@@ -86,7 +86,7 @@ def visible_places(
 def read_sets(
     connection: Connection, version_id: int, passages: Sequence[PassageId]
 ) -> dict[PassageId, QuestionSet]:
-    """The question sets of passages at a version, if they are still stored."""
+    """Read the question sets of passages at a version. Returns {} if the version was removed."""
     try:
         at = version(connection, version_id)
     except NoSuchVersion:  # garbage collection has removed it
@@ -102,10 +102,10 @@ def sentences_of(
     terms: Collection[str],
     encoder: Encoder,
 ) -> list[Sentence]:
-    """All sentences of the passages, by rank and position.
+    """List all sentences of the passages, by rank and position.
 
-    The built-in generator makes a question of each sentence, so the vector of such a sentence is in
-    the passage's question set. Other sentences are embedded now.
+    The built-in generator makes a question of each sentence, so its vector is stored in the
+    passage's question set. Sentences without a stored vector are encoded now.
     """
     sentences: list[Sentence] = []
     for rank, id_ in enumerate(found.ranked):
@@ -128,7 +128,7 @@ def sentences_of(
 def _questions_by_text(
     questions: QuestionSet | None,
 ) -> dict[str, tuple[NDArray[np.int16], frozenset[str]]]:
-    """The vector and the keywords of each incoming question, by its text."""
+    """Map the text of each incoming question to its vector and keywords."""
     if questions is None:
         return {}
     return {
@@ -144,7 +144,8 @@ def _vectors(
     stored: Mapping[str, tuple[NDArray[np.int16], frozenset[str]]],
     encoder: Encoder,
 ) -> Vectors:
-    """(m, d) the vectors of m texts, each embedded with its heading, as the generator does."""
+    """Return the (m, d) vectors of m texts, each encoded with its heading, as the generator
+    does."""
     about = " > ".join(passage.heading)
     missing = [text for text in texts if text not in stored]
     made = to_grid(encoder.encode([f"{about}: {text}" if about else text for text in missing]))

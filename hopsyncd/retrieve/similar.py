@@ -36,7 +36,10 @@ _KEPT = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Collapsed:
-    """The hits with their similar passages, and how many passages of the ranking were read."""
+    """The hits with their similar passages.
+
+    looked_at: the number of passages that were read from the top of the ranking.
+    """
 
     hits: list[Ranked]
     looked_at: int
@@ -45,9 +48,9 @@ class Collapsed:
 def collapse_similar(
     ranked: Sequence[Ranked], question: str, k: int, read: Read, find_copies: FindCopies
 ) -> Collapsed:
-    """The first k hits of a ranking, without passages that are similar to a better hit.
+    """Return the first k hits of a ranking, and list passages similar to a hit below it.
 
-    `find_copies` returns the passages that only conflict copies have.
+    `find_copies` returns the passages that occur only in conflict copies.
     """
     hits: dict[PassageId, Ranked] = {}
     similar: dict[PassageId, list[PassageId]] = {}
@@ -89,7 +92,7 @@ def collapse_similar(
 
 
 class _AskedWords:
-    """The words of a question, which distinguish similar passages."""
+    """Checks which words of a question distinguish similar passages."""
 
     def __init__(self, question: str) -> None:
         usual = STOP_WORDS - _NEGATIONS
@@ -97,14 +100,15 @@ class _AskedWords:
         self._terms = frozenset(index_terms(" ".join(words)))
 
     def are_added(self, new: AbstractSet[str], known: AbstractSet[str]) -> bool:
-        """Whether the new words contain a word of the question that the known words lack."""
+        """Return whether the new words contain a word of the question that the known words lack."""
         found = terms_by_word(self._terms, new)
         added = frozenset[str]().union(*found.values())
         return bool(added and added - frozenset().union(*terms_by_word(added, known).values()))
 
 
 def _are_similar(first: frozenset[str], second: frozenset[str], asked: _AskedWords) -> bool:
-    """Whether the second passage is similar to the first, and adds no word of the question."""
+    """Return whether the second passage is similar to the first and adds no word of the
+    question."""
     fewer, more = sorted((len(first), len(second)))
     if fewer * _OF < more * _SAME:
         return False

@@ -38,9 +38,10 @@ _ENDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A question with its corrections: typed words and their replacements.
+    """The corrections of a question, as typed words with their replacements.
 
-    question: with the corrections that are applied. offered: corrections that are not applied.
+    question: the question after the applied corrections. applied: corrections that were applied.
+    offered: corrections that are only suggested.
     """
 
     question: str
@@ -52,7 +53,7 @@ NOTHING_CORRECTED = Spelling("")
 
 
 def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
-    """Correct words that no visible passage has to the nearest words that a passage has.
+    """Replace words that no visible passage has by the nearest words that a passage has.
 
     Quoted words, codes and usual English words are not corrected. If many words of a question are
     unknown, no word is corrected.
@@ -83,7 +84,7 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
 
 
 def _is_name(question: str, word: str) -> bool:
-    """Whether a word is capitalised wherever it occurs inside the question."""
+    """Return whether the question always capitalises the word, and never begins with it."""
     typed = [
         (found.start(), found[0])
         for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
@@ -93,8 +94,10 @@ def _is_name(question: str, word: str) -> bool:
 
 
 def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
-    """Whether a visible passage has a word with the same root, or a longer word that begins with
-    this word."""
+    """Return whether a visible passage has a word with the same root or a longer word.
+
+    A longer word must begin with this word.
+    """
     root = _ENDING.sub("", word)
     relatives = [
         other
@@ -112,15 +115,18 @@ def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
 
 
 def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
-    """The number of visible passages that have each word, in any of its forms."""
+    """Count the visible passages that have each word, in any of its forms."""
     known = terms_of_each(words)
     terms = [known[word][0] if known[word] else word for word in words]
     return {word: one.df for word, one in zip(words, having(snapshot, terms), strict=True)}
 
 
 def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
-    """The most frequent of the nearest words; None if no word is near. A different first letter
-    counts as an additional mistake, because people rarely mistype it."""
+    """Return the word of the documents nearest to a mistyped word, or None if none is near.
+
+    Ties go to the word in more passages. A different first letter counts as an additional mistake,
+    because people rarely mistype it.
+    """
     from rapidfuzz import process  # only for mistyped words
     from rapidfuzz.distance import OSA
 
@@ -138,8 +144,10 @@ def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
 
 
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
-    """Whether a visible passage has the word in this form. The vocabulary also has words of hidden
-    sources."""
+    """Return whether a visible passage has the word in exactly this form.
+
+    The vocabulary also has words of hidden sources.
+    """
     rows = [one.passage_rows for one in having(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
     found = read([PassageId(one) for one in passages.tolist()])

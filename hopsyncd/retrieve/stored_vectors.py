@@ -1,8 +1,7 @@
-"""Replaces the encoder while it is unavailable: computes the vector of a question from stored
-vectors.
+"""Replaces an unavailable encoder: computes the vector of a question from stored vectors.
 
 The vector of a text is the sum of the vectors of the passages that match its words best, weighted
-by BM25. This gives the walk a start without the encoder.
+by BM25. With this vector, a search can start the walk without the encoder.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ _PASSAGES = 8
 
 
 class StoredVectors:
-    """Implements encoder.Encoder with the visible passages of one version."""
+    """Encodes texts with the vectors of visible passages of a version. Implements `Encoder`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.name = "stored vectors"
@@ -32,7 +31,7 @@ class StoredVectors:
         return int(self._snapshot.index.vectors.exact.shape[1])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) a vector for each text; zeros for a text whose words no passage has."""
+        """Return an (m, d) array: a vector for each text, or zeros if no passage has its words."""
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
             vectors[row] = self._combine(words_of(self._snapshot, text).scores)
