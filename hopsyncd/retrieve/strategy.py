@@ -26,14 +26,13 @@ _KEPT_VECTORS = 512  # More than can run at once, and agents repeat questions.
 
 
 class PassageCache:
-    """Caches passages that were read recently, to compare questions with them. Any thread may use
-    it."""
+    """Caches the passages that were read recently. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[PassageId, Passage] = {}
 
     def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
-        """Read passages from the cache or the database. Missing passages are left out."""
+        """Return passages from the cache or the database. Purged passages are left out."""
         kept = self._kept  # `forget` replaces the dictionary
         found = {id_: kept.get(id_) for id_ in ids}
         missing = [id_ for id_, passage in found.items() if passage is None]
@@ -49,7 +48,7 @@ class PassageCache:
 
 
 class VectorCache:
-    """Caches the vectors of questions. Any thread may use it.
+    """Caches the vectors of questions. Thread-safe.
 
     The same question is often encoded again, for another version or for its answer.
     """
@@ -60,7 +59,7 @@ class VectorCache:
         self._lock = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Encode texts: a (d,) vector for each, not on the grid. All new texts are encoded in one
+        """Return a (d,) vector for each text, not on the grid. All new texts are encoded in one
         call."""
         with self._lock:
             found = {text: self._kept[text] for text in texts if text in self._kept}
@@ -77,7 +76,10 @@ class VectorCache:
 
 
 class SearchTools:
-    """The models, caches and settings that strategies share. `settings` may be replaced."""
+    """The models, caches and settings that strategies share.
+
+    The `settings` may be replaced at any time.
+    """
 
     def __init__(self, encoder: Encoder, settings: WalkSettings, reranker: Reranker | None) -> None:
         self.encoded = VectorCache(encoder)
@@ -89,16 +91,16 @@ class SearchTools:
         self._reranker = reranker
 
     def vector(self, text: str) -> Vectors:
-        """Encode a text: (d,) on the grid."""
+        """Encode a text. Returns a (d,) vector on the grid."""
         vector: Vectors = self.vectors([text])[0]
         return vector
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Encode at least one text: (m, d) on the grid."""
+        """Encode at least one text. Returns (m, d) vectors on the grid."""
         return to_grid(np.stack(self.encoded.encode(texts)))
 
     def drop_unrelated_sentences(self, head: Snapshot, question: str) -> str:
-        """Drop sentences of the question that are unlike everything in the version."""
+        """Drop sentences of the question that resemble no passage of the version."""
         return drop_unrelated_sentences(question, lambda part: fit(head, self.vector(part)))
 
     def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
@@ -107,7 +109,8 @@ class SearchTools:
         return QueryContext.of(question, self.vector(question), head, read, self.vectors)
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
-        """Encode like `vectors`. Meanwhile, release `walk_lock`, which the caller holds."""
+        """Encode texts like `vectors`, but release `walk_lock`, which the caller holds,
+        meanwhile."""
         self.walk_lock.release()
         try:
             return self.vectors(texts)
@@ -115,7 +118,7 @@ class SearchTools:
             self.walk_lock.acquire()
 
     def walk_settings(self, search: Search) -> WalkSettings:
-        """The settings of the walk, with the number of hops that the search requests."""
+        """Return the settings of the walk, with the number of hops that the search requests."""
         return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
 
     @property
@@ -135,8 +138,10 @@ class SearchTools:
     def rerank_scores(
         self, question: str, texts: Sequence[str], notes: list[str]
     ) -> list[float] | None:
-        """The reranker's score of each text. If it fails, returns None and adds a note. Raises
-        BadRequest."""
+        """Return the reranker's score of each text. Raises BadRequest if there is no reranker.
+
+        If the reranker fails, None is returned and `notes` gets an explanation.
+        """
         self.require_reranker()
         assert self._reranker is not None
         try:
@@ -148,9 +153,9 @@ class SearchTools:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search without an LLM: the k best passages for a question at a version.
+    """A search for the k best passages at a version, without an LLM.
 
-    notes: strategies add a reason here if they do less than requested.
+    notes: a list to which strategies append a reason if they do less than requested.
     """
 
     tools: SearchTools
@@ -168,10 +173,10 @@ def _encode_question(_snapshot: Snapshot, question: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StrategyDefinition:
-    """A search strategy.
+    """A search strategy and its abilities.
 
-    list_texts: returns the texts whose vectors it needs. has_statement_options: whether it uses the
-    options `unit`, `beam` and `rerank`.
+    list_texts: a function that returns the texts whose vectors it needs. has_statement_options:
+    whether it supports the options `unit`, `beam` and `rerank`.
     """
 
     run: Callable[[SearchRequest], list[Ranked]]
@@ -189,5 +194,5 @@ def register_strategy(name: Strategy, definition: StrategyDefinition) -> None:
 
 
 def find_strategy(name: Strategy) -> StrategyDefinition:
-    """The strategy with this name."""
+    """Return the strategy with this name."""
     return _definitions[name]

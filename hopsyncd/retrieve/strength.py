@@ -38,7 +38,8 @@ def measure_features(
     ranked: Sequence[Ranked],
     forms: FormMatches = NO_FORMS,
 ) -> list[dict[str, float]]:
-    """The features of each passage found. `forms`: other forms of the question's words."""
+    """Compute the features of each passage found. `forms` has other forms of the question's
+    words."""
     if not ranked:
         return []
     found = [snapshot.find_passage(one.passage) for one in ranked]
@@ -61,7 +62,7 @@ def rate(
     ranked: Sequence[Ranked],
     matches: LiteralMatches,
 ) -> dict[PassageId, Strength]:
-    """The strength of each passage found."""
+    """Rate each passage found as strong, fair or weak."""
     if matches.absent:
         return {one.passage: "weak" for one in ranked}
     features = measure_features(snapshot, question, vector, ranked, matches.forms)
@@ -80,7 +81,7 @@ def _name(probability: float) -> Strength:
 
 
 def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
-    """(m,) the largest cosine of the question with a vector of each passage."""
+    """Return (m,) the largest cosine of the question with a vector of each passage."""
     columns, exact = snapshot.index.passages, snapshot.index.vectors.exact
     wanted = vector.astype(np.float64)
     wanted /= max(float(np.linalg.norm(wanted)), 1e-9)
@@ -96,14 +97,14 @@ def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats
 
 
 def _content_terms(question: str) -> tuple[str, ...]:
-    """The terms of the question without function words, unless it has no others."""
+    """Return the terms of the question without function words, or all if there are no others."""
     linking = foreign_function_words(question) or FUNCTION_WORDS
     words = [word for word in WORD.findall(question) if word.lower() not in linking]
     return index_terms(" ".join(words) or question)
 
 
 def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches) -> Floats:
-    """(m,) the share of the question's idf whose terms each passage has, in any form."""
+    """Return (m,) the idf share of the question's terms that each passage has, in any form."""
     found = having(snapshot, _content_terms(question), forms.rows_by_term)
     count, total = snapshot.statistics.passages, 0.0
     shares = np.zeros(len(rows))
@@ -116,7 +117,7 @@ def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormM
 
 
 def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """The probability of a logistic model.
+    """Compute the probability from a logistic model.
 
     >>> probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
     0.5
@@ -125,7 +126,7 @@ def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> 
 
 
 def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """The logarithm of the odds of a logistic model."""
+    """Compute the log odds from a logistic model."""
     return weights["bias"] + sum(
         weight * features[name] for name, weight in weights.items() if name != "bias"
     )

@@ -1,7 +1,7 @@
 """Finds the visible passages that have a term, with their BM25 scores.
 
-BM25 uses the statistics of the visible passages only, so a past version ranks as it did when it was
-the head.
+BM25 uses only the statistics of visible passages, so a past version ranks as it did when it was the
+head.
 """
 
 import re
@@ -35,11 +35,16 @@ _COMMON_KEPT = 8  # common terms whose scores are cached for each version
 
 
 class Having:
-    """The visible passages that have a term. `df` is their number."""
+    """The visible passages that have a term.
+
+    df: the number of these passages.
+    """
 
     def __init__(self, snapshot: Snapshot, key: int, rows: Int32s, own: TermRows | None) -> None:
-        """`rows` are all rows of the `terms` table with this key. `own` are the visible ones, if
-        they are known."""
+        """Prepare the lookup of a term.
+
+        rows: all rows of the `terms` table with this key. own: the visible rows, if they are known.
+        """
         self._snapshot, self._key, self._rows = snapshot, key, rows
         if own:
             self._own = own
@@ -55,7 +60,7 @@ class Having:
 
     @cached_property
     def _own(self) -> TermRows:
-        """The rows of the `terms` table, and their passage rows."""
+        """The visible rows of the `terms` table, and their passage rows."""
         rows = self._rows
         entries = self._snapshot.index.terms.passage_row.take(rows)
         seen = take_flags(self._snapshot.statistics.visible.passages, entries)
@@ -63,19 +68,19 @@ class Having:
 
     @property
     def passage_rows(self) -> Int32s:
-        """(df,) the passage rows."""
+        """(df,) passage rows that have the term."""
         return self._own[1]
 
     @cached_property
     def counts(self) -> NDArray[np.float32]:
-        """(df,) the BM25 score of the term in each passage, without the factor idf."""
+        """(df,) BM25 scores of the term in each passage, without the factor idf."""
         rows, entries = self._own
         times = self._snapshot.index.terms.count.take(rows).astype(np.float32)
         return _saturate(self._snapshot, times, entries)
 
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
-        """(n,) the BM25 score without idf for every passage row, cached for the next question."""
+        """(n,) BM25 scores without idf for all passage rows, cached for the next question."""
         kept = self._snapshot.statistics.common_term_scores
         found = kept.get(self._key)
         if found is None:
@@ -88,7 +93,7 @@ class Having:
 
 
 class HavingForms(Having):
-    """The visible passages that have a term, or another form of it. Other forms count less."""
+    """The visible passages that have a term or another form of it. Other forms count less."""
 
     def __init__(self, having: Having, others: Integers) -> None:
         super().__init__(having._snapshot, having._key, having._rows, having._own)
@@ -115,8 +120,10 @@ class HavingForms(Having):
 def _saturate(
     snapshot: Snapshot, times: NDArray[np.float32], entries: Int32s
 ) -> NDArray[np.float32]:
-    """The BM25 score of a term without the factor idf. `times`: the count of the term in each
-    passage."""
+    """Return the BM25 score of a term without the factor idf.
+
+    `times` is how often the term occurs in each passage.
+    """
     index, statistics = snapshot.index, snapshot.statistics
     mean = max(statistics.words / max(statistics.passages, 1), 1.0)
     saturation = index.passages.word_count.take(entries).astype(np.float32)
@@ -129,9 +136,9 @@ def _saturate(
 def having(
     snapshot: Snapshot, terms: Sequence[str], others: Mapping[str, Integers] = NO_OTHERS
 ) -> list[Having]:
-    """The visible passages that have each term, or another form of it.
+    """Look up the visible passages that have each term, or another form of it.
 
-    `others` has the passage rows with other forms, by term.
+    `others` maps terms to the passage rows with other forms of them.
     """
     keys = [name_key(term) for term in terms]
     kept = snapshot.statistics.term_rows
@@ -147,6 +154,9 @@ def having(
 
 
 def compute_idf(snapshot: Snapshot, df: Integers) -> Floats:
-    """log(1 + (n - df + 0.5) / (df + 0.5)) for terms that `df` passages have; never negative."""
+    """Return log(1 + (n - df + 0.5) / (df + 0.5)) for terms that `df` of n passages have.
+
+    The value is never negative.
+    """
     idf: Floats = np.log1p((snapshot.statistics.passages - df + 0.5) / (df + 0.5))
     return idf

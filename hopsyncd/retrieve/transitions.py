@@ -1,4 +1,5 @@
-"""The transitions of the walk: to which passages the score of a passage flows, and in which shares.
+"""The transitions of the walk: the passages to which score flows from a passage, and in which
+shares.
 
 There are three kinds: along edges, through names and along links. `hopsyncd.retrieve.walk` defines
 their weights.
@@ -38,8 +39,8 @@ _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only men
 class Transitions:
     """The w transitions between passages, each with its share of the score that leaves its start.
 
-    number: the outgoing question of an edge, or the row of a link. is_backward: whether it is
-    followed against its direction.
+    number: the outgoing question of an edge, or the row of a link. is_backward: whether the edge or
+    link is followed against its direction.
     """
 
     start: Integers
@@ -51,9 +52,11 @@ class Transitions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NameTransitions:
-    """Steps from passages to names, or from names to passages, as columns of equal length. share:
-    the part of the start's score that flows along the step. document_key: the document of each
-    passage."""
+    """Steps from passages to names, or from names to passages, as columns of equal length.
+
+    share: the part of the start's score that flows along the step. document_key: the document of
+    each passage.
+    """
 
     passage_row: Integers
     name: Integers
@@ -69,7 +72,8 @@ Shared = TypeVar("Shared", Transitions, NameTransitions)
 
 
 def concatenate_transitions(first: Shared, second: Shared, part: Floats | float) -> Shared:
-    """Concatenate transitions: `first`, then `second` with its shares multiplied by `part`."""
+    """Append the transitions `second` to `first`. The shares of `second` are multiplied by
+    `part`."""
     both = [
         np.concatenate([getattr(one, field.name) for one in (first, second)])
         for field in fields(first)
@@ -82,7 +86,7 @@ def concatenate_transitions(first: Shared, second: Shared, part: Floats | float)
 def compute_pull(
     context: QueryContext, out: Integers, similarity: Floats, sharpness: float
 ) -> Floats:
-    """(e,) the weight of each edge in either direction, before the factor for new words.
+    """Return (e,) the weight of each edge in either direction, before the factor for new words.
 
     The weight is never negative, although the similarity can be below 0 if the budget admits every
     match.
@@ -96,7 +100,7 @@ def compute_pull(
 
 
 def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
-    """(e,) log(1 + n / df) of the rarest name of each outgoing question."""
+    """Return (e,) log(1 + n / df) of the rarest name in each outgoing question."""
     index, counts = snapshot.index, snapshot.statistics
     keywords = index.outgoing.keyword_count[out].astype(np.int64)
     first = index.outgoing.keyword_start[out].astype(np.int64)
@@ -114,10 +118,9 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
 def find_edge_transitions(
     context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
-    """All edges out of the entries to other documents, in both directions. The shares of each start
-    sum to 1.
+    """Find all edges out of the passages to other documents, in both directions.
 
-    `place` gives the position of each entry among `entries`.
+    The shares of each start sum to 1. `place` maps a passage row to its position in `entries`.
     """
     snapshot = context.snapshot
     edges = snapshot.find_edges(entries)
@@ -133,10 +136,10 @@ def find_edge_transitions(
 def find_link_transitions(
     context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
-    """All links out of the entries, in the form of `find_edge_transitions`.
+    """Find all links out of the passages, in the form of `find_edge_transitions`.
 
-    A link leads from an entry to the best passages of the linked document. Backwards, it leads from
-    the best passages of a document to the passages that link to it.
+    A link leads from a passage to the best passages of the linked document. Backwards, it leads
+    from the best passages of a document to the passages that link to it.
     """
     snapshot = context.snapshot
     if not snapshot.has_links:
@@ -175,8 +178,10 @@ def find_link_transitions(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Linked:
-    """Entries that link to other documents, with one link for each document. `home` is the position
-    of the document."""
+    """Passages that link to other documents, with one link for each document.
+
+    entry: the passage rows. home: the position of the linked document.
+    """
 
     entry: Integers
     home: Integers
@@ -184,8 +189,7 @@ class _Linked:
 
 
 def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
-    """One row for each pair of entry and document, even if the entry links to several of its
-    passages."""
+    """Keep one link for each pair of passage and document, even if there are several."""
     visible = snapshot.statistics.visible
     home = visible.document_numbers[target]
     apart = np.flatnonzero(visible.document_numbers[entry] != home)
@@ -197,8 +201,11 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
 
 
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
-    """The passages of each document most like the query, sorted by the position of their document,
-    which is returned too."""
+    """Find the passages of each document that are most like the query.
+
+    Returns the passage rows, sorted by the position of their document in `nth_homes`, and that
+    position.
+    """
     entries, of = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
     best = select_largest_of_groups(
@@ -210,9 +217,10 @@ def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[I
 
 
 def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransitions:
-    """The steps from passages to the names that connect documents; a rarer name weighs more.
+    """Find the steps from passages to the names that connect documents.
 
-    A name that is a topic counts double. The shares of each passage sum to 1.
+    A rarer name weighs more, and a name that is a topic counts double. The shares of each passage
+    sum to 1.
     """
     snapshot, counts = context.snapshot, context.snapshot.statistics
     of, name = snapshot.list_names(entries)
@@ -225,7 +233,8 @@ def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransit
 
 
 def find_mentions(context: QueryContext, name: int) -> Mentions:
-    """The mentions of a name; of a very common name, only those nearest to the question."""
+    """Find the mentions of a name. Only the mentions nearest to the question count for a common
+    name."""
     snapshot = context.snapshot
     if snapshot.statistics.mention_counts[name] <= NEAR:
         return snapshot.find_mentions(np.array([name]))
@@ -246,12 +255,11 @@ def find_incoming_mentions(
     brought: NameTransitions,
     by: WalkSettings,
 ) -> tuple[NameTransitions, Integers]:
-    """The mentions of each name that are most like the query, with their shares, and the number of
-    their names.
+    """Find the mentions of each name that are most like the query, with their shares.
 
-    Names and numbers are ascending. `brought` is the score that the seeds bring to names; it
-    determines once, for the whole walk, which words are new. Of common names, only the mentions
-    nearest to the query are used.
+    Also returns the position of each mention's name in `names`. Names and positions are ascending.
+    `brought` is the score that the seeds bring to names; it determines once, for the whole walk,
+    which words are new. Of common names, only the mentions nearest to the query are used.
     """
     snapshot = context.snapshot
     found = _most_like(context, names, by.mentions)
@@ -266,8 +274,10 @@ def find_incoming_mentions(
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
-    """The `count` mentions of each name most like the query, by ascending name. Invisible mentions
-    are removed at the end, when few mentions are left."""
+    """Select the `count` mentions of each name that are most like the query, by ascending name.
+
+    Invisible mentions are removed last, when few mentions are left.
+    """
     snapshot = context.snapshot
     mentioned = snapshot.statistics.mention_counts
     common = mentioned[names] > _COMMON
@@ -302,7 +312,10 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
 
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
-    """(w,) numbers that sort like the rows' likeness to the question; LEAST for invisible rows."""
+    """Return (w,) integers that sort like the likeness of these rows to the question.
+
+    Invisible rows have LEAST_SORTABLE.
+    """
     shown = take_flags(context.snapshot.statistics.visible.vectors, rows)
     if shown.all():
         return to_sortable(context.likeness.of_rows(rows))
@@ -312,7 +325,11 @@ def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]
 
 
 def _share_known_words(context: QueryContext, names: Integers, brought: NameTransitions) -> Floats:
-    """(t, k) the share of the seeds' score at each name that has each word of the query."""
+    """Compute which share of the score at each name comes from passages with each word.
+
+    Returns a (t, k) array for the t words of the query and the k names. Only the seeds' score
+    counts.
+    """
     at = invert_positions(names, len(context.snapshot.statistics.joins_documents))[brought.name]
     there = np.flatnonzero(at >= 0)
     if not len(there):

@@ -1,4 +1,4 @@
-"""The sources and folders that a caller may see; `api/access.py` decides which.
+"""The sources and folders that a caller may see. `api/access.py` decides which.
 
 This is separate from `hidden_sources.py`, because the MCP server must not load NumPy.
 """
@@ -11,30 +11,30 @@ from store.visibility import HiddenFolders, Mask
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The sources that a caller may see, as a whole or in part. None means all sources.
+    """The sources that a caller may see, with all or some of their folders. None means all sources.
 
-    It lists visible sources instead of hidden sources, so that a source which is added later is
-    hidden. `folders` are hidden in visible sources.
+    It lists visible sources instead of hidden ones, so that a source added later is hidden.
+    `folders` lists the hidden folders of visible sources.
     """
 
     visible: frozenset[str] | None = None
     folders: frozenset[HiddenFolders] = frozenset()
 
     def shows(self, source: str) -> bool:
-        """Whether the caller may see the source, or some of its folders."""
+        """Return whether the caller may see the source or some of its folders."""
         return self.visible is None or source in self.visible
 
     def shows_whole(self, source: str) -> bool:
-        """Whether the caller may see the source with all its folders."""
+        """Return whether the caller may see the source with all its folders."""
         return self.shows(source) and all(folders.source != source for folders in self.folders)
 
     def shows_document(self, source: str, path: str) -> bool:
-        """Whether the caller may see the document at this path of the source."""
+        """Return whether the caller may see the document at this path of the source."""
         own = (folders for folders in self.folders if folders.source == source)
         return self.shows(source) and not any(folders.hides(path) for folders in own)
 
     def hidden_among(self, sources: Iterable[str]) -> Mask:
-        """The given sources, and their folders, that the caller may not see."""
+        """Select the sources and folders that the caller may not see."""
         if self.visible is None:
             return frozenset()
         known = frozenset(sources)
@@ -42,7 +42,7 @@ class Acl:
         return frozenset([*(known - self.visible), *folders])
 
     def limit_to(self, sources: Iterable[str]) -> "Acl":
-        """The same rights, limited to these sources."""
+        """Return a copy of the rights that allows only these sources."""
         return Acl(frozenset(name for name in sources if self.shows(name)), self.folders)
 
 

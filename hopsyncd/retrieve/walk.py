@@ -77,12 +77,13 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walked:
-    """The result of the walk. scores: (n,) by passage row, seeds included.
+    """The scores of the walk, and the transitions along which they flowed.
 
-    edges, links: the transitions out of the passages that sent score. edge_flow, link_flow: the
-    score that flowed along each. outgoing_names: the names of these passages. outgoing_flow: the
-    score that each passage sent to each of its names. incoming_mentions: the mentions to which the
-    names lead. incoming_flow: the score that each mention got.
+    scores: (n,) by passage row, seeds included. edges, links: the transitions out of the passages
+    that sent score. edge_flow, link_flow: the score that flowed along each of them. outgoing_names:
+    the names of these passages. outgoing_flow: the score that each passage sent to each of its
+    names. incoming_mentions: the mentions to which the names lead. incoming_flow: the score that
+    each mention got.
     """
 
     scores: Floats
@@ -97,12 +98,13 @@ class Walked:
 
 
 def seeds(context: QueryContext) -> Floats:
-    """(n,) the scores with which the walk starts, by passage row; they sum to 1.
+    """Return (n,) the scores with which the walk starts, by passage row. They sum to 1.
 
     They are a softmax over the near passages, by the best cosine of each passage's vectors and by
     its words, both from 0 to 1. In addition, each name of the query brings score to the passages
-    that it is the topic of, by the square of its weight, and half as much to the sentences most
-    like the query that mention it. So a name counts more if it is a larger part of the query.
+    that have it as a topic, by the square of its weight, and half as much to the sentences that
+    mention it and are most like the query. So a name counts more if it is a larger part of the
+    query.
     """
     snapshot, near = context.snapshot, context.near
     scores = np.zeros(len(context.by_words))
@@ -115,20 +117,20 @@ def seeds(context: QueryContext) -> Floats:
 
 
 def _normalise(scores: Floats) -> Floats:
-    """Each score as a share of the sum. The order of the scores does not change the result."""
+    """Divide the scores by their sum. The result does not depend on the order of the scores."""
     rounded = np.rint(scores / _SEEDS)
     shares: Floats = rounded / max(rounded.sum(), 1.0)
     return shares
 
 
 def _seed_topics(snapshot: Snapshot, name: int) -> tuple[Integers, Floats]:
-    """The passages whose topic is the name, and the score that it brings to each."""
+    """Return the passages that have the name as a topic, and the score that it brings to each."""
     passage_rows = snapshot.find_by_topic(name)
     return passage_rows, np.full(len(passage_rows), _OF_TOPIC / max(len(passage_rows), 1))
 
 
 def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
-    """The passages that mention the name, and the score that it brings to each."""
+    """Return the passages that mention the name, and the score that it brings to each."""
     mentions = find_mentions(context, name)
     cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
     weights = mentions.weight * np.exp(_MENTION_SHARPNESS * cosines)
@@ -138,7 +140,7 @@ def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class _Title:
-    """A title in the question: words[start:end], and its passage with its likeness."""
+    """A title found at words[start:end] of the question, and its passage with its likeness."""
 
     start: int
     end: int
@@ -147,10 +149,10 @@ class _Title:
 
 
 def find_subjects(context: QueryContext) -> list[int]:
-    """The passage rows whose titles occur in the question, word by word and not in lower case.
+    """Find the passage rows whose titles occur in the question, word by word and not in lower case.
 
-    Titles do not overlap: the longest counts, and for each title the passage most like the
-    question.
+    Titles do not overlap: the longest counts. For each title, the passage most like the question
+    counts.
     """
     near, ids = context.near, context.snapshot.passage_ids
     order = largest(near.like, ids[near.entries], CANDIDATES)
@@ -174,7 +176,7 @@ def find_subjects(context: QueryContext) -> list[int]:
 
 @lru_cache(_TITLES_KEPT)
 def _list_titles(heading: str) -> tuple[tuple[str, list[str]], ...]:
-    """A title, and if it ends with a parenthesis, the title without it; each with its words."""
+    """List a title and, if it ends with a parenthesis, the title without it, as words."""
     whole = heading[:_MOST_CHARACTERS]
     return tuple(
         (title, [word.lower() for word in WORD.findall(title)])
@@ -183,7 +185,8 @@ def _list_titles(heading: str) -> tuple[tuple[str, list[str]], ...]:
 
 
 def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:
-    """The first position of the title's words, as (start, end); (0, 0) if there is none."""
+    """Find the title's words in the question. Returns (start, end), or (0, 0) if they do not
+    occur."""
     length = len(title)
     for start in range(len(words) - length + 1 if length else 0):
         if words[start] == title[0] and words[start : start + length] == title:
@@ -204,7 +207,7 @@ def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:
 
 
 def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
-    """(n,) the seeds' scores with an equal part at each subject, if there are at least two."""
+    """Give an equal part of the (n,) seed scores to each subject, if there are at least two."""
     if len(subjects) < 2:
         return seeds
     scores = (1 - _SUBJECT_SHARE) * seeds
@@ -232,14 +235,13 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
 
 
 class _Walk:
-    """The transitions out of all passages that have sent score so far, and the score that flowed
-    along them.
+    """Sends score round by round, and remembers the transitions and the score along them.
 
     `_sent` (n,) is the total score that each passage has sent. Names are numbered in the order in
     which score reached them; `_starts` and `_ends` are the rows of `_mentions` to which each leads.
     A passage sends no score to its own document through a name, so `_own_names` and `_own_mentions`
     pair the rows of `_names` with the mentions of the name in the same document. `_unpaired` has
-    the rows of `_names` whose names score has not reached yet.
+    the rows of `_names` whose names have received no score yet.
     """
 
     def __init__(self, context: QueryContext, seeds: Floats, settings: WalkSettings) -> None:
@@ -277,7 +279,7 @@ class _Walk:
         )
 
     def collect(self, scores: Floats) -> Walked:
-        """The transitions and the score that flowed along each."""
+        """Return the scores, the transitions and the score that flowed along each transition."""
         edges, links, names = self._edges, self._links, self._names
         return Walked(
             scores,
@@ -292,7 +294,7 @@ class _Walk:
         )
 
     def _open(self, passage_rows: Integers) -> None:
-        """Find the transitions out of passages that have not sent score before."""
+        """Find the transitions out of those passages that send score for the first time."""
         new = np.sort(passage_rows[~self._is_open[passage_rows]])
         if not len(new):
             return
@@ -334,7 +336,7 @@ class _Walk:
         return incoming
 
     def _reach(self, names: Integers) -> None:
-        """Find the mentions of names that no score has passed through before."""
+        """Find the mentions of names that receive score for the first time."""
         known, before = len(self._starts), len(self._mentions.name)
         self._numbers[names] = known + np.arange(len(names))
         mentions, positions = find_incoming_mentions(
@@ -347,7 +349,7 @@ class _Walk:
         self._ends = np.concatenate([self._ends, ends])
 
     def _pair(self) -> None:
-        """Pair the passages' names with the mentions of these names in their own documents."""
+        """Pair the passages' names with the mentions of the same names in the same documents."""
         numbers = self._numbers[self._names.name[self._unpaired]]
         is_reached = numbers >= 0
         if not is_reached.any():

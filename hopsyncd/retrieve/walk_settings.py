@@ -8,12 +8,13 @@ from hopsyncd.config.values import QueryConfig
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """How the score flows; `hops` is the number of rounds.
+    """The settings of how score flows in the walk.
 
-    by_links: the part of a passage's score that flows along its links, if it has any. by_names: the
-    part of the rest that flows to its names. backwards: the weight of edges that are followed
-    against their direction; with 0, edges are directed. `heaviest`, `mentions`, `linked` and
-    `least_share` limit the work of each round. rerank: whether a reranker affects the final order.
+    hops: the number of rounds. by_links: the part of a passage's score that flows along its links,
+    if it has any. by_names: the part of the rest that flows to its names. backwards: the weight of
+    edges that are followed against their direction; with 0, edges are directed. rerank: whether a
+    reranker affects the final order. `heaviest`, `mentions`, `linked` and `least_share` limit the
+    work of each round.
     """
 
     hops: int = 4
@@ -33,7 +34,7 @@ class WalkSettings:
 
     @classmethod
     def of(cls, config: QueryConfig) -> Self:
-        """The settings with the limits of the configuration."""
+        """Create the settings from the configuration."""
         return cls(
             hops=config.hops,
             rerank=config.rerank,

@@ -59,8 +59,10 @@ class PathExplainer:
         self._keys = snapshot.index.name_numbers.keys
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
-        """The hops to a passage, at most `limit`, from first to last. Empty if most of its score is
-        from the seeds."""
+        """List the hops to a passage, at most `limit`, from first to last.
+
+        The list is empty if most of the passage's score is from the seeds.
+        """
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
@@ -153,7 +155,7 @@ class PathExplainer:
 
 
 def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
-    """The row with the largest flow, ties going to the lowest id; None if there is no flow."""
+    """Return the row with the largest flow, or None without flow. Ties go to the lowest id."""
     (rows,) = among.nonzero()
     if not len(rows):
         return None
@@ -168,7 +170,7 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HopSearch:
-    """A search by the walk and the second ask, with the scores shared in sections.
+    """The walk, the second ask and the shares in sections, with the resulting scores.
 
     start: (n,) the scores at the start of the walk. scores: (n,) the total score of each passage.
     """
@@ -181,14 +183,13 @@ class HopSearch:
 
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
-    """The k most helpful passages. Ties go to the lower id. Their hops are found only when
-    needed."""
+    """Return the k most helpful passages. Ties go to the lower id. Hops are found when needed."""
     search = run_hop_search(context, settings)
     return rank_hops(context, search, k, settings) if search else []
 
 
 def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch | None:
-    """Walk from the seeds, and ask again. None if no passage is visible."""
+    """Walk from the seeds, and ask again. Returns None if no passage is visible."""
     if not context.snapshot.statistics.visible.passages.any():
         return None
     start = find_start(context)
@@ -200,14 +201,14 @@ def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch |
 
 
 def find_start(context: QueryContext) -> Floats:
-    """(n,) the scores at the start of the walk."""
+    """Return (n,) the scores at the start of the walk."""
     return share_among_subjects(seeds(context), find_subjects(context))
 
 
 def rank_hops(
     context: QueryContext, search: HopSearch, k: int, settings: WalkSettings
 ) -> list[Ranked]:
-    """The k most helpful passages."""
+    """Return the k most helpful passages of a search."""
     trail = PathExplainer(context.snapshot, search)
     ids, reached_scores = context.snapshot.passage_ids, mark_reached(context, search.scores)
     found = helpful(context, reached_scores, max(k, FIRST), search.second_ask.fits)
@@ -219,7 +220,7 @@ def rank_hops(
 
 
 def search_hops(request: SearchRequest) -> list[Ranked]:
-    """Walk by default. With another profile or reasoner, follow single edges."""
+    """Search by the walk or, with another profile or reasoner, by following single edges."""
     tools, search, snapshot = request.tools, request.search, request.snapshot
     question = tools.drop_unrelated_sentences(snapshot, request.question)
     context = tools.context(request.connection, snapshot, question)

@@ -42,13 +42,13 @@ _SYSTEM = (
 
 
 class SubQuestions(BaseModel):
-    """Simpler questions, in order."""
+    """The LLM's reply: simpler questions, in order."""
 
     questions: list[str]
 
 
 def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
-    """The question, and the simpler questions into which an LLM splits it. Raises LlmError."""
+    """Let an LLM split the question. Returns it and the simpler questions. Raises LlmError."""
     user = json.dumps({"question": question}, ensure_ascii=False)
     parts = ask(
         llm, LlmCall("decomposition", "decomposition/1", _SYSTEM, user, 400), SubQuestions, usage
@@ -57,7 +57,8 @@ def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
 
 
 def split(question: str, mentioned: Mentioned) -> list[str]:
-    """Split a question without an LLM: itself, and its clauses that have a name of the graph.
+    """Split a question without an LLM. Returns it, and its clauses that name something in the
+    graph.
 
     Clauses without a name are left out, because their pronouns refer to another clause.
 
@@ -77,16 +78,16 @@ _RERANK_DEPTH = 50
 
 
 def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> list[Ranked]:
-    """The k best of the (n,) BM25 scores above 0; `ids` are the passages."""
+    """Return the k passages with the best of the (n,) BM25 scores, if they are above 0."""
     best = largest(scores, ids, k).tolist()
     return [Ranked(PassageId(int(ids[at])), float(scores[at])) for at in best if scores[at] > 0]
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k nearest passages.
+    """Return the k passages whose vectors are nearest.
 
-    The database finds them. If it has no vector search, a filter applies or folders are hidden, the
-    live index finds them.
+    The database finds them. If it has no vector search, or if a filter applies or folders are
+    hidden, the index in memory finds them.
     """
     narrowed = head.filtered is not None or bool(hidden_folders(head.hidden))
     if narrowed or not is_searchable(connection, head.version.generation):
@@ -100,12 +101,12 @@ def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -
 
 
 def fusion_depth(k: int) -> int:
-    """The number of passages in each ranking that are fused into the k best."""
+    """Return how many passages of each ranking are fused to get the k best."""
     return max(k, FUSION_DEPTH)
 
 
 def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
-    """Fuse the rankings; returns the k best.
+    """Fuse the rankings by reciprocal ranks. Returns the k best passages.
 
     >>> first, second = (Ranked(PassageId(n), 0.0) for n in (1, 2))
     >>> [one.passage for one in fuse_rankings(2, [first, second], [second])]
@@ -119,7 +120,7 @@ def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
 def by_parts(
     connection: Connection, head: Snapshot, vectors: Sequence[Vectors], k: int
 ) -> list[Ranked]:
-    """The fused rankings of the passages nearest to each part of a question."""
+    """Fuse the rankings of the passages nearest to each part of a question."""
     depth = fusion_depth(k)
     return fuse_rankings(k, *(by_vector(connection, head, vector, depth) for vector in vectors))
 
@@ -132,7 +133,7 @@ def rerank_nearest(
     score: ScoreTexts,
     k: int,
 ) -> list[Ranked]:
-    """The nearest passages, ordered by `score`, or by nearness if `score` returns None."""
+    """Order the nearest passages by `score`. If `score` returns None, they stay in their order."""
     near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
     # A purge may have removed passages that the index in memory still has.
@@ -144,25 +145,25 @@ def rerank_nearest(
 
 
 def _best(scores: dict[PassageId, float], k: int) -> list[Ranked]:
-    """The k passages with the highest scores, ties going to the lower id."""
+    """Return the k passages with the highest scores. Ties go to the lower id."""
     ordered = sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))
     return [Ranked(passage, score) for passage, score in ordered[:k]]
 
 
 def search_words(request: SearchRequest) -> list[Ranked]:
-    """The best passages by BM25."""
+    """Find the best passages by BM25."""
     scores = words_of(request.snapshot, request.question).scores
     return by_words(request.snapshot.passage_ids, scores, request.k)
 
 
 def search_vectors(request: SearchRequest) -> list[Ranked]:
-    """The passages whose vectors are nearest to the question's."""
+    """Find the passages whose vectors are nearest to the question's vector."""
     vector = request.tools.vector(request.question)
     return by_vector(request.connection, request.snapshot, vector, request.k)
 
 
 def search_hybrid(request: SearchRequest) -> list[Ranked]:
-    """The rankings by words and by vectors, fused."""
+    """Fuse the rankings by words and by vectors."""
     snapshot, depth = request.snapshot, fusion_depth(request.k)
     scores = words_of(snapshot, request.question).scores
     words = by_words(snapshot.passage_ids, scores, depth)
@@ -171,7 +172,7 @@ def search_hybrid(request: SearchRequest) -> list[Ranked]:
 
 
 def search_parts(request: SearchRequest) -> list[Ranked]:
-    """The rankings by the vectors of the question and of its clauses, fused."""
+    """Fuse the rankings by the vectors of the question and of its clauses."""
     vectors = [
         request.tools.vector(part) for part in list_parts(request.snapshot, request.question)
     ]
@@ -179,7 +180,7 @@ def search_parts(request: SearchRequest) -> list[Ranked]:
 
 
 def search_reranked(request: SearchRequest) -> list[Ranked]:
-    """The passages nearest by their vectors, in the order of the cross-encoder."""
+    """Order the passages with the nearest vectors by the cross-encoder."""
     request.tools.require_reranker()
     return rerank_nearest(
         request.connection,
@@ -192,7 +193,7 @@ def search_reranked(request: SearchRequest) -> list[Ranked]:
 
 
 def list_parts(snapshot: Snapshot, question: str) -> list[str]:
-    """The question, and each of its clauses that uses a name known to the graph."""
+    """List the question, and each of its clauses that has a name of the graph."""
     return split(question, snapshot.select_mentioned_names)
 
 

@@ -55,8 +55,10 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class StatementPath:
-    """A path of statements (rows of `incoming`), each with the name that led to it; -1 for the
-    first."""
+    """A path of statements, given as rows of `incoming`.
+
+    names: the name that led to each statement; -1 for the first.
+    """
 
     statements: tuple[int, ...]
     names: tuple[int, ...]
@@ -64,7 +66,7 @@ class StatementPath:
 
 
 class StatementGraph:
-    """The visible statements of a version, compared with one (d,) question vector."""
+    """Finds visible statements of a version, and compares them with a question's (d,) vector."""
 
     def __init__(self, context: QueryContext, vector: Vectors) -> None:
         self.context = context
@@ -73,15 +75,15 @@ class StatementGraph:
         self._led_to: dict[int, Integers] = {}
 
     def ids(self, statements: Integers) -> Integers:
-        """The question id of each statement, which breaks ties."""
+        """Return the question id of each statement. It breaks ties."""
         return self.snapshot.index.incoming.id[statements]
 
     def entries(self, statements: Integers) -> Integers:
-        """The passage row of each statement."""
+        """Return the passage row of each statement."""
         return self.snapshot.index.incoming.passage_row[statements].astype(np.int64)
 
     def rank(self, path: StatementPath) -> tuple[float, list[int]]:
-        """The sort key of a path; the best path has the lowest."""
+        """Return the sort key of a path. The best path has the lowest key."""
         return -path.score, self.ids(np.array(path.statements)).tolist()
 
     def among(self, questions: Integers) -> Integers:
@@ -94,25 +96,26 @@ class StatementGraph:
         return questions[rows > index.passages.vector_start[entries]]
 
     def of_entries(self, entries: Integers) -> Integers:
-        """The statements of these passages."""
+        """Return the statements in these passages."""
         columns = self.snapshot.index.passages
         return self.among(
             expand_ranges(columns.incoming_start[entries], columns.incoming_end[entries])[0]
         )
 
     def having(self, name: int) -> Integers:
-        """The statements with this name."""
+        """Return the statements that contain this name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
         return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
-        """The statements among the given ones that are most like the question, best first."""
+        """Return those `count` of the given statements that are most like the question, best
+        first."""
         cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
 
     def nearest(self, count: int) -> Integers:
-        """The statements most like the question, among all."""
+        """Return the `count` statements of the version that are most like the question."""
         cosines, columns = self.context.likeness.every, self.snapshot.index.passages
         first_rows, wanted = columns.vector_start, count
         while True:
@@ -128,8 +131,7 @@ class StatementGraph:
                 return self.most_like(found, count)
 
     def by_names(self, count: int) -> Integers:
-        """The statements with most of the question's names. Ties go to the most similar
-        statement."""
+        """Return the statements with most of the question's names. Ties go to the most similar."""
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
         every = [self.having(number) for number in numbers]
         if not every:
@@ -140,7 +142,7 @@ class StatementGraph:
         return statements[order[:count]]
 
     def alone(self, statements: Integers) -> list[StatementPath]:
-        """A path of one statement for each statement."""
+        """Make a path of one statement from each statement."""
         vectors = self._vectors(statements)
         scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
         return [
@@ -149,19 +151,19 @@ class StatementGraph:
         ]
 
     def together(self, statements: Integers) -> float:
-        """The cosine of the question with the sum of the statements' vectors."""
+        """Return the cosine of the question with the sum of the statements' vectors."""
         whole = self._vectors(statements).sum(axis=0)
         return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
 
     def attention(self, statements: Integers) -> list[float]:
-        """The softmax of the statements' cosines with the question."""
+        """Return the softmax of the statements' cosines with the question."""
         weights = np.exp(self._vectors(statements) @ self._asked / GRID**2)
         shares: list[float] = (weights / weights.sum()).tolist()
         return shares
 
     def extend(self, path: StatementPath, count: int) -> list[StatementPath]:
-        """Extend the path by one statement. Returns the `count` best paths that score higher than
-        the path."""
+        """Extend a path by one statement. Returns the `count` best paths that score higher than
+        it."""
         statements, names = self._next(path)
         own, more = self._vectors(np.array(path.statements)), self._vectors(statements)
         near, far = own @ self._asked, more @ self._asked
@@ -184,7 +186,7 @@ class StatementGraph:
         ]
 
     def names_of(self, statement: int) -> list[int]:
-        """The names of a statement, rarest first."""
+        """Return the names in a statement, rarest first."""
         index = self.snapshot.index
         first = int(index.incoming.keyword_start[statement])
         count = int(index.incoming.keyword_count[statement])
@@ -194,8 +196,10 @@ class StatementGraph:
         return sorted_
 
     def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
-        """The statements that share a name with the last statement of a path, and the rarest shared
-        name of each."""
+        """Find the statements that share a name with the last statement of a path.
+
+        Returns the statements, and the rarest shared name of each.
+        """
         names = self.names_of(path.statements[-1])
         for name in names:
             if name not in self._led_to:
@@ -208,12 +212,12 @@ class StatementGraph:
         return statements[new], by[first[new]]
 
     def _vectors(self, statements: Integers) -> Floats:
-        """(m, d) vectors as whole numbers, so that their products are exact."""
+        """Return (m, d) vectors of whole numbers, so that their products are exact."""
         rows = self.snapshot.index.incoming.vector_row[statements]
         return self.snapshot.index.vectors.exact[rows].astype(np.float64)
 
     def _scores(self, dots: Floats, squares: Floats) -> Floats:
-        """The cosines of sums of vectors with the question; 0 for sums that are zero."""
+        """Return the cosine of the question with each sum of vectors; 0 if the sum is zero."""
         lengths = np.sqrt(squares * (self._asked @ self._asked))
         cosines = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
         rounded: Floats = np.rint(cosines / _UNIT) * _UNIT
@@ -221,14 +225,14 @@ class StatementGraph:
 
 
 def statement_starts(graph: StatementGraph, count: int) -> Integers:
-    """The statements most like the question, and equally many with most of its names."""
+    """Return the `count` statements most like the question, and `count` with most of its names."""
     return np.union1d(graph.nearest(count), graph.by_names(count))
 
 
 def search_paths(
     graph: StatementGraph, start: StatementPath, depth: int, beam: int
 ) -> list[StatementPath]:
-    """The beam search from one statement: all paths that were kept."""
+    """Run the beam search from one statement. Returns all paths that it kept."""
     found = front = [start]
     for _ in range(depth):
         longer: dict[frozenset[int], StatementPath] = {}
@@ -241,7 +245,7 @@ def search_paths(
 
 
 def led_to(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
-    """For each statement of the paths, the best path to it; best first."""
+    """Map each statement of the paths to the best path that leads to it, best first."""
     found: dict[int, StatementPath] = {}
     for path in sorted(paths, key=graph.rank):
         for at, statement in enumerate(path.statements, 1):
@@ -258,7 +262,10 @@ def by_statements(
     search: Search,
     scores: Scores | None,
 ) -> list[Ranked]:
-    """The first k passages or statements. `scores` returns a cross-encoder's scores of texts."""
+    """Return the first k passages or statements of the paths from these starts.
+
+    `scores` returns a cross-encoder's scores of texts.
+    """
     depth = search.n_hop or DEFAULT_DEPTH
     begun = graph.alone(starts)
     paths = led_to(
@@ -284,8 +291,11 @@ def by_statements(
 def _mean(
     graph: StatementGraph, paths: Mapping[int, float], cosines: Mapping[int, float]
 ) -> dict[int, float]:
-    """For each statement, the mean of its path's score, its cosine, and its passage's cosine and
-    words."""
+    """Average four values of each statement.
+
+    The values are the score of its path, its cosine, the cosine of its passage, and the words of
+    its passage.
+    """
     entries = graph.entries(_rows(paths))
     whole = graph.context.first_cosines(entries) + graph.context.by_words[entries]
     return {
@@ -307,7 +317,7 @@ def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list
 
 
 def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
-    """The result for the passage of a path's last statement."""
+    """Build the result for the passage that contains the last statement of a path."""
     index, at = graph.snapshot.index, np.array(path.statements)
     passages = [PassageId(one) for one in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
@@ -323,7 +333,7 @@ def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> R
 
 
 def distinct(texts: Sequence[str]) -> list[int]:
-    """The positions of the texts that are not similar to an earlier one.
+    """Return the positions of the texts that are not similar to an earlier text.
 
     >>> distinct(["Rome is old.", "rome is old", "Rome is new."])
     [0, 2]
@@ -350,8 +360,11 @@ _WHOLE = -1  # in place of a name: the document
 
 
 def topic_starts(graph: StatementGraph, count: int) -> Integers:
-    """The statements of the topics most like the question, and equally many with most of its
-    names."""
+    """Return the statements where TopicGraphRAG starts.
+
+    They are the statements of the topics most like the question, and equally many statements with
+    most of its names.
+    """
     topics: dict[tuple[int, int], float] = {}
     for entry in _passages(graph).tolist():
         home = int(graph.snapshot.document_keys(np.array([entry]))[0])
@@ -369,7 +382,7 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
 
 
 def _passages(graph: StatementGraph) -> Integers:
-    """The passages that are most like the question, as a whole or by a statement."""
+    """Return the passages that are most like the question as a whole or by a statement."""
     entries = graph.snapshot.passage_rows
     near = graph.context.first_cosines(entries)
     best = entries[largest(near, graph.snapshot.passage_ids[entries], _PASSAGES)]
@@ -377,8 +390,10 @@ def _passages(graph: StatementGraph) -> Integers:
 
 
 def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integers]]:
-    """The topics of a passage, each with its statements. A statement belongs to its narrowest
-    topic."""
+    """Yield each topic of a passage with its statements.
+
+    A statement belongs only to its narrowest topic.
+    """
     index = graph.snapshot.index
     said = slice(int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry]))
     about = set(index.mentions.name[said][index.mentions.is_topic[said]].tolist())
@@ -391,7 +406,7 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
 
 
 def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
-    """The statements of a topic, from all passages of its document."""
+    """Return the statements of a topic, from all passages of its document."""
     if name == _WHOLE:
         return graph.of_entries(graph.snapshot.find_document_passages(home))
     statements = graph.having(name)
@@ -404,7 +419,7 @@ def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
 def search_statements(
     find_starts: Callable[[StatementGraph, int], Integers], request: SearchRequest
 ) -> list[Ranked]:
-    """Follow paths of statements from the ones that `find_starts` returns. Raises BadRequest."""
+    """Follow paths from the statements that `find_starts` returns. Raises BadRequest."""
     tools, search = request.tools, request.search
     question = tools.drop_unrelated_sentences(request.snapshot, request.question)
     scores = None
