@@ -69,11 +69,11 @@ class Repository:
         look: Callable[[], None] = lambda: None,
         look_every_s: float = 0.2,
     ) -> bytes:
-        """Run a command and return its output, which must be short. Returns no output if the status
-        is not 0.
+        """Run a command and return its output, which must be short. Returns nothing for a status in
+        `accept` other than 0.
 
-        `look` is called every `look_every_s` seconds while the command runs. To end the command, it
-        raises an error.
+        `look` is called every `look_every_s` seconds while the command runs. It may raise an error
+        to end the command.
         """
         with self.process(*arguments, accept=accept) as process:
             while True:

@@ -1,5 +1,5 @@
-"""Guesses the media type of a file from its name, and decides which names are documents by
-default."""
+"""Guesses the media type of a file from its name, and decides which names are documents
+by default."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -85,7 +85,7 @@ _SOURCE_NAMES = _words(
 
 
 def media_type(name: str) -> str:
-    """Return the MIME type that the last component of `name` suggests, by default `text/plain`.
+    """Return the MIME type that the last component of a path suggests. The default is `text/plain`.
 
     >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
     ('text/markdown', 'text/x-source', 'text/plain')
@@ -101,8 +101,8 @@ def media_type(name: str) -> str:
 
 
 def is_text_name(name: str) -> bool:
-    """Whether the name suggests a text for people: a known suffix or a known name without
-    suffix."""
+    """Whether the name suggests a text for people: it has a known suffix, or is a known name
+    without one."""
     return _known_type(name) is not None
 
 
@@ -117,12 +117,12 @@ def is_document_name(name: str) -> bool:
 
 
 def is_table_name(name: str) -> bool:
-    """Whether the name suggests a table in text: CSV or TSV."""
+    """Whether the name suggests a table in a text file, such as CSV or TSV."""
     return suffix_of(name) in _TABLES
 
 
 def is_image_name(name: str) -> bool:
-    """Whether the name suggests a picture whose text can be recognized."""
+    """Whether the name suggests a picture in which text can be recognized."""
     return suffix_of(name) in _IMAGES
 
 
@@ -137,12 +137,13 @@ def _known_type(name: str) -> str | None:
 
 
 def kind_of_name(name: str) -> str:
-    """Return the suffix under which a left-out file is counted, shortened; or "no suffix"."""
+    """Return the suffix under which a file that is left out is counted, shortened if needed, or "no
+    suffix"."""
     return suffix_of(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
 
 
 def suffix_of(name: str) -> str:
-    """Return the last dot and the text after it, in lower case; "" if the name begins with that
-    dot."""
+    """Return the last dot of a name and the text after it, in lower case. Returns "" if the name
+    begins with that dot."""
     stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")
     return dot + suffix if stem else ""

@@ -1,7 +1,7 @@
 """Defines the Connector protocol for every kind of source: items, cursors and errors.
 
 ConnectorError
-├── SourceUnavailable   the source cannot be listed now: pause it, keep its data
+├── SourceUnavailable   the source cannot be listed now: pause it, and keep its data
 ├── CursorExpired       a listing can no longer begin at the cursor: list everything
 ├── ItemVanished        the item was listed but is gone: the next scan removes it
 └── ItemUnreadable      the item exists but cannot be used: report it, keep its last good version
@@ -25,8 +25,8 @@ class Item:
 
     `id` is unique within its source (for a folder: the path relative to the root, with `/`).
     `revision` is opaque: an unchanged revision means unchanged content, which is not fetched again.
-    If the source has no revisions, the revision is empty, and the item is fetched after every
-    listing that contains it. `size_bytes` is 0 if unknown.
+    If the source has no revisions, `revision` is empty, and the item is fetched after every listing
+    that contains it. `size_bytes` is 0 if unknown.
     """
 
     id: str
@@ -36,10 +36,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An item that is listed but cannot be used. Its last indexed version stays.
+    """An item that is listed but cannot be used. Its last indexed version is kept.
 
-    With `subtree`, the problem covers every item whose id starts with `id + "/"`; an empty `id` is
-    the whole source.
+    If `subtree` is true, the problem concerns every item whose id starts with `id + "/"`. An empty
+    `id` is the whole source.
     """
 
     id: str
@@ -50,18 +50,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An item that was removed since the cursor. Only listings since a cursor yield it."""
+    """An item that was removed since the cursor. Only listings that begin at a cursor yield it."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The point where the next listing can begin. It is the last result of a listing.
+    """The point at which the next listing can begin. It is the last result that a listing yields.
 
-    Only its connector interprets `value`, which must be small (under 1 MiB). A listing that begins
-    at a Cursor must also contain every item that the earlier listing could not read. A connector
-    that cannot guarantee this yields no Cursor.
+    Only the connector that made the Cursor interprets `value`, which must be small (under 1 MiB). A
+    listing that begins at a Cursor must also contain every item that the earlier listing could not
+    read. A connector that cannot guarantee this yields no Cursor.
     """
 
     value: str
@@ -69,12 +69,12 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The content of one item, and the revision of exactly these bytes.
+    """The content of an item, and the revision of exactly these bytes.
 
-    `media_type` is a MIME type such as `text/markdown`; `title` is None if the source has none.
-    `links` are the ids or addresses that the item names explicitly. `origin` describes this
+    `media_type` is a MIME type such as `text/markdown`. `title` is None if the source states none.
+    `links` are the ids or addresses to which the item refers explicitly. `origin` describes this
     revision to people: author, date (ISO 8601), commit, url (after redirects) and message_id.
-    `modified_ms` is the Unix time at which it was written, used if `origin` has no date.
+    `modified_ms` is when it was written (Unix ms), and is used if `origin` has no date.
     """
 
     data: bytes
@@ -108,29 +108,30 @@ SECRET_FOLDERS = f"{SECRET}folders"
 
 
 class Connector(Protocol):
-    """Lists and fetches one kind of source. Listings stream, so that memory use is bounded.
+    """Lists and fetches the items of one kind of source. Listings are streamed, so that memory use
+    is bounded.
 
-    A connector may have an attribute `left_out`: the counts of the files and folders that the last
-    complete listing left out. Files of other types are counted by suffix, files that look like
-    secrets by SECRET and their suffix, folders that look like secrets as SECRET_FOLDERS, and
-    folders whose name begins with a dot as HIDDEN_FOLDERS. It is None after a listing of changes
-    only; then the last counts stay.
+    A connector may have an attribute `left_out`, with the numbers of files and folders that the
+    last complete listing left out. Files of other types are counted by suffix, and files that look
+    like secrets under SECRET and their suffix. Folders that look like secrets are counted under
+    SECRET_FOLDERS, and folders whose name begins with a dot under HIDDEN_FOLDERS. After a listing
+    of changes only, the attribute is None, and the previous counts stay valid.
     """
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Yield the current items of the source, problems, and at most one Cursor.
 
-        Without `since`, a listing is complete: if it ends without an exception, items that it did
-        not yield are gone. With the value of an earlier Cursor, it may yield only the items that
-        changed since then or are Gone. A Cursor that can no longer be used raises CursorExpired,
-        and the caller lists everything. `under` restricts the listing to these items or folders of
-        items; a connector that cannot do that lists everything. Raises SourceUnavailable if the
-        listing cannot be completed.
+        Without `since`, the listing is complete: if it ends without an exception, items that it did
+        not yield no longer exist. With the value of an earlier Cursor as `since`, it may yield only
+        the items that have changed since then, and Gone items. If the Cursor can no longer be used,
+        CursorExpired is raised, and the caller lists everything. `under` restricts the listing to
+        these items or folders of items; a connector that cannot do that lists everything. Raises
+        SourceUnavailable if the listing cannot be completed.
         """
         ...
 
     def fetch(self, item: Item) -> Fetched:
-        """Read one item. Raises ItemVanished, ItemUnreadable or SourceUnavailable."""
+        """Read an item. Raises ItemVanished, ItemUnreadable or SourceUnavailable."""
         ...
 
     def close(self) -> None:
@@ -139,8 +140,7 @@ class Connector(Protocol):
 
 
 class ConnectorError(Exception):
-    """The base of these errors: what failed (`what`), the reason (`why`) and what to do
-    (`hint`)."""
+    """The base class of these errors: what failed (`what`), why (`why`) and what to do (`hint`)."""
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -171,14 +171,13 @@ def vanished_error(id_: str) -> ItemVanished:
 
 
 def printable_id(text: str) -> str:
-    """Replace every byte that is not UTF-8 by a backslash escape, so that the text can be
-    stored."""
+    """Replace each byte that is not UTF-8 by a backslash escape, so that the text can be stored."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Selection:
-    """The `under` of a listing; None selects everything. Lookups are fast even with thousands of
-    parts.
+    """The items that the `under` of a listing selects; None selects all. Lookups are fast even with
+    thousands of ids.
 
     >>> parts = Selection(["a/b", "c.md"])
     >>> [parts.has(id_) for id_ in ("a/b/x.md", "a/b", "a/bc.md", "c.md")]
@@ -192,7 +191,7 @@ class Selection:
         self._above = frozenset(folder for part in self._wanted for folder in prefixes(part))
 
     def has(self, id_: str) -> bool:
-        """Whether the item is one of the parts or below a part."""
+        """Whether the item is selected: it is named, or is below a path that is named."""
         return "" in self._wanted or any(part in self._wanted for part in prefixes(id_))
 
     def leads_to(self, folder: str) -> bool:
@@ -201,7 +200,7 @@ class Selection:
 
 
 def prefixes(path: str) -> list[str]:
-    """Return the folders above a path, topmost first, and the path itself.
+    """Return the paths of the folders above a path, topmost first, and the path itself.
 
     >>> prefixes("a/b/c.md"), prefixes("")
     (['a', 'a/b', 'a/b/c.md'], [])
@@ -211,7 +210,7 @@ def prefixes(path: str) -> list[str]:
 
 
 def mark_of(*settings: object) -> str:
-    """Compute a digest of settings, to detect changes of them.
+    """Compute a digest of settings, by which changes of the settings can be detected.
 
     >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
     False
@@ -220,14 +219,14 @@ def mark_of(*settings: object) -> str:
 
 
 def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
-    """Yield the Cursor that contains `known`, or nothing if `known` is too large."""
+    """Yield a Cursor that contains `known`. Yields nothing if `known` is too large."""
     value = json.dumps([mark, known])
     if len(value) <= _MAX_CURSOR_CHARACTERS:
         yield Cursor(value)
 
 
 def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
-    """Parse the values in a Cursor with `read`. Raises CursorExpired."""
+    """Return the entries of a Cursor, with each value parsed by `read`. Raises CursorExpired."""
 
     def expired_error(why: str) -> CursorExpired:
         return CursorExpired(

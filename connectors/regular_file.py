@@ -1,8 +1,9 @@
-"""Reads regular files below a folder, as they were at one moment, without following links.
+"""Reads regular files below a folder without following links. Each file is read as of a single
+moment.
 
-Each folder is opened by its name in its parent, and never through a symbolic link. So no link leads
-out of the root, and no path is too long. A walk in depth-first order keeps a few descriptors open
-and rarely opens a folder again.
+Each folder is opened by its name in its parent folder, and never through a symbolic link. So no
+link leads out of the root, and no path is too long. A depth-first walk keeps only a few descriptors
+open, and rarely opens a folder again.
 """
 
 import errno
@@ -33,7 +34,7 @@ GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The bytes of a file, their revision, and when they were written in Unix time."""
+    """The bytes of a file, their revision, and when they were written (Unix ms)."""
 
     data: bytes
     revision: str
@@ -41,16 +42,16 @@ class FileContent:
 
 
 def revision_of(state: os.stat_result) -> str:
-    """Return a revision that changes with every write, even if the write keeps the size and
-    restores the mtime."""
+    """Return a revision that changes with every write, even if a write keeps the size and restores
+    the mtime."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
 
 
 def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
-    """Return the content of `root`/`id_` at one moment.
+    """Read the file `root`/`id_` as of a single moment.
 
-    Raises ItemVanished if the file no longer exists. Raises ItemUnreadable if it is not a readable
-    text file of at most `max_bytes`, or changes faster than it can be read.
+    Raises ItemVanished if the file no longer exists. Raises ItemUnreadable if it cannot be read, is
+    too large or binary, or changes faster than it can be read.
     """
     try:
         for attempt in range(ATTEMPTS):
@@ -84,7 +85,8 @@ def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
 
 
 def open_beneath(root: str, id_: str) -> int:
-    """Open the file component by component, so that no link leads out. Returns the descriptor.
+    """Open a file component by component, so that no link leads out of the root. Returns the
+    descriptor.
 
     The root itself may be a link. Raises OSError.
     """
@@ -119,8 +121,8 @@ def check_text(id_: str, data: bytes) -> None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the first 8 KiB contain a NUL, and the file has no UTF-16 or UTF-32 byte order
-    mark."""
+    """Whether the first 8 KiB contain a NUL byte, and the file does not begin with a UTF-16 or
+    UTF-32 byte order mark."""
     return b"\0" in data[:SNIFF_BYTES] and not data.startswith(_UTF16_OR_32_MARKS)
 
 
@@ -149,7 +151,7 @@ def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
 
 
 def _let_the_clock_tick(state: os.stat_result) -> None:
-    """Wait until a later write gets a later time, and so another revision."""
+    """Wait until any later write gets a later time, and therefore another revision."""
     age_ns = time.time_ns() - state.st_ctime_ns
     if 0 <= age_ns < CLOCK_TICK_NS:
         time.sleep((CLOCK_TICK_NS - age_ns) / 1e9)
@@ -170,9 +172,9 @@ _MOST_OPEN = 64
 
 
 class OpenFolders:
-    """Opens the folder at `root`, and folders below it when they are needed. Raises OSError.
+    """Opens the folder at `root`, and folders below it on request. Raises OSError.
 
-    Keeps up to `most_open` folders open, those on the path to the most recent folder.
+    Keeps up to `most_open` folders open, which are on the path to the last requested folder.
     """
 
     def __init__(self, root: str, most_open: int = _MOST_OPEN) -> None:
@@ -181,9 +183,10 @@ class OpenFolders:
         self._open: dict[str, int] = {}  # in order of depth
 
     def enter(self, id_: str) -> int:
-        """Return the descriptor of a folder, valid until the next call; the empty id is the root.
+        """Return the descriptor of a folder, which is valid until the next call. The empty id is
+        the root.
 
-        Raises OSError: ENOTDIR or ELOOP if a component is a file or a link.
+        Raises OSError, with ENOTDIR or ELOOP if a component of the path is a file or a link.
         """
         if not id_:
             return self.root
@@ -203,7 +206,7 @@ class OpenFolders:
         return folder
 
     def close(self) -> None:
-        """Close every descriptor. May be called repeatedly."""
+        """Close all descriptors. May be called repeatedly."""
         for folder in self._open.values():
             os.close(folder)
         self._open.clear()
@@ -221,7 +224,7 @@ class OpenFolders:
 
 
 def _ends(id_: str, start: int) -> list[int]:
-    """Return the end position of each path component after `start`.
+    """Return the end position of each path component after position `start`.
 
     >>> _ends("a/bc/d", 1)
     [4, 6]

@@ -1,8 +1,8 @@
 """Reads a folder through fsspec (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
 
-Items are chosen as in a local folder, with ignore files; links are skipped. A listing fetches one
-folder at a time and keeps only that folder in memory. There is no Cursor, because none of these
-systems reports changes.
+Items are selected as in a local folder, with ignore files. Links are skipped. A listing requests
+one folder at a time and keeps only that folder in memory. No Cursor is returned, because none of
+these systems reports changes.
 """
 
 import email.utils
@@ -59,10 +59,10 @@ _FORBIDDEN = (
 
 
 def revision_of(facts: Mapping[str, Any]) -> str:
-    """Return a revision that changes with the content: the driver's first mark or time, and the
-    size.
+    """Return a revision that changes with the content: the file's size, and the first available
+    hash, version or time.
 
-    It is empty if the driver has neither. Changes cannot be detected then.
+    It is empty if the driver supplies none of these. Changes then cannot be detected.
 
     >>> revision_of({"ETag": '"5d41"', "size": 5})
     'ETag=5d41 5'
@@ -77,13 +77,13 @@ def revision_of(facts: Mapping[str, Any]) -> str:
 
 
 def size_of(facts: Mapping[str, Any]) -> int:
-    """Return the size in bytes; 0 if the driver does not report it."""
+    """Return the size of a file in bytes, or 0 if the driver does not supply it."""
     size = facts.get("size")
     return int(size) if isinstance(size, int | float) and size >= 0 else 0
 
 
 def modified_s(facts: Mapping[str, Any]) -> float | None:
-    """Return when the file was last written, in Unix time; None if the driver does not report it.
+    """Return when the file was last written (Unix time), or None if the driver does not supply it.
 
     >>> modified_s({"LastModified": "2026-11-21T19:49:14Z"})
     1795290554.0
@@ -92,7 +92,8 @@ def modified_s(facts: Mapping[str, Any]) -> float | None:
 
 
 def clock_tick_s(facts: Mapping[str, Any]) -> float:
-    """Return how long after a write another write of the same size could go unnoticed."""
+    """Return for how many seconds after a write another write of the same size may not
+    be detected."""
     seconds = modified_s(facts)
     if seconds is None or any(facts.get(key) for key in _MARKS):
         return 0.0
@@ -116,14 +117,14 @@ def _seconds(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder still to be listed, with the ignore files of the folders above it."""
+    """A folder that is still to be listed, with the ignore files of the folders above it."""
 
     id: str
     levels: tuple[Level, ...]
 
 
 class RemoteConnector:
-    """Lists and reads the files below a driver's root.
+    """Lists and reads the files below the root of an fsspec driver.
 
     Raises ValueError for an invalid pattern.
     """
@@ -152,7 +153,7 @@ class RemoteConnector:
         self._check_still_there()
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. A file that is written during the read is read again."""
+        """Implement the protocol. If a file is written while it is read, it is read again."""
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):
@@ -168,7 +169,7 @@ class RemoteConnector:
         )
 
     def close(self) -> None:
-        """Do nothing: no connection is kept."""
+        """Do nothing: no connection is kept open."""
 
     def _attempt(self, id_: str, path: str) -> Fetched | None:
         """Try to read the file. Returns None if it changed during the attempt."""
@@ -220,7 +221,7 @@ class RemoteConnector:
     def _classify(
         self, folder: _Folder, levels: tuple[Level, ...], facts: Facts
     ) -> Item | Problem | _Folder | None:
-        """Classify an entry; None if it is not a document."""
+        """Return the item, problem or folder at an entry, or None if it is not a document."""
         is_folder = facts.get("type") == "directory"
         within = facts["name"].strip("/") == self._path(folder.id).strip("/")
         if within and not (is_folder and facts["name"].endswith("/")):
@@ -246,9 +247,9 @@ class RemoteConnector:
         return Item(id_, revision_of(facts))
 
     def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Level | None:
-        """Read the folder's ignore files.
+        """Read the ignore files in a folder.
 
-        Raises the driver's errors if a file cannot be read, and TooManyPatterns.
+        Raises TooManyPatterns, or the driver's error if a file cannot be read.
         """
         names = {_name_of(facts) for facts in entries if facts.get("type") == "file"}
         if names.isdisjoint(IGNORE_FILES):
@@ -270,13 +271,14 @@ class RemoteConnector:
             raise TooManyPatterns(f"its {name}: {error.why}") from error
 
     def _path(self, id_: str) -> str:
-        """Return the driver's path of an id; an empty id is the root."""
+        """Return the driver's path for an id. The empty id is the root."""
         root = self._driver.root()
         below = id_.strip("/")
         return f"{root}/{below}" if root and below else root or below
 
     def _check_still_there(self) -> None:
-        """Raise SourceUnavailable if the root is gone, because its files may still exist."""
+        """Raise SourceUnavailable if the root is missing, because then its files may
+        still exist."""
         try:
             self._driver.forget()
             self._driver.facts(self._path(""))
@@ -291,7 +293,7 @@ def _name_of(facts: Facts) -> str:
 
 
 def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
-    """Whether the selection includes an item or folder. A problem with a folder concerns everything
-    in it."""
+    """Whether the selection includes this result. A problem with a folder concerns everything in
+    the folder."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))

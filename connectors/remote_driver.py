@@ -1,7 +1,8 @@
 """Calls an fsspec file system with a time limit, and translates its drivers' errors.
 
-Errors about one path pass unchanged: FileNotFoundError, NotADirectoryError and PermissionError. All
-others become SourceUnavailable, because drivers raise the errors of many libraries.
+Errors about a single path are raised unchanged: FileNotFoundError, NotADirectoryError and
+PermissionError. All others become SourceUnavailable, because drivers raise the errors of many
+libraries.
 """
 
 import queue
@@ -81,7 +82,7 @@ class Driver:
         self._connect_once().invalidate_cache()
 
     def names(self, folder: str) -> list[Facts]:
-        """Return the driver's facts about each entry of a folder."""
+        """Return the driver's information about each entry of a folder."""
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.ls(folder, detail=True))
         if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
@@ -91,7 +92,7 @@ class Driver:
         return found
 
     def facts(self, path: str) -> Facts:
-        """Return the driver's current facts about a path, bypassing its cache."""
+        """Return the driver's current information about a path, bypassing its cache."""
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.info(path))
         if not _is_entry(found):
@@ -184,7 +185,8 @@ def _is_entry(found: object) -> bool:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of options whose names suggest secrets, also in nested options and lists."""
+    """Yield the values of options whose names suggest secrets, including those in nested options
+    and lists."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)

@@ -1,4 +1,4 @@
-"""Defines the settings of file, mail and web sources, and normalises addresses.
+"""Defines the settings of file, mail and web sources, and normalizes web addresses.
 
 The connectors are in other modules, so that this module loads fast.
 """
@@ -31,11 +31,12 @@ MAX_TABLE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """The files of a tree that are documents, by .gitignore patterns relative to its root.
+    """Selects the files of a folder that are documents, by .gitignore patterns relative to the
+    folder.
 
-    `include` may contain `@text`, `@documents`, `@tables`, `@images` and `@scripts`. `deny` adds to
-    the built-in secrets, and only `index_secrets` disables both. Names that match `not_secret` are
-    not secrets, unless they match `deny`.
+    `include` may contain `@text`, `@documents`, `@tables`, `@images` and `@scripts`. `deny` adds
+    patterns to the built-in secrets, and `index_secrets` disables both. A name that matches
+    `not_secret` is not a secret, unless it matches `deny`.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
@@ -46,9 +47,9 @@ class FileSettings:
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def size_problem(self, id_: str, size_bytes: int) -> tuple[str, str] | None:
-        """Return why a file is too large and what to do; None if it is not too large.
+        """Return why a file is too large and what to do, or None if it is not too large.
 
-        CSV and TSV files have a lower limit, unless a pattern in `include` names them.
+        The limit is lower for CSV and TSV files, unless a pattern in `include` names them.
         """
         if size_bytes > self.max_bytes:
             return too_large(size_bytes, self.max_bytes)
@@ -70,12 +71,13 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class ImapSettings:
-    """An IMAP account. The password is in the environment variable `password_env`.
+    """An IMAP account. The environment variable named in `password_env` contains the password.
 
     `ca_file` contains the certificates to trust instead of the system's. `folders` are shell
-    patterns; a pattern after `!` excludes. Folders that the server marks as trash, junk, drafts or
-    "all mail" are excluded unless a pattern names them exactly. `timeout_s` limits how long the
-    server may be silent, `limit_s` how long a whole listing or message may take.
+    patterns; a pattern that begins with `!` excludes folders. Folders that the server marks as
+    trash, junk, drafts or "all mail" are excluded unless a pattern names them exactly. `timeout_s`
+    limits how long the server may be silent, and `limit_s` how long a whole listing or message may
+    take.
     """
 
     host: str
@@ -92,11 +94,11 @@ class ImapSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The start addresses of a web source, and the links to follow.
+    """The start addresses of a web source, and which links to follow.
 
-    With `depth` 1, the pages linked from start pages are included; sitemaps and feeds are always
-    followed. Only pages at the hosts of `start` and at hosts that match the shell patterns `hosts`
-    are visited. `allow_private` permits requests to this machine and its network.
+    With `depth` 1, the pages to which start pages link are included. Sitemaps and feeds are always
+    followed. Only pages on the hosts of `start`, and on hosts that match the shell patterns
+    `hosts`, are visited. `allow_private` permits requests to this machine and its network.
     """
 
     start: tuple[str, ...]
@@ -110,7 +112,7 @@ class WebSettings:
 
 
 def address(text: str, base: str = "") -> str | None:
-    """Return a link as a canonical address without fragment; None if it is not an http or https
+    """Return a link as a canonical address without fragment, or None if it is not an http or https
     address.
 
     >>> address("../B c#top", "HTTP://Example.org:80/a/d/e.html")
@@ -145,5 +147,5 @@ def host_of(url: str) -> str:
 
 
 def is_on_host(url: str, hosts: Sequence[str]) -> bool:
-    """Whether the address is at one of the hosts, which may be shell patterns."""
+    """Whether the address is on one of the hosts, which may be shell patterns."""
     return any(fnmatchcase(host_of(url), host) for host in hosts)

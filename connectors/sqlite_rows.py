@@ -1,15 +1,15 @@
 """Reads the rows of a SQLite table or query as documents. It never writes to the database.
 
 A listing is one read transaction, so it sees a single state while other programs write. It collects
-all rows before it yields the first. If the database cannot be listed completely, no document
+all rows before it yields the first row, so if the database cannot be listed completely, no document
 changes.
 
 The databases are not trusted. A table can be a view that never ends, or that builds a gigabyte from
 a few bytes. So each read has a deadline, each value a maximum length, and the connection a memory
 limit. SQLite enforces these limits, because they must hold within one statement.
 
-A file that no program writes is opened as immutable: no lock is taken or waited for, and no file is
-created next to it. If the file changed during the read, the result is refused. While another
+A file to which no program writes is opened as immutable: no lock is acquired, and no file is
+created next to it. If the file changes during the read, the result is discarded. While another
 program has the file open for writing, it is opened with locks.
 """
 
@@ -59,7 +59,8 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The file of a source. `never` are folders with hopsyncd's own data.
+    """The database file of a source. `never` are folders with hopsyncd's own data, which are not
+    read.
 
     `max_value_bytes` limits the length of a value, and of a row that SQLite builds.
     """
@@ -71,10 +72,10 @@ class Database:
 
     @contextmanager
     def reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
-        """Open a connection for at most `limit_s`, in one transaction.
+        """Open a connection for at most `limit_s` seconds, in one transaction.
 
-        Raises SourceUnavailable for all errors, including errors in the block, but TooBig for a
-        value that is too long.
+        All errors, including errors in the block, become SourceUnavailable, except that a value
+        that is too long raises TooBig.
         """
         try:
             with self._open() as connection, _deadline(connection, limit_s) as is_late:
@@ -171,7 +172,7 @@ class Database:
 
 
 class TooBig(SourceUnavailable):
-    """A value is longer than SQLite may build or read."""
+    """A value is longer than SQLite is allowed to build or read."""
 
 
 _HINTS = {
@@ -189,13 +190,13 @@ class _State:
     has_log: bool
 
     def is_at_rest(self, now_s: float) -> bool:
-        """Whether no program seems to have the file open for writing, and any change would be
+        """Whether no program seems to have the file open for writing, and any later change would be
         noticed."""
         return not self.has_log and abs(now_s - self.facts[3] / 1e9) > _AT_REST_S
 
 
 class _Late:
-    """Interrupts a connection at a deadline, and reports whether the deadline has passed."""
+    """Interrupts a connection at a deadline, and reports whether the deadline was reached."""
 
     def __init__(self, connection: sqlite3.Connection, limit_s: float) -> None:
         self._connection = connection
@@ -226,8 +227,8 @@ def _deadline(connection: sqlite3.Connection, limit_s: float) -> Iterator[_Late]
 
 
 def _is_apart() -> bool:
-    """Whether this is not the store's SQLite library, so that a memory limit does not affect the
-    store."""
+    """Whether this SQLite library is not the library that the store uses, so that a memory limit
+    does not affect the store."""
     return importlib.util.find_spec("pysqlite3") is not None
 
 
@@ -247,11 +248,12 @@ _NO_PROSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
-    """The rows that are documents: of `table` (or a view), or of the SELECT in `query`.
+    """Selects the rows that are documents: all rows of `table` (or a view), or of the SELECT
+    statement in `query`.
 
-    `key` is the column that identifies a row. The values of the `text` columns, one below another,
-    are the document. `updated` is a column that changes with every change of the row. A listing
-    compares only this column, or without it a hash of the row.
+    The column `key` identifies a row. The values of the `text` columns, joined with line breaks,
+    are the document. The column `updated` changes with every change of the row. A listing compares
+    only this column or, without one, a hash of the row.
     """
 
     path: Path
@@ -268,8 +270,8 @@ class SqliteSettings:
 class SqliteConnector:
     """Lists and reads the rows of a table or query. Waits at most `busy_s` for a lock.
 
-    `never` are folders with hopsyncd's own data. `list_s` and `fetch_s` limit the time to list all
-    rows and to read one row.
+    `never` are folders with hopsyncd's own data. `list_s` limits the seconds for listing all rows,
+    and `fetch_s` the seconds for reading one row.
     """
 
     def __init__(
@@ -305,7 +307,8 @@ class SqliteConnector:
         yield from (row for row in found.values() if parts.has(row.id))
 
     def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
-        """Return the rows by their id. Raises SourceUnavailable if there are too many."""
+        """Return the rows by id; a repeated id becomes a Problem. Raises SourceUnavailable if there
+        are too many rows."""
         found: dict[str, Item | Problem] = {}
         for count, row in enumerate(rows):
             if count >= MAX_ROWS:
@@ -345,7 +348,8 @@ class SqliteConnector:
         return ["", settings.updated, *settings.text]
 
     def _select(self, columns: Sequence[str]) -> str:
-        """Return a SELECT of all rows: the key, then the columns; an empty name selects NULL."""
+        """Return a SELECT statement for the key and these columns of all rows. An empty name
+        selects NULL."""
         settings = self._settings
         wanted = ", ".join(_column(name) if name else "NULL" for name in (settings.key, *columns))
         rows = (
@@ -367,7 +371,7 @@ class SqliteConnector:
         return None
 
     def _classify_alone(self, connection: sqlite3.Connection, key: object) -> Item | Problem:
-        """Read and classify a single row."""
+        """Read a single row, and return its item or problem."""
         id_ = _text(key)
         try:
             row = self._row(connection, id_)
@@ -407,8 +411,8 @@ class SqliteConnector:
 
 
 def _displayed_id(id_: str) -> str:
-    """Return the id to show in a Problem; escaped if it contains characters that a Problem cannot
-    have."""
+    """Return the id to show in a Problem. It is escaped if it contains characters that a Problem
+    must not have."""
     if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         return f"{id_[:100]}…"
     return id_ or "(no key)"
@@ -438,7 +442,8 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; `key`, `text` and `title` are guesses, empty if no column looks like one."""
+    """A table of a database. `key`, `text` and `title` are guesses, and empty if no column is
+    suitable."""
 
     name: str
     columns: tuple[str, ...]
@@ -448,7 +453,7 @@ class Table:
 
 
 def tables_of(path: Path) -> list[Table]:
-    """Return the tables of a database by name, except SQLite's own tables. Raises
+    """Return the tables of a database by name, without SQLite's own tables. Raises
     SourceUnavailable."""
     with Database(path, _TABLES_BYTES).reading(FETCH_S) as connection:
         names = connection.execute(

@@ -1,8 +1,8 @@
 """Reads a Maildir and the Maildirs below it as a source. Each message is a file, with its flags in
-the name.
+the file name.
 
 When a message is read, flagged or moved from `new` to `cur`, the part of its name before the colon
-stays the same. So that part, with its folder, is the document's id.
+stays the same. So the document's id consists of the folder and this part.
 """
 
 import os
@@ -35,8 +35,8 @@ _LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The messages of one folder: unique name to path below the root. `strange` are names that are
-    not valid UTF-8."""
+    """The messages of a folder: the path below the root for each unique name. `strange` are names
+    that are not valid UTF-8."""
 
     folder: str
     paths: dict[str, str]
@@ -46,8 +46,8 @@ class _Names:
 class MaildirConnector:
     """Lists and reads the messages under `root`, a Maildir or a folder that contains Maildirs.
 
-    `folders` are shell patterns for the names of folders; a pattern after `!` excludes. Links are
-    not followed.
+    `folders` are shell patterns for the names of folders; a pattern that begins with `!` excludes
+    folders. Links are not followed.
     """
 
     def __init__(
@@ -83,7 +83,8 @@ class MaildirConnector:
             )
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. Finds the message even if its flags have changed."""
+        """Implement the protocol. Finds the message even if its flags have changed since the
+        listing."""
         folder, _, unique = item.id.rpartition("/")
         if self._names.folder != folder or unique not in self._names.paths:
             self._names = self._read_names(folder)
@@ -113,7 +114,8 @@ class MaildirConnector:
         return make_fetched(data, _revision(state))
 
     def _walk(self) -> Iterator[tuple[str, OSError | None]]:
-        """Yield every wanted Maildir as a path below the root, sorted by name; "" is the root."""
+        """Yield the path of each selected Maildir below the root, sorted by name; "" is the root
+        itself."""
         folders = self._open_root()
         try:
             yield from self._walk_below(folders)
@@ -199,7 +201,7 @@ class MaildirConnector:
         return Item(id_, _revision(state))
 
     def _read_names(self, folder: str) -> _Names:
-        """Return the names in one Maildir. Raises OSError."""
+        """Return the messages of a Maildir. Raises OSError."""
         paths: dict[str, str] = {}
         strange: set[str] = set()
         folders = self._open_root()
@@ -233,10 +235,10 @@ class MaildirConnector:
 
 
 def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
-    """Yield the file names in one folder; none if it no longer exists. Raises OSError.
+    """Yield the names of the files in a folder. Yields none if it no longer exists. Raises OSError.
 
-    A rename during a listing can hide a name. So if the folder's modification time changes, it is
-    listed again, up to three times in all. Names can then repeat.
+    If a file is renamed during the listing, its name can be missed. So if the folder's modification
+    time changes, the folder is listed again, up to three times in all. Names can then be repeated.
     """
     try:
         folder = folders.enter(id_)
@@ -254,8 +256,8 @@ def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
 
 
 def _revision(state: os.stat_result) -> str:
-    """Return a revision that changes if the file is rewritten, but not if it is renamed for other
-    flags."""
+    """Return a revision that changes when the file is rewritten, but not when it is renamed because
+    of its flags."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
 
 

@@ -1,8 +1,8 @@
-"""Reads an mbox file as a source: messages one after another, each beginning with a `From ` line.
+"""Reads an mbox file as a source. Each message in the file begins with a `From ` line.
 
-Mail programs rewrite such files and store flags in their own header fields. So a message is
-identified by its Message-ID, or by a hash if it has none, and its revision is a hash without those
-fields. The file is only read again if it has changed.
+Mail programs rewrite such files and store flags in their own header fields. So the id of a message
+is its Message-ID, or a hash if it has none, and its revision is a hash that ignores these fields.
+The file is read again only if it has changed.
 """
 
 import hashlib
@@ -63,14 +63,14 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The messages of one revision of the file, by id. Only their positions are in memory."""
+    """The messages in one revision of the file, by id. Only their positions are in memory."""
 
     revision: str
     entries: dict[str, tuple[Item | Problem, _Span]]
 
 
 class MboxConnector:
-    """Lists and reads the messages of one mbox file."""
+    """Lists and reads the messages of an mbox file."""
 
     def __init__(self, path: Path, max_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         self._path = path
@@ -103,7 +103,8 @@ class MboxConnector:
         """Do nothing: no resource stays open."""
 
     def _contents(self, file: BinaryIO) -> _Contents:
-        """Scan the file. Raises SourceUnavailable if it is written during the scan."""
+        """Scan the file, and return its messages. Raises SourceUnavailable if the file is written
+        meanwhile."""
         revision = revision_of(os.fstat(file.fileno()))
         if self._last.revision != revision:
             entries = {found.id: (found, span) for found, span in self._entries(file)}
@@ -113,7 +114,7 @@ class MboxConnector:
         return self._last
 
     def _entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
-        """Yield every message in order. A repeated Message-ID gets a number."""
+        """Yield every message in order. If a Message-ID is repeated, a number is appended to it."""
         times: dict[str, int] = {}
         for span in _spans(file, os.fstat(file.fileno()).st_size):
             read = self._read_message(file, span)
@@ -128,7 +129,8 @@ class MboxConnector:
                 yield Item(id_, _hash(data)), span
 
     def _read_message(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
-        """Return the id and the content of a message; only the head of a message over the limit."""
+        """Return the id and the content of a message, or only the head of a message that is too
+        large. Returns None if it is blank."""
         size = span.size_bytes
         file.seek(span.start)
         data = file.read(size if size <= self._max_bytes else MAX_HEAD_BYTES)
@@ -157,7 +159,7 @@ class MboxConnector:
 
 
 def messages_of(data: bytes) -> Iterator[bytes]:
-    """Yield the messages of a whole mbox file, without the fields and marks that mail programs
+    """Yield the messages in an mbox file, without the header fields and marks that mail programs
     add."""
     for span in _spans(io.BytesIO(data), len(data)):
         message = data[span.start : span.end]
@@ -176,8 +178,8 @@ def _spans(file: BinaryIO, end: int) -> Iterator[_Span]:
 
 
 def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each `From ` line. Reads in blocks; callers may seek in
-    between."""
+    """Yield the start and end position of each `From ` line. Reads in blocks, so the caller may
+    seek between them."""
     base, buffer, done = 0, b"", 0
     while True:
         file.seek(base + len(buffer))
@@ -201,7 +203,8 @@ def _ends_blank(buffer: bytes, end: int) -> bool:
 
 
 def _plain(data: bytes) -> bytes:
-    """Remove the additions of mail programs from a message: flag fields, and `>` before `From `."""
+    """Remove the additions of mail programs from a message: fields with flags, and `>` before `From
+    `."""
     found = _HEAD_END.search(data)
     end = found.start() + 1 if found else len(data)
     body = data[end:]

@@ -1,7 +1,8 @@
-"""Reads the header of a message: subject, date, and the messages that it answers.
+"""Reads the header of a message: subject, date, and the ids of the messages to which it replies.
 
 Anyone can send a mail, and this code runs in the daemon. So each field is cut to a fixed length
-before it is parsed, and every step takes linear time, unlike the standard library's `email.header`.
+before it is parsed, and every step takes linear time, which the standard library's `email.header`
+does not guarantee.
 """
 
 import base64
@@ -41,7 +42,8 @@ _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
 
 def make_fetched(data: bytes, revision: str) -> Fetched:
-    """Return the unchanged message, with links to the ids of the messages that it answers."""
+    """Return the unchanged message with its metadata. Its links are the ids of the messages to
+    which it replies."""
     head = head_of(data)
     return Fetched(
         data,
@@ -63,19 +65,19 @@ def _origin(head: Message) -> dict[str, str]:
 
 
 def head_of(data: bytes) -> Message:
-    """Return the header fields of a message; only the first part of an overlong header."""
+    """Parse the header of a message. If the header is too long, only its first part is parsed."""
     found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
     return BytesHeaderParser().parsebytes(data[: found.start() if found else MAX_HEAD_BYTES])
 
 
 def message_id(head: Message) -> str | None:
-    """Return the Message-ID without its brackets; None if there is no valid id."""
+    """Return the Message-ID without its brackets, or None if there is no valid id."""
     found = _MESSAGE_ID.search(_field(head, "Message-ID"))
     return found[1] if found else None
 
 
 def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
-    """Whether a mail folder is wanted: the last shell pattern that matches its name decides.
+    """Whether a mail folder is selected. The last shell pattern that matches its name applies.
 
     >>> is_wanted("Lists/Spam", ("*", "!*Spam*")), is_wanted("Lists", ("*", "!*Spam*"))
     (False, True)
@@ -92,7 +94,7 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
 
 
 def decoded_words(raw: str) -> str:
-    """Decode the encoded words (RFC 2047) in a field; invalid words stay unchanged.
+    """Decode the encoded words (RFC 2047) in a field. Invalid words stay unchanged.
 
     >>> decoded_words("=?utf-8?q?Caf=C3=A9?= =?utf-8?b?IGF0IDg=?= tonight")
     'Café at 8 tonight'
@@ -148,9 +150,9 @@ def _in_charset(data: bytes, charset: str, raw: str) -> str:
 
 
 def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    """Return a field as people read it, in one line; empty if it is missing.
+    """Return a header field as readable text in one line, or an empty string if it is missing.
 
-    Encoded words are decoded, and so is other text that is not ASCII.
+    Encoded words and other text that is not ASCII are decoded.
     """
     raw = _field(head, name, limit)
     declared = None if raw.isascii() else _CHARSET.search(_field(head, "Content-Type"))
@@ -158,7 +160,7 @@ def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> s
 
 
 def readable(raw: str, charset: str = "") -> str:
-    """Decode a raw field whose non-ASCII bytes are surrogates.
+    """Decode a raw field, in which bytes that are not ASCII are surrogates.
 
     UTF-8, the character set of the message and Windows-1252 are tried in this order.
     """
@@ -177,7 +179,7 @@ def _decode_field(head: Message, name: str) -> str | None:
 
 
 def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    """Return the first field of that name as written; non-ASCII bytes are surrogates."""
+    """Return the first field with this name as written. Bytes that are not ASCII are surrogates."""
     wanted = name.lower()
     for key, value in head.raw_items():
         if key.lower() == wanted:
@@ -186,7 +188,8 @@ def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
 
 
 def _answered_ids(head: Message) -> tuple[str, ...]:
-    """Return the Message-IDs that the mail replies to; of a long thread only the last ids."""
+    """Return the Message-IDs of the messages to which a message replies. In a long thread, only the
+    last ids are returned."""
     fields = [
         _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
         for name in ("References", "In-Reply-To")
@@ -196,7 +199,7 @@ def _answered_ids(head: Message) -> tuple[str, ...]:
 
 
 def sent_ms(head: Message) -> int | None:
-    """Return when the message was sent, in milliseconds since 1970; None without a valid date."""
+    """Return when the message was sent (Unix ms), or None if it has no valid date."""
     try:
         sent = parsedate_to_datetime(_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).

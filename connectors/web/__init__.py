@@ -1,1 +1,2 @@
-"""Reads the web as a source: pages, and the pages listed by sitemaps, feeds and start pages."""
+"""Reads the web as a source: single pages, and the pages to which sitemaps, feeds and start pages
+link."""

@@ -1,9 +1,11 @@
-"""Sends HTTP requests to untrusted servers, limited in time and size, to public addresses only.
+"""Sends HTTP requests to untrusted servers, with limits on time and size, and only to public
+addresses.
 
-A `Visitor` obeys robots.txt and waits between requests to a host. For each request, the name is
-resolved once, every address is checked, and the request is sent to one of them, so that the name
-cannot resolve to another address a moment later. The certificate must still match the name. No
-proxy is used, and the caller follows redirects. One time limit covers the whole request.
+A `Visitor` obeys robots.txt and waits between requests to a host. For each request, the host name
+is resolved once, every address is checked, and the request is sent to one of these addresses. So
+the name cannot resolve to another address a moment later. The certificate must still match the
+name. No proxy is used, and the caller follows redirects. A single time limit covers the whole
+request.
 """
 
 import asyncio
@@ -37,8 +39,8 @@ _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 
 class Unreachable(Exception):
-    """The server sent no usable response. `host_is_down`: other pages of the host would fail
-    too."""
+    """The server sent no usable response. If `host_is_down` is true, other pages of the host would
+    fail too."""
 
     def __init__(self, why: str, *, host_is_down: bool = False) -> None:
         super().__init__(why)
@@ -89,9 +91,9 @@ def is_public(address: str) -> bool:
 
 @dataclass(slots=True)
 class PageFetcher:
-    """Fetches pages one at a time, each over its own connection.
+    """Fetches pages one at a time, each over a new connection.
 
-    `is_allowed` decides about addresses; `max_bytes` limits a body after decompression.
+    `is_allowed` says whether an address may be used. `max_bytes` limits a body after decompression.
     """
 
     timeout_s: float
@@ -100,7 +102,8 @@ class PageFetcher:
     resolve: Resolve = resolve
 
     def get(self, url: str, headers: dict[str, str], accepts: Callable[[str], bool]) -> HttpReply:
-        """Send a GET. The reply has a body only for status 200 and a type that `accepts` accepts.
+        """Send a GET request. The reply has a body only if its status is 200 and `accepts` returns
+        True for its media type.
 
         Raises Unreachable.
         """
@@ -154,7 +157,8 @@ class PageFetcher:
 async def _send(
     http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
 ) -> httpx2.Response:
-    """Return the response of the first address that can be reached; its body is not read yet."""
+    """Return the response from the first address that can be reached. Its body has not been read
+    yet."""
     failed: Exception = OSError(f"{url.host} has no address")
     for ip in addresses:
         request = http.build_request(
@@ -215,13 +219,13 @@ Accepts = Callable[[str], bool]
 
 
 class RobotsForbidden(Exception):
-    """The host's robots.txt forbids the page."""
+    """The robots.txt of the host forbids access to the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The reply of a server, and its address; after redirects, the address is also in
-    `elsewhere`."""
+    """A server's reply and its address `url`. After redirects, `elsewhere` is this address too;
+    otherwise it is empty."""
 
     url: str
     reply: HttpReply
@@ -230,8 +234,8 @@ class Visit:
 
 @dataclass(slots=True)
 class _Host:
-    """The known state of a host. `down` is why the host gets no more requests in this round, or
-    empty."""
+    """The state of a host. `down` is the reason why no more requests are sent to it in this round,
+    or empty."""
 
     next_s: float = 0.0
     delay_s: float = 0.0
@@ -243,7 +247,7 @@ class _Host:
 
 @dataclass(slots=True)
 class Visitor:
-    """Makes GET requests one at a time, follows redirects to allowed addresses, and obeys
+    """Sends GET requests one at a time, follows redirects to allowed addresses, and obeys
     robots.txt."""
 
     client: PageFetcher
@@ -254,12 +258,12 @@ class Visitor:
     _hosts: dict[str, _Host] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Begin a new round: try again the hosts that were down."""
+        """Begin a new round, in which hosts that were down are tried again."""
         for host in self._hosts.values():
             host.failures, host.down = 0, ""
 
     def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
-        """Send a GET, and follow redirects. Raises Unreachable or RobotsForbidden."""
+        """Send a GET request, and follow redirects. Raises Unreachable or RobotsForbidden."""
         for redirects in range(_MAX_REDIRECTS + 1):
             if not self._rules(url).can_fetch(url, USER_AGENT):
                 raise RobotsForbidden
@@ -281,8 +285,8 @@ class Visitor:
         return host.rules
 
     def _read_rules(self, url: str) -> Protego:
-        """Read robots.txt as in RFC 9309: a missing file allows every page, an unreadable file
-        none."""
+        """Read robots.txt as RFC 9309 requires: a missing file allows every page, an unreadable
+        file allows none."""
         parts = urlsplit(url)
         at = f"{parts.scheme}://{parts.netloc}/robots.txt"
         for _ in range(_MAX_REDIRECTS + 1):
@@ -332,15 +336,16 @@ class Visitor:
 
 
 def read_robots(body: bytes) -> Protego:
-    """Parse a robots.txt, of which only the first part is read."""
+    """Parse a robots.txt file, of which only the first part is read."""
     text = body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
     return Protego.parse(_merge_other_agents(text))
 
 
 def _merge_other_agents(robots: str) -> str:
-    """Replace the names of all other agents by one name.
+    """Replace the names of all other user agents by the same name.
 
-    The parser stores each rule once per agent. For thousands of agents, this takes too much memory.
+    The parser stores each rule once per agent, which would take too much memory for thousands of
+    agents.
     """
 
     def rename(line: str) -> str:

@@ -1,13 +1,13 @@
 """Classifies an HTTP reply: a page to index, a list of pages (a sitemap or a feed), or neither.
 
-An HTML page is passed on completely, without scripts and styles; hopsyncd.formats selects the text.
-Only the main part determines whether the page has changed. Attributes, navigation, headers,
+An HTML page is passed on completely, except for scripts and styles; hopsyncd.formats selects the
+text. Only the main part determines whether the page has changed. Attributes, navigation, headers,
 footers, forms and `aside` elements are ignored, because they contain tokens and counters that
-differ at each visit. The document has the links of the main part; all other links lose their
-address.
+differ at each visit. The links in the main part become links of the document; all other links lose
+their address.
 
-Sitemaps and feeds are parsed by expat. A document that declares entities is refused, because
-entities can exhaust the memory or read files.
+Sitemaps and feeds are parsed with expat. A file that declares entities is refused, because entities
+can exhaust the memory or read files.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ _MAIN = ("main", "article")
 
 
 class NoFeed(Exception):
-    """The data is not a readable sitemap or feed: damaged, of another kind, or unsafe.
+    """The data is not a readable sitemap or feed: it is damaged, unsafe or something else.
 
     The message states the reason.
     """
@@ -60,8 +60,8 @@ class NoFeed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """The content of a reply; `page` is None for a list of pages. `links` are all addresses in
-    it."""
+    """The content of a reply. `page` is None for a list of pages. `links` are all addresses in the
+    reply."""
 
     page: Fetched | None
     links: tuple[str, ...] = ()
@@ -69,12 +69,13 @@ class PageContent:
 
 
 def is_readable(media_type: str) -> bool:
-    """Whether the body is worth fetching. Replies without a media type are fetched."""
+    """Whether a body of this media type is worth fetching. A reply without a media type is worth
+    it."""
     return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
 
 
 def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
-    """Return the content of a reply; None if it is neither a page nor a list of pages.
+    """Return the content of a reply, or None if it is neither a page nor a list of pages.
 
     Raises NoFeed or Unreachable if it is damaged.
     """
@@ -149,21 +150,21 @@ def _decode(body: bytes, content_type: str) -> str:
 
 @dataclass(slots=True)
 class FeedLinks:
-    """The links in a sitemap or feed, in order: pages, and further sitemaps."""
+    """The links in a sitemap or feed, in order: links to pages, and links to further sitemaps."""
 
     pages: list[str] = field(default_factory=list)
     sitemaps: list[str] = field(default_factory=list)
 
 
 def looks_like_feed(media_type: str, data: bytes) -> bool:
-    """Whether to read the body as a sitemap or feed, by its type or its first bytes."""
+    """Whether the media type or the first bytes of a body suggest a sitemap or feed."""
     if media_type in ("text/html", "application/xhtml+xml"):
         return False
     return media_type.endswith(("/xml", "+xml")) or bool(_BEGINNING.match(data))
 
 
 def links_of(data: bytes, limit: int) -> FeedLinks:
-    """Return the first `limit` addresses of a sitemap or feed. Raises NoFeed."""
+    """Return the first `limit` links of a sitemap or feed. Raises NoFeed."""
     reader = _Reader(limit)
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.EntityDeclHandler = reader.entity
@@ -219,7 +220,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as HTML, its main part, and the links of the page and of its main part, as written."""
+    """A page as HTML, its main part, and the links of both as written."""
 
     html: str
     main: str
@@ -229,7 +230,8 @@ class Page:
 
 
 def page_of(text: str, url: str) -> Page:
-    """Read a page. If no `main` or `article` contains text, the whole page is the main part.
+    """Parse a page. If no `main` or `article` element contains text, the whole page is the main
+    part.
 
     Raises Unreachable if the page has more tags than fit into memory.
     """
@@ -246,8 +248,8 @@ def page_of(text: str, url: str) -> Page:
 
 
 def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
-    """Yield the page without scripts. Links in its main part become full addresses; other links
-    lose their address."""
+    """Yield the HTML of the page without scripts. Links in its main part become absolute addresses;
+    other links lose their address."""
     for piece in pieces:
         if not piece.tag:
             yield "&lt;" if piece.value == "<" else piece.value
@@ -263,7 +265,8 @@ def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[
 
 
 def _without(pieces: list[Token]) -> Iterator[Token]:
-    """Yield the tokens outside elements that are left out. An unclosed element removes nothing.
+    """Yield the tokens outside the elements that are left out. An unclosed element leaves out
+    nothing.
 
     The header of an article is kept.
     """

@@ -1,9 +1,9 @@
-"""Reads web pages as a source: the pages at the start addresses, and the pages that they list.
+"""Reads web pages as a source: the pages at the start addresses, and the pages to which these link.
 
-A start address is a page, a sitemap or a feed; only a page is a document itself. The cursor holds
-each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read
-again. A page is removed if it answers 404 or 410. A page that is no longer listed (an old entry of
-a feed) stays while it can be fetched.
+A start address is a page, a sitemap or a feed; only a page is itself a document. The cursor
+contains each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor
+read again. A page is removed if its status is 404 or 410. A page to which nothing links any more,
+such as an old entry of a feed, is kept as long as it can be fetched.
 """
 
 import json
@@ -35,7 +35,7 @@ MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class Spool:
-    """Stores pages by address in an unnamed file. Pages that do not fit are dropped."""
+    """Stores pages by address in an unnamed temporary file. Pages that do not fit are dropped."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -53,7 +53,7 @@ class Spool:
             self._places[url] = (start, len(head), len(page.data), page.revision)
 
     def take(self, url: str, revision: str) -> Fetched | None:
-        """Remove and return the page, if it has this revision."""
+        """Remove and return the page with this address and revision, if it is stored."""
         start, head_bytes, data_bytes, kept = self._places.pop(url, (0, 0, 0, ""))
         if self._file is None or not kept or kept != revision:
             return None
@@ -79,10 +79,10 @@ _NO_PAGES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The last reply of an address.
+    """The last reply from an address.
 
-    `revision` is empty if the reply was not a page; `elsewhere` is the target of its redirect, if
-    any.
+    `revision` is empty if the reply was not a page. `elsewhere` is the target of its redirect, if
+    there was one.
     """
 
     etag: str = ""
@@ -96,8 +96,8 @@ _UNKNOWN = _State()
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The outcome of a request. `none` means neither a page nor a list, or that robots.txt forbids
-    the request."""
+    """The result of a request. `what` is `none` if the reply is neither a page nor a list, or if
+    robots.txt forbids the request."""
 
     what: Literal["page", "list", "gone", "none", "trouble"]
     state: _State = _UNKNOWN
@@ -107,7 +107,7 @@ class _Answer:
 
 
 class WebConnector:
-    """Lists and reads pages, one request at a time. Tests pass a `client` that opens no
+    """Lists and reads pages, sending one request at a time. Tests pass a `client` that opens no
     connection."""
 
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
@@ -126,8 +126,8 @@ class WebConnector:
         self._last: dict[str, _State] = {}
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implement the protocol. The addresses in `under` are fetched one by one, whether listed
-        or not."""
+        """Implement the protocol. Each address in `under` is fetched, whether another page links to
+        it or not."""
         known = {}
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
@@ -143,7 +143,7 @@ class WebConnector:
         yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. A page that the listing has read is not fetched again."""
+        """Implement the protocol. A page that the listing has already read is not fetched again."""
         page = self._spool.take(item.id, item.revision)
         if page is not None:
             return page
@@ -160,13 +160,14 @@ class WebConnector:
         return answer.content.page
 
     def close(self) -> None:
-        """Drop the pages that the listing has read."""
+        """Drop the stored pages."""
         self._spool.clear()
 
     def _from_starts(
         self, known: dict[str, _State], now: dict[str, _State]
     ) -> Generator[Found, None, dict[str, None]]:
-        """Fetch the start addresses and the sitemaps that they list. Returns the pages to visit."""
+        """Fetch the start addresses and the sitemaps to which they link. Returns the pages to
+        visit."""
         named: dict[str, None] = {}
         queue = deque(self._starts)
         fetched: set[str] = set()
@@ -199,7 +200,7 @@ class WebConnector:
     def _pages(
         self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
     ) -> Iterator[Found]:
-        """Visit the pages listed now, then the other known pages."""
+        """Visit the pages in `named`, then the other known pages."""
         pages = [url for url in (*named, *(u for u in known if u not in named)) if url not in now]
         room = self._settings.max_pages - sum(bool(state.revision) for state in now.values())
         for at, url in enumerate(pages):
@@ -231,7 +232,8 @@ class WebConnector:
         self, url: str, answer: _Answer, known: dict[str, _State], now: dict[str, _State],
         *, is_start: bool = False,
     ) -> Iterator[Found]:  # fmt: skip
-        """Report a reply in a listing, and record its state for the cursor in `now`."""
+        """Yield the results of a reply for the listing, and record its state for the cursor in
+        `now`."""
         before = known.get(url, _UNKNOWN)
         if answer.what == "page":
             now[url] = answer.state
