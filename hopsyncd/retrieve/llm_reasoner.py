@@ -103,15 +103,13 @@ _GRADE = (
 
 
 class Choice(BaseModel):
-    """The LLM's choice: the number of a follow-up question, from 1, or None if no question
-    helps.
-    """
+    """The number of the chosen follow-up question, from 1; None if no question helps."""
 
     follow: int | None
 
 
 class Grades(BaseModel):
-    """The LLM's grades: one of the paper's three levels for each follow-up question, in order."""
+    """The paper's three-way judgement of each follow-up question, in order."""
 
     grades: list[Literal["relevant", "indirect", "irrelevant"]]
 

@@ -64,9 +64,7 @@ _THREAD = (
 
 
 class CitedSentence(BaseModel):
-    """A citation in the LLM's reply: the passage's number and the first words of a sentence in
-    it.
-    """
+    """A cited passage, by its number, and the first words of a sentence in it."""
 
     passage: int
     quote: str = ""

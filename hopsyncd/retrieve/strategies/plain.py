@@ -42,7 +42,7 @@ _SYSTEM = (
 
 
 class SubQuestions(BaseModel):
-    """The LLM's reply: simpler questions, in order."""
+    """Simpler questions, in order."""
 
     questions: list[str]
 
