@@ -1,1 +1,2 @@
-"""The write path: watches for changes, scans the sources, plans, reads, and commits versions."""
+"""The write path: watches for changes, lists sources, plans syncs, reads documents, commits
+versions."""

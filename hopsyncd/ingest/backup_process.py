@@ -1,8 +1,8 @@
-"""Runs a backup in its own process: `python -m hopsyncd.ingest.backup_process`.
+"""Makes a backup in a separate process: `python -m hopsyncd.ingest.backup_process`.
 
-It copies the database and checks the copy thoroughly, at the lowest priority, so that queries and
-edits do not wait for it. It reads one JSON object, the `BackupOrder`, from standard input. It
-writes one JSON object, the finished backup or an error, to standard output.
+It copies the database and runs all checks on the copy, at the lowest priority, so that queries and
+edits do not wait for it. It reads a JSON object, the `BackupOrder`, from standard input. It writes
+a JSON object, the finished backup or an error, to standard output.
 """
 
 import json
@@ -26,8 +26,8 @@ _LOWEST_PRIORITY = 19
 
 @dataclass(frozen=True, slots=True)
 class BackupOrder:
-    """A database to back up, and the target folder. `keep` is the rotation, as in
-    store.backups.rotate."""
+    """The database to back up, and the target folder. `keep` is the number of backups to keep, as
+    in store.backup_folder.rotate."""
 
     database: str
     folder: str
@@ -37,7 +37,7 @@ class BackupOrder:
 
 
 def verify_copy(copy: Path) -> None:
-    """Check a copy of a database thoroughly. Raises BackupFailed."""
+    """Run all checks on a copy of a database. Raises BackupFailed if a check fails."""
     with closing(open_reader(copy)) as connection:
         found = check_database(connection, True, lambda *_: None)["findings"]
     if found:
@@ -50,7 +50,7 @@ def verify_copy(copy: Path) -> None:
 
 
 def make(order: BackupOrder) -> dict[str, Any]:
-    """Make the backup, then delete the oldest backups. Raises StoreError."""
+    """Make the backup, then delete old backups. Raises StoreError."""
     folder, file = Path(order.folder), Path(order.config_file)
     with closing(open_reader(Path(order.database))) as connection:
         now_ms = time.time_ns() // 1_000_000
@@ -81,7 +81,7 @@ def make(order: BackupOrder) -> dict[str, Any]:
 
 
 def answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of `make`, or the three parts of its error, as JSON values."""
+    """Return the result of `make`, or the three parts of its error, as a JSON object."""
     try:
         return make(BackupOrder(**order))
     except StoreError as error:

@@ -1,6 +1,6 @@
-"""Makes scheduled backups, and keeps track of the newest backup.
+"""Starts scheduled and requested backups, and keeps track of the newest backup.
 
-A separate process makes the backup (`ingest/backup_process.py`); the writer's thread only starts
+A separate process makes the backup (`ingest/backup_process.py`). The writer's thread only starts
 it.
 """
 
@@ -37,7 +37,8 @@ _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTU
 
 @dataclass(frozen=True, slots=True)
 class MadeBackup:
-    """A finished backup: its name, its database file, and the names of deleted backups."""
+    """A finished backup: its name, database file, size and version, and the names of the old
+    backups that were deleted."""
 
     name: str
     file: str
@@ -49,7 +50,7 @@ class MadeBackup:
 class Backups:
     """Makes backups on schedule and on request, one at a time.
 
-    `newest` is the newest finished backup, as of the start or the last backup.
+    `newest` is the newest finished backup. It is updated at the start and after each backup.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Backups:
         return self.start()
 
     def start(self, *, is_requested: bool = False) -> "Future[MadeBackup]":
-        """Start a backup, or join the running backup. Raises BadRequest."""
+        """Start a backup, or wait for the one that is already running. Raises BadRequest."""
         config = self._config()
         folder = required_folder(config)
         order = BackupOrder(
@@ -101,7 +102,7 @@ class Backups:
         return self._running is not None
 
     def stop(self) -> None:
-        """End the process. The next backup deletes the unfinished files."""
+        """Stop the backup process. The next backup deletes the unfinished files."""
         with self._lock:
             self._stopped = True
             if self._process and self._process.poll() is None:
@@ -163,8 +164,8 @@ class Backups:
 
 
 def required_folder(config: Config) -> Path:
-    """Return the folder for backups. Raises BadRequest if it is not configured, or if the database
-    is not a file."""
+    """Return the folder for backups. Raises BadRequest if none is configured, or if the database is
+    on a server."""
     if config.store.url:
         raise BadRequest(
             "Cannot make a backup",
@@ -188,9 +189,9 @@ def required_folder(config: Config) -> Path:
 
 
 def complete_restore(config: Config) -> None:
-    """Complete a restore that was prepared while the daemon was stopped, or that was interrupted.
+    """Complete a restore that was interrupted, or that was prepared while the daemon was stopped.
 
-    Needs the writer lock.
+    The caller must hold the writer lock.
     """
     if not isinstance(config.database, Path):
         return

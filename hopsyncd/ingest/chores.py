@@ -1,4 +1,4 @@
-"""Runs scheduled jobs on the writer's thread; a job that returns a future runs elsewhere."""
+"""Runs scheduled jobs on the writer's thread. A job that returns a future continues elsewhere."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,7 +18,7 @@ Submit = Callable[[Callable[[SourceSync], None]], "Future[None]"]
 
 
 class ChoreRunner:
-    """Runs scheduled jobs. `running` are the names of jobs that run elsewhere.
+    """Runs scheduled jobs. `running` contains the names of jobs that continue on other threads.
 
     `note` records the end of a run; `submit` calls it on the writer's thread.
     """
@@ -46,8 +46,8 @@ class ChoreRunner:
             self._end(chore.name, None)
 
     def _end_elsewhere(self, name: str, done: "Future[Any]") -> None:
-        """Record the end of a job that runs elsewhere. Until then it is in `running`, so it is not
-        started again."""
+        """Record the end of a job that ran on another thread. The job stays in `running` until
+        then, so that it is not started again."""
         noted = self._submit(lambda _: self._end(name, done.exception()))
         noted.add_done_callback(lambda _: self.running.discard(name))
 

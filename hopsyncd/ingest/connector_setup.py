@@ -46,7 +46,7 @@ _COMMON = set(SourceBase.model_fields)
 def connector_of(source: SourceConfig, config: Config) -> Connector:
     """Create the connector of a configured source.
 
-    If it cannot be created, only that source is paused.
+    If it cannot be created, the source is paused; other sources are not affected.
     """
     try:
         return _make_connector(with_pictures(source, config), config)
@@ -71,7 +71,7 @@ def open_source(connection: Connection, source: SourceConfig, config: Config) ->
 
 
 def close_sources(sources: Iterable[Source]) -> None:
-    """End the calls to the sources, and close their connectors."""
+    """Stop the calls to the sources, and close their connectors."""
     closing = list(sources)
     for source in closing:
         source.caller.end()
@@ -87,13 +87,15 @@ def close_sources(sources: Iterable[Source]) -> None:
 
 
 def is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Only folders are fast and send change events."""
+    """Whether calls to the source may be slow. Only folders are fast, and only they send change
+    events."""
     return not isinstance(source, FolderSource)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableSource:
-    """Replaces a connector that could not be created; its listings fail with the reason."""
+    """Replaces a connector that could not be created. Each of its listings fails with
+    the reason."""
 
     source: str
     error: Exception
@@ -119,7 +121,8 @@ class UnusableSource:
 
 
 def _make_connector(source: SourceConfig, config: Config) -> Connector:
-    """Create the connector of a source. Raises ConfigError for a bad third-party kind.
+    """Create the connector of a source. Raises ConfigError if a third-party kind of source cannot
+    be used.
 
     Only the configured kinds are imported, because some need libraries that load slowly.
     """
@@ -165,15 +168,16 @@ def _make_connector(source: SourceConfig, config: Config) -> Connector:
 
 
 def tesseract_of(config: Config) -> Tesseract | None:
-    """Return tesseract if text recognition is enabled and tesseract is installed, else None."""
+    """Return Tesseract if text recognition is enabled and Tesseract is installed, else None."""
     formats = config.formats
     return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
 
 
 def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
-    """Add pictures to the documents of the source if their text can be read.
+    """Return the source with pictures among its documents, if their text can be recognized.
 
-    In a repository, where most pictures are logos and screenshots, only `include` adds pictures.
+    In a repository, most pictures are logos and screenshots, so only its `include` setting adds
+    pictures.
     """
     if not isinstance(source, FilesSource) or isinstance(source, GitSource):
         return source
@@ -189,7 +193,7 @@ def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:
     """Create the connector of a folder.
 
-    It excludes hopsyncd's own files, and mbox files that are sources of their own.
+    It excludes hopsyncd's own files, and mbox files that are configured as sources.
     """
     mailboxes = (source.path for source in config.sources if isinstance(source, MboxSource))
     never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
@@ -228,7 +232,7 @@ def _of_package(source: PluginSource) -> Connector:
 
 
 def settings_of(source: SourceConfig) -> str:
-    """Return a digest of the settings that select items. A changed digest invalidates the
-    cursor."""
+    """Return a digest of the settings that select items. If it changes, the cursor
+    becomes invalid."""
     settings = source.model_dump_json(exclude=_COMMON - {"kind"})
     return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()

@@ -1,7 +1,7 @@
-"""Stores the vector of a probe text with the generation settings, to detect a changed encoder.
+"""Detects a changed encoder by the vector of a probe text, stored with the generation settings.
 
-If an endpoint later returns another vector for the same text, it serves another model under the
-same name.
+If an endpoint later returns another vector for this text, it serves another model under the same
+name.
 """
 
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
@@ -12,7 +12,7 @@ from store.records import GenerationConfig
 
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
-    """Make the encoder reject any model other than the one that made the stored vectors."""
+    """Make the encoder refuse to run any model other than the one that made the stored vectors."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)
         if probe is not None:
@@ -20,7 +20,8 @@ def recall_probe(connection: Connection, encoder: Encoder) -> None:
 
 
 def store_probe(connection: Connection, generation: GenerationConfig, encoder: Encoder) -> None:
-    """Store the probe's vector with registered settings. On the writer's thread only."""
+    """Store the probe's vector with the generation settings. Call it only on the
+    writer's thread."""
     if not isinstance(encoder, HttpEncoder):
         return
     recall_probe(connection, encoder)  # another daemon may have stored it meanwhile

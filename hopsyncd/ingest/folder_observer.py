@@ -1,8 +1,8 @@
-"""Provides watchdog's Linux observer without its limit on folder depth.
+"""Provides watchdog's observer for Linux without its limit on the depth of folders.
 
 watchdog lists new folders with `os.walk`, which is recursive in Python 3.11 and fails beyond about
-1,000 levels. This observer uses a loop. It also drops watchdog's artificial events for the content
-of a created or moved folder, because the change event of a folder covers its content.
+1,000 levels. This observer uses a loop. It also drops the events that watchdog invents for the
+content of a created or moved folder, because the event of the folder covers its content.
 """
 
 import os
@@ -24,19 +24,19 @@ MAX_PATH_BYTES = 4095
 
 
 def folder_observer() -> BaseObserver:
-    """Create an observer. Raises OSError if the system has no more inotify instances."""
+    """Create an observer. Raises OSError if the system has no free inotify instances."""
     return DeepObserver() if sys.platform == "linux" else Observer()
 
 
 class DeepObserver(InotifyObserver):
-    """Watches a folder and every folder below it whose path the kernel accepts."""
+    """Watches a folder and every folder below it whose path is short enough for the kernel."""
 
     def __init__(self) -> None:
         super().__init__()
         self._emitter_class = _DeepEmitter
 
     def too_deep(self) -> str | None:
-        """Return the path of a folder that is too deep to be watched, or None."""
+        """Return the path of a folder that is too deep to be watched, or None if there is none."""
         groups = (emitter.group for emitter in self.emitters if isinstance(emitter, _DeepEmitter))
         found = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
         return next(found, None)
@@ -48,8 +48,8 @@ class _DeepGroup(InotifyWatchGroup):
     too_deep: bytes | None = None
 
     def _add_all_callbacks(self, path: bytes) -> None:
-        """Watch this folder and the folders below it. Each is watched before it is listed, so that
-        no change is missed."""
+        """Watch this folder and the folders below it. Each folder is watched before it is listed,
+        so that no change is missed."""
         self._add_callback(path)
         stack = [path] if self.is_recursive else []
         while stack:
@@ -97,7 +97,8 @@ class _DeepEmitter(InotifyEmitter):
 
 
 def folders_in(folder: bytes) -> Sequence[bytes]:
-    """Return the paths of the folders in a folder, without links; empty if it cannot be listed."""
+    """Return the paths of the folders in a folder, without links. Returns none if it cannot be
+    listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

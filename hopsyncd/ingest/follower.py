@@ -1,6 +1,6 @@
 """Follows a PostgreSQL database that another daemon writes, until this daemon is elected writer.
 
-Only `request`, `submit` and `newest` may be used outside the writer's thread.
+Only `request`, `submit` and `newest` may be used on other threads than the writer's thread.
 """
 
 import threading
@@ -52,23 +52,23 @@ Result = TypeVar("Result")
 
 
 class NotWriter(BadRequest):
-    """Another daemon is the writer."""
+    """Another daemon is the writer, so this daemon cannot do the operation."""
 
 
 class Audience(Protocol):
-    """The receiver of the versions that a follower loads."""
+    """Receives the versions that a follower loads."""
 
     def generation_for(self, name: str) -> GenerationConfig:
-        """Return the generation settings that match the stored settings of this name.
+        """Return this daemon's generation settings for the stored settings with this name.
 
-        If no model of this daemon has them, other settings are returned.
+        If this daemon has no such settings, others are returned.
         """
         ...
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
-        """Serve this version, whose generation settings have this name, from now on.
+        """Serve this version from now on. `generation` is the name of its generation settings.
 
-        None means that no newer version can be served yet.
+        If `snapshot` is None, no newer version can be served yet.
         """
         ...
 
@@ -84,7 +84,7 @@ class _Job:
 
 
 class Follower:
-    """Follows the database at a URL, and becomes its writer once it is elected."""
+    """Follows the database at a URL, and becomes its writer once this daemon is elected."""
 
     def __init__(self, url: str, saved: SavedIndex) -> None:
         self._url = url
@@ -111,7 +111,7 @@ class Follower:
 
     @property
     def trouble(self) -> str | None:
-        """Why the server cannot be reached; None if it can be reached."""
+        """The reason why the server cannot be reached, or None if it can be reached."""
         return str(self.copy.lost) if self.copy.lost else None
 
     @property
@@ -121,7 +121,7 @@ class Follower:
     def until_elected(
         self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
     ) -> Connection:
-        """Follow until this daemon is the writer. Returns the writer's session."""
+        """Follow the database until this daemon is elected writer. Returns the writer's session."""
         is_logged = is_lost = False
         self._take_turns(writes=False)
         self._accepted.clear()
@@ -163,20 +163,21 @@ class Follower:
             self._is_kept = False
 
     def keep_index(self) -> None:
-        """Save the index for the next start, after this daemon has stopped following."""
+        """Save the index for the next start. Call it after this daemon has stopped following."""
         if self._index is not None and self._made is not None:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
                 self._saved.save(self._made, self._index, self._encoder)
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
-        """Give the index to the writer; the next follower starts without an index."""
+        """Return the index and its statistics for the writer, and forget them."""
         index_and_statistics = self._index, self._statistics
         self._index = self._statistics = self._made = None
         return index_and_statistics
 
     def abandon(self, error: BaseException) -> None:
-        """Fail the waiting requests. The next writer runs their syncs."""
+        """Let all waiting requests and jobs fail with this error. The next writer runs the
+        requested syncs."""
         self.is_writer = False
         with self._lock:
             self._takes_jobs = False
@@ -186,7 +187,7 @@ class Follower:
         self._waiting.clear()
 
     def request(self, sources: Collection[str], accept_empty: bool) -> "Future[Synced]":
-        """Ask the writer to sync. The future is done once this daemon serves the result.
+        """Request a sync from the writer. The future is done once this daemon serves the result.
         Thread-safe."""
         done: Future[Synced] = promise()
         try:
@@ -199,8 +200,8 @@ class Follower:
         return done
 
     def submit(self, job: Callable[[Connection], Result]) -> "Future[Result] | None":
-        """Do a job on the writer's thread while this daemon follows; None if it writes. Any thread
-        may call it."""
+        """Run a job on the writer's thread while this daemon follows. Returns None if this daemon
+        is the writer. Thread-safe."""
         done: Future[Result] = promise()
 
         def do(connection: Connection) -> None:
@@ -216,7 +217,7 @@ class Follower:
         return done
 
     def refusal(self) -> NotWriter:
-        """Make the error for operations that only the writer can do."""
+        """Make the error for an operation that only the writer can do."""
         return NotWriter(
             "The request was refused",
             "another daemon writes to this database, so this daemon is read-only",
@@ -224,7 +225,8 @@ class Follower:
         )
 
     def hear(self, connection: Connection, request: Request) -> None:
-        """As the writer, start the syncs that followers requested. Raises ServerLost."""
+        """Start the syncs that followers requested. Called while this daemon is the writer. Raises
+        ServerLost."""
         asks = pending_syncs(connection)
         self.copy.lost = None
         if self._is_kept and not self.copy.exists:  # a purge deleted it
@@ -238,16 +240,16 @@ class Follower:
         self._settle(connection)
 
     def is_deposed_by(self, error: Exception) -> bool:
-        """Whether this error means that this daemon is no longer the writer; if so, it follows
-        again."""
+        """Whether this error means that another daemon may be the writer now. If so, this daemon
+        follows again."""
         if not isinstance(error, ServerLost | Deposed):
             return False
         self.is_writer = False
         return True
 
     def _reply(self, connection: Connection, number: int, done: "Future[Synced]") -> None:
-        """Store the result of a sync for its followers. If this writer ends first, the next writer
-        runs the sync."""
+        """Store the result of a sync for the follower that requested it. If this writer ends first,
+        the next writer runs the sync."""
         if not self.is_writer:
             return
         newest = head(connection)
@@ -259,7 +261,7 @@ class Follower:
             reply(connection, number, SyncReply(version, outcomes))
 
     def _settle(self, connection: Connection) -> None:
-        """Resolve the waiting requests whose version is served."""
+        """Resolve the futures of the requests whose results this daemon serves."""
         for number, answer in replies(connection, self._waiting).items() if self._waiting else ():
             if answer.version > self.served and not self.is_writer:
                 continue
@@ -298,7 +300,7 @@ class Follower:
             self.is_writer, self._takes_jobs = writes, not writes
 
     def _do_jobs(self, connection: Connection) -> None:
-        """Run the submitted jobs."""
+        """Run the submitted jobs on this connection."""
         while self._jobs:
             with self._lock:
                 job = self._jobs.pop(0)
@@ -340,7 +342,8 @@ class Follower:
     def _forget_if_worn(self, connection: Connection) -> None:
         """Drop the index if a garbage collection has deleted most of its rows.
 
-        The next load then reads only what is left. Meanwhile, the served version stays.
+        The next load then reads only the remaining rows. Until then, the served version does not
+        change.
         """
         index, now_s = self._index, time.monotonic()
         if index is None or now_s < self._worn_check_s:

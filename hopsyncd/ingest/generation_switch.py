@@ -1,9 +1,10 @@
-"""Builds the index of a new generation in the background, then switches to it in one version.
+"""Builds the index of new generation settings in the background, then switches to it in one
+version.
 
-The question sets of the new settings are made in pieces while there is no other work. They are
-stored at once, so a restart repeats no work. Each piece is also added to a separate index and
-matched there. No version includes these rows until all passages of the head have them. Meanwhile,
-edits and queries use the old generation.
+The question sets for the new settings are made in pieces while there is no other work. They are
+stored immediately, so a restart repeats no work. Each piece is also added to a separate index, and
+matched there. No version contains these rows until all passages of the head have such a set. Until
+then, edits and queries use the old settings.
 """
 
 import time
@@ -30,9 +31,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SwitchProgress:
-    """The progress of a switch. `left_s` is None until it can be estimated.
+    """The progress of a switch. `left_s` is the estimated time left in seconds, or None if there is
+    no estimate yet.
 
-    `problem` says why there is no progress at present; the switch is retried.
+    `problem` says why the switch makes no progress at present. It is retried.
     """
 
     done: int
@@ -42,9 +44,10 @@ class SwitchProgress:
 
 
 class GenerationSwitch:
-    """Switches the head to the settings of another writer, whose index it builds from scratch.
+    """Switches the head to the settings of another writer, and builds that writer's index from
+    scratch.
 
-    Only `progress` may be used outside the writer's thread.
+    Only `progress` may be used on other threads than the writer's thread.
     """
 
     def __init__(
@@ -77,17 +80,17 @@ class GenerationSwitch:
         return self._progress
 
     def begin_again(self) -> None:
-        """Drop the unfinished index, for example after a purge of its passages."""
+        """Drop the unfinished index, for example because passages in it were purged."""
         self._at = None
         if self._writer:
             self._writer.forget_index()
 
     def run(self, go_on: Callable[[], bool]) -> Version | None:
-        """Build pieces while `go_on` returns True. Return the version that completes the switch,
-        else None.
+        """Build pieces as long as `go_on` returns True. Returns the version that completes the
+        switch, or None if the switch is not complete.
 
-        A failure of the models or the disk is logged, reported by `progress`, and retried later.
-        Other database errors are raised, possibly after the switch was committed.
+        If a model or the disk fails, the error is logged, shown by `progress`, and the piece is
+        retried later. Other database errors are raised, possibly after the switch was committed.
         """
         while self._clock_s() >= self.due_s and go_on():
             try:
@@ -126,8 +129,8 @@ class GenerationSwitch:
         return None
 
     def _find_remaining(self, writer: VersionWriter, newest: Version) -> None:
-        """Find the remaining passages. After a purge, start over, so that no purged content is
-        left."""
+        """Find the passages that are not built yet. After a purge, start over, so that no purged
+        content is left."""
         rewritten = rewrites(self._connection)
         if not writer.has_index or self._rewrites != rewritten:
             writer.begin_apart()

@@ -1,6 +1,6 @@
-"""Loads the live index from the database, and updates it to a version.
+"""Loads the live index from the database, and updates it to newer versions.
 
-Updating applies the intervals that began and ended in the database.
+An update applies the intervals that have begun and ended in the database since.
 """
 
 from collections import defaultdict
@@ -59,8 +59,8 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
 
 
 def is_mostly_deleted(connection: Connection, index: LiveIndex) -> bool:
-    """Whether the database has at most half of the question sets, or of the places of passages,
-    that the index has."""
+    """Whether the database has at most half as many question sets, or occurrences of passages, as
+    the index."""
     tables = (("question_set", len(index.passages)), ("placement", len(index.occurrences)))
     return any(
         2 * int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) <= rows
@@ -69,7 +69,7 @@ def is_mostly_deleted(connection: Connection, index: LiveIndex) -> bool:
 
 
 def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-    """Load the index at a version (0: before the first) from the database into memory."""
+    """Load the index as of a version from the database into memory. Version 0 is empty."""
     index = LiveIndex(generation.dimensions)
     if until:
         follow(connection, index, generation.encoder, 0, until)
@@ -77,20 +77,20 @@ def load_index(connection: Connection, generation: GenerationConfig, until: int)
 
 
 def load_snapshot(connection: Connection, version: Version) -> Snapshot:
-    """Load one version from the database. Call it in a snapshot."""
+    """Load a version from the database. Call it in a snapshot."""
     index = load_index(connection, get_generation(connection, version.generation), version.id)
     return Snapshot(index, version, Statistics.count(index, version.id))
 
 
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
-    """Update only the documents, if passages and matches are already up to date."""
+    """Update only the documents of an index whose passages and matches are already up to date."""
     ended, begun = document_changes(connection, after, until)
     _follow_documents(index, ended.key, ended.died, begun)
     index.settle(until)
 
 
 def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
-    """Load the content of stored passages for new rows of the index."""
+    """Load the content of stored question sets and their passages, to be added to the index."""
     passages = known_passages(connection, [questions.passage for questions in sets])
     texts = [full_text(passages[questions.passage]) for questions in sets]
     return [
@@ -122,8 +122,8 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_row
 
 
 def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
-    """End the passages and matches that garbage collection deleted. Returns the store's row ids of
-    the deleted documents."""
+    """End the index's passages and matches that garbage collection deleted. Returns the ids of the
+    deleted documents."""
     if left is None:
         return np.empty(0, dtype=np.int64)
     intervals, matches, documents = index.passage_intervals, index.matches, index.documents
@@ -138,7 +138,8 @@ def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
 
 
 def _in_force_since(table: IntervalTable, since: int) -> Flags:
-    """Mark the rows that are in force at the head and began after a version."""
+    """Return a flag for each row: whether it is in force at the head and began after version
+    `since`."""
     rows: Flags = (table.died == DEAD) & (table.born > since)
     return rows
 
@@ -166,7 +167,7 @@ def _follow_matches(index: LiveIndex, new: Changes) -> None:
 
 
 def _find_questions(questions: Postings, ids: Integers) -> Integers:
-    """Return the row of each question id, or -1 if the index does not have it."""
+    """Return the row of each question id, or -1 if the index does not have the question."""
     found = np.full(len(ids), -1, dtype=np.int64)
     rows, positions = questions.find_all(ids)
     found[positions] = rows
@@ -180,7 +181,8 @@ def _end_versions(died: Integers) -> Integers:
 def _follow_documents(
     index: LiveIndex, ended: Integers, died: Integers, begun: Iterable[DocumentBegun]
 ) -> None:
-    """Apply documents version by version, because the target of a link depends on all documents."""
+    """Apply the changes of documents version by version, because the target of a link depends on
+    all documents."""
     ended_rows: dict[int, list[int]] = defaultdict(list)
     came: dict[int, list[DocumentBegun]] = defaultdict(list)
     for id_, version in zip(ended.tolist(), died.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Lists a source and plans its sync: an action for each item, with a reason."""
+"""Lists a source and plans its sync: an action and a reason for each item."""
 
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,11 +37,12 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The current items of a source. `under` is None for the whole source, else the listed parts.
+    """The result of listing a source. `under` is None for the whole source, or else the listed
+    parts.
 
-    `since` is the cursor of an incremental listing, which contains only changes; only the items in
-    `gone` were removed. `cursor` is where the next listing of the whole source can begin; None if
-    the source does not support cursors.
+    If `since` is a cursor, the listing is incremental: it contains only changes since that cursor,
+    and only the items in `gone` were removed. `cursor` is the point where the next listing of the
+    whole source can begin, or None if the source has no cursors.
     """
 
     items: dict[str, Item]
@@ -52,7 +53,7 @@ class Listing:
     cursor: str | None = None
 
     def names(self, path: str) -> bool:
-        """Whether the listing tells if this item exists."""
+        """Whether the listing shows if this item exists."""
         return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:
@@ -75,9 +76,10 @@ def scan(
     yield_to_edits: YieldToEdits = lambda: None,
     most: int | None = None,
 ) -> Generator[Turn, None, Listing]:
-    """List the source completely, or everything if the cursor `since` has expired.
+    """List the source from the cursor `since`, or completely if there is no cursor or it has
+    expired.
 
-    Raises SourceUnavailable if the listing fails, TooMuch if it has more than `most` items.
+    Raises SourceUnavailable if the listing fails, and TooMuch if it has more than `most` items.
     """
     try:
         return (yield from _scan(connector, under, since, caller, yield_to_edits, most))
@@ -167,7 +169,8 @@ _WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed even if the
 
 
 class Action(StrEnum):
-    """The action for an item. FORGET drops the record of an item that was never indexed."""
+    """The kinds of actions for an item. FORGET deletes the record of an item that was never
+    indexed."""
 
     FETCH = "fetch"
     REMOVE = "remove"
@@ -180,7 +183,7 @@ REMOVALS = (Action.REMOVE, Action.FORGET)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The action for one item and its reason. FETCH has an `item`, REPORT a `problem`."""
+    """The action for an item, and the reason. FETCH has an `item`, REPORT has a `problem`."""
 
     action: Action
     path: str
@@ -201,13 +204,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The parts of a source to sync, and options.
+    """Which parts of a source to sync, and options of the sync.
 
-    `under` names the parts; None means the whole source. `accept_empty` allows the removal of all
-    documents. `afresh` reads every document again. `whole` lists everything, even if the source can
-    list only its changes. A `small` sync has a waiting caller: it does not ask the LLM, and is
-    abandoned if it has too much work. `edits` limits a small sync to the first edited documents in
-    the order of `under`; 0 means no limit.
+    `under` are the parts; None means the whole source. If `accept_empty` is true, all documents may
+    be removed. If `afresh` is true, every document is read again. If `whole` is true, everything is
+    listed, even if the source can list only its changes. A `small` sync has a waiting caller: it
+    does not ask the LLM, and is abandoned if it has too much work. `edits` limits a small sync to
+    this number of edited documents, in the order of `under`; 0 means no limit.
     """
 
     under: tuple[str, ...] | None = None
@@ -222,8 +225,8 @@ class Scope:
 class Plan:
     """The steps of a sync, and the listing on which they are based.
 
-    `gone` maps the paths of documents to remove to their content. A sync of edits reads only the
-    paths in `only`, and leaves the edits in `left` to the next sync.
+    `gone` contains the content hash of each document to remove, by path. A sync of edits reads only
+    the paths in `only`, and leaves those in `left` to the next sync.
     """
 
     steps: tuple[Step, ...]
@@ -233,7 +236,7 @@ class Plan:
     left: tuple[str, ...] = ()
 
     def looks_at(self, path: str) -> bool:
-        """Whether the planned sync reads the state of this item."""
+        """Whether the planned sync takes the state of this item into account."""
         return self.listing.names(path) if self.only is None else path in self.only
 
     def of(self, *actions: Action) -> dict[str, Step]:
@@ -249,7 +252,7 @@ def source_paused_error(name: str) -> SourceUnavailable:
 
 
 def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
-    """Return the cursor where the listing begins; None if it must list everything."""
+    """Return the cursor at which the listing begins, or None if it must list everything."""
     if scope != Scope() or state.listed_ms is None:
         return None
     is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
@@ -263,7 +266,7 @@ def make_plan(
     since: str | None = None,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Generator[Turn, None, Plan]:
-    """List the source and plan its sync, in turns, without changing anything.
+    """List the source and plan its sync, in turns. Changes nothing.
 
     Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
@@ -302,7 +305,7 @@ def make_plan(
 def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
     """Return the parts that the listing covers.
 
-    There are more than requested if the connector cannot restrict a listing.
+    If the connector cannot restrict a listing, these are more than the requested parts.
     """
     if scope.under is None:
         return None
@@ -320,21 +323,21 @@ def decide(
     accept_empty: bool = False,
     documents: int | None = None,
 ) -> tuple[Step, ...]:
-    """Plan all steps: fetches, then reports, then removals. Has no effects.
+    """Plan all steps: first the fetches, then the reports, then the removals. Changes nothing.
 
-    Edited documents are fetched before new documents, because an edit may arrive with many new
-    documents. Short documents are fetched before long documents, so that an import is soon
-    searchable. Removals come last, so that the passages of a renamed document stay in force
+    Edited documents are fetched before new documents, because an edit may arrive together with many
+    new documents. Short documents are fetched before long documents, so that much of an import is
+    soon searchable. Removals come last, so that the passages of a renamed document stay in force
     throughout.
 
-    `seen` maps paths to the items of the last scan, and `live` to the documents at the head that
-    the listing may contain. `documents` is the number of all documents of the source; it defaults
-    to the number of `live`. `pins` maps the paths of restored documents to the content of their
-    files at the restore. If a file was missing then, it may stay missing. `excluded` items were
-    purged and are always skipped.
+    `seen` contains the items of the last scan by path. `live` contains the content hashes of the
+    documents at the head that the listing may contain, by path. `documents` is the number of all
+    documents of the source, by default the number of `live`. `pins` contains the content hashes of
+    the files of restored documents at the time of the restore, by path. A file that was missing
+    then may stay missing. `excluded` items were purged, and are always skipped.
 
-    Raises SourceUnavailable if the source would lose all its documents, as happens if a disk is
-    unmounted or an account loses its permissions.
+    Raises SourceUnavailable if the source would lose all its documents, for example because a disk
+    was unmounted or an account lost its permissions.
     """
     fetches = [
         _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded
@@ -361,7 +364,8 @@ def decide(
 
 
 def _sort_key(step: Step) -> tuple[bool, bool]:
-    """Return the sort key of a step: edited documents before new, short documents before long."""
+    """Return the sort key of a step. Edited documents come before new ones, and short before long
+    ones."""
     return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
@@ -385,7 +389,7 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
 
 
 def _limit_edits(plan: Plan, scope: Scope) -> Plan:
-    """Keep only the first edits of the plan, in the order of `scope.under`."""
+    """Return a plan with only the first `scope.edits` edits, in the order of `scope.under`."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
     wanted = [path for path in scope.under or () if path in edits]
     only, left = wanted[: scope.edits], tuple(wanted[scope.edits :])

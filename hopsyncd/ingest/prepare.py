@@ -1,4 +1,4 @@
-"""Prepares a commit while edits continue: makes the question sets of its passages.
+"""Prepares a commit by making the question sets of its passages. Edits can be synced meanwhile.
 
 Each passage gets its question set once, and the set is stored immediately.
 
@@ -60,9 +60,10 @@ def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of one version. If `usage` is None, no LLM is asked.
+    """The cost of making a version: LLM usage, generated passages and embedded texts. If `usage` is
+    None, no LLM is asked.
 
-    The usage may cover a whole sync; this version counts only the calls made from now on.
+    The usage may be shared by a whole sync. Only the calls made from now on count for this version.
     """
 
     usage: Usage | None = None
@@ -83,7 +84,7 @@ class Cost:
         self.texts_embedded += sum(len(one.vectors) for one in sets)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters, without LLM counters if no LLM was asked."""
+        """Return the counters by name. LLM counters are left out if no LLM is asked."""
         totals = {
             "passages_generated": self.passages_generated,
             "texts_embedded": self.texts_embedded,
@@ -119,11 +120,12 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Give every passage a question set of the current settings, possibly a provisional set.
+        """Make a question set of the current settings, if necessary a provisional one, for every
+        passage that lacks one.
 
-        `on_progress` receives the number of finished passages and of all passages. Another
+        `on_progress` receives the number of finished passages and the total number. Another
         prepare() may run at `yield_to_edits`; no set is stored twice. Raises TooMuch if more than
-        `most` passages have no set.
+        `most` passages lack a set.
         """
         self._store()
         missing = self._without_questions(wanted)
@@ -147,13 +149,13 @@ class Preparer:
             on_progress(done, total)
 
     def lacks_sets(self, passages: Sequence[Passage]) -> bool:
-        """Store the finished sets. Returns whether a passage still has no set."""
+        """Store the finished sets, and return whether any of these passages still lacks a set."""
         self._store()
         ids = {passage.id for passage in passages}
         return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Yield the passages that have no set when they are reached."""
+        """Yield the passages that have no set. Each is checked only when it is reached."""
         for passage in passages:
             if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
@@ -161,7 +163,8 @@ class Preparer:
     def _serve_provisionally(
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
-        """Store provisional sets. Existing built-in questions are copied, others are generated."""
+        """Store provisional sets for these passages. If built-in questions exist, they are copied;
+        otherwise they are generated."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
@@ -186,12 +189,12 @@ class Preparer:
         self._store()
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
-        """Ask the LLM for the questions of passages that only have a provisional set."""
+        """Ask the LLM for the questions of passages that have only a provisional set."""
         for results in self._make_sets(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in results if isinstance(got, LlmError)])
 
     def _without_questions(self, wanted: BySource) -> BySource:
-        """Return the passages without a question set, each once."""
+        """Return the passages without a question set, each only once, by source."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
         known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
@@ -227,7 +230,7 @@ class Preparer:
             self._store()
 
     def _not_stored(self, results: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
-        """Return the sets that no nested prepare() has stored."""
+        """Return the sets that a nested prepare() has not stored yet."""
         sets = [(passage, got) for passage, got in results if isinstance(got, QuestionSet)]
         known = known_sets(self._connection, [got.id for _, got in sets])
         return [(passage, got) for passage, got in sets if got.id not in known]
@@ -246,7 +249,8 @@ class Preparer:
             put_content(self._connection, self.generation, unstored)
 
     def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
-        """Record why the passages only have a provisional set, and when to ask again."""
+        """Record, for each passage, why it has only a provisional set, and when to ask the LLM
+        again."""
         sets = best_sets(self._connection, self.generation, [passage.id for passage, _ in failed])
         known = waits_of(self._connection, sets.values())
         waits = []
@@ -257,8 +261,8 @@ class Preparer:
         put_waits(self._connection, waits)
 
     def _retry_ms(self, error: LlmError, tries: int) -> int:
-        """Return when to ask again, in Unix ms; 0 if the maker decides, as for an unavailable
-        endpoint."""
+        """Return when to ask again (Unix ms). Returns 0 if the question maker decides, for example
+        because the endpoint is unavailable."""
         if error.kind in ("unavailable", "queued"):
             return 0
         wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)
@@ -278,8 +282,8 @@ def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
 
 
 def placed_passages(connection: Connection, at: Version, passages: Iterable[PassageId]) -> BySource:
-    """Group the passages that are in force at the version by the first source that contains
-    them."""
+    """Return the passages that are in force at the version, by the first source that
+    contains them."""
     places = places_at(connection, at.id, passages)
     placed: dict[str, list[Passage]] = {}
     for id_, passage in sorted(known_passages(connection, places).items()):

@@ -1,4 +1,4 @@
-"""The dry run of a sync: its steps and cost, without writing."""
+"""Previews a sync: its steps and its cost, without writing anything."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -34,8 +34,8 @@ _GROUP = 1000  # passages whose calls are estimated together, as in a batch of a
 class Preview:
     """The planned changes of a source, and the number of passages that need questions.
 
-    If the source would be paused, `problem` and `hint` state why, and the rest is empty. LLM calls
-    and tokens are estimates. Each unreadable document has a reason.
+    If the source would be paused, `problem` and `hint` say why, and the other fields are empty. The
+    numbers of LLM calls and tokens are estimates. Each line of `unreadable` contains the reason.
     """
 
     source: str
@@ -61,8 +61,8 @@ def preview(
 ) -> Preview:
     """Preview a sync of the source, without writing anything or asking an LLM.
 
-    `generation` is the row id of the settings whose existing questions are reused; None if no
-    questions exist. `price` is None if no LLM would be asked.
+    `generation` is the row id of the settings whose existing questions are reused, or None if there
+    are no questions. `price` is None if no LLM would be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []
@@ -92,7 +92,8 @@ def _changes(
     extract: Extract,
     found: Preview,
 ) -> Iterator[ReadDocument]:
-    """Collect the steps in `found`, and yield the documents that the next version would index."""
+    """Add the planned steps to the preview `found`, and yield the documents that the next version
+    would index."""
     for step in steps:
         if step.action is Action.REMOVE:
             found.gone.append(step.path)
@@ -121,7 +122,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
-    """Preview a sync like preview_json, without a daemon; the database need not exist."""
+    """Preview a sync like `preview_json`, but without a daemon. The database need not exist."""
     connection = open_reader(config.database) if exists(config.database) else fresh_database()
     with closing(connection):
         return preview_json(connection, config, names, limit)
@@ -130,7 +131,7 @@ def preview_file(config: Config, names: Sequence[str], limit: int | None) -> Pre
 def preview_json(
     connection: Connection, config: Config, names: Sequence[str], limit: int | None
 ) -> PreviewAnswer:
-    """Preview a sync of the named sources; each list has at most `limit` lines."""
+    """Preview a sync of the named sources. Each list in the reply has at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
     tesseract = tesseract_of(config)
