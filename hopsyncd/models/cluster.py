@@ -3,8 +3,8 @@
 A question set depends only on its passage, so any machine can make it. The sets return in any
 order, and the writer stores and commits them as usual. A worker uses the code and models installed
 on its machine. If its `fingerprint` differs from the daemon's, the daemon refuses the cluster and
-reports why. Ray retries the tasks of a lost worker. Small edits are always done locally, and all
-work if the cluster is unavailable.
+reports why. Ray retries the tasks of a lost worker. Small edits are always processed locally. If
+the cluster is unavailable, all work is local.
 """
 
 import hashlib
@@ -53,17 +53,20 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A worker's report that its code or models differ from the daemon's, and how."""
+    """A worker's report that it refused a task.
+
+    differs: the parts of its code or models that differ from the daemon's.
+    """
 
     machine: str
     differs: tuple[str, ...]
 
 
 class ClusterMaker(BuiltinMaker):
-    """Makes question sets: of large batches on the cluster at `address`, of small batches locally.
+    """Makes the question sets of large batches on a Ray cluster, and of small batches locally.
 
-    The first large import starts a thread that joins the cluster. Until the cluster has answered,
-    work is done locally.
+    The first large import starts a thread that joins the cluster at `address`. Until the cluster
+    has answered, large batches are made locally too.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class ClusterMaker(BuiltinMaker):
 
     @property
     def description(self) -> str:
-        """The state of the cluster in words, for the status."""
+        """The cluster's address and state as a sentence for the status."""
         if self._trouble:
             return f"{self._address} is not used: {self._trouble}"
         state = "not answering yet" if self._joining.is_alive() else "not asked yet"
@@ -133,7 +136,7 @@ class ClusterMaker(BuiltinMaker):
         yield from super().make_each(chain(group, *under_way.values(), coming))
 
     def _is_joined(self) -> bool:
-        """Whether the cluster accepts tasks. If it does not, tries to join it, at most once a
+        """Return whether the cluster is joined. If not, starts to join it, at most once a
         minute."""
         is_due = not self._joining.is_alive() and time.monotonic() > self._next_try_s
         if self._ray is None and is_due:
@@ -174,8 +177,10 @@ def _error_line(error: Exception) -> str:
 
 
 def _trusted_address(address: str) -> str:
-    """The address to join. Raises ConnectionError if there is no cluster, or if another user
-    started a local cluster."""
+    """Return the address to join.
+
+    Raises ConnectionError if no cluster runs, or if another user started the local cluster.
+    """
     if address != "auto" or "RAY_ADDRESS" in os.environ:
         return address
     # Where `ray start` says what runs here.
@@ -190,8 +195,10 @@ def _trusted_address(address: str) -> str:
 
 
 def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
-    """Digests of the code, the models and a sample result. If they are equal, all question sets are
-    equal."""
+    """Compute digests of the code, the models and a sample result.
+
+    Machines with equal fingerprints make equal question sets.
+    """
     roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
     made = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {

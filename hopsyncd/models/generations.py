@@ -1,8 +1,8 @@
 """Loads the models of the stored vectors if the configuration names other models.
 
-A file in the data folder has the settings of each generation, by its name. So after a change of the
-configuration, the daemon can load the models of the stored vectors. It answers and indexes edits
-with them until the passages are embedded again.
+A file in the data folder stores the settings of each generation by its name. So after a change of
+the configuration, the daemon can load the models of the stored vectors. It uses them for answers
+and edits until the passages are embedded again.
 """
 
 import json
@@ -46,12 +46,12 @@ class _Settings:
 
 
 def load_serving_models(config: Config, in_use: str = "") -> Models:
-    """Load the models that answer now. If these are not the configured models, `next` has the
-    configured models.
+    """Load the models of the stored vectors. If they are not the configured models, `next` has
+    those.
 
     `in_use` is the name of the newest version's generation. Raises ModelUnavailable or ConfigError
     if the configured models cannot be loaded. If only the models of the stored vectors cannot be
-    loaded, a warning is logged.
+    loaded, a warning is logged, and the configured models are returned.
     """
     wanted = load_models(config, in_use)
     name = _generation_name(config.llm, wanted.language, wanted.encoder, wanted.llm)
@@ -68,8 +68,10 @@ def load_serving_models(config: Config, in_use: str = "") -> Models:
 
 
 def load_for_estimate(config: Config) -> tuple[Models, str]:
-    """Load the configured models with the built-in question maker. Also returns the name of the
-    generation. Contacts no endpoint. Raises ModelUnavailable or ConfigError."""
+    """Load the configured models with the built-in question maker. Contacts no endpoint.
+
+    Also returns the name of the generation. Raises ModelUnavailable or ConfigError.
+    """
     language, encoder = SpacyLanguage(config.models.language_model), load_encoder(config)
     maker = BuiltinMaker(language, encoder, config.models.workers)
     unasked = _Unasked(config.llm) if config.llm.base_url else None
@@ -108,12 +110,12 @@ def _load_former(
 def _generation_name(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
 ) -> str:
-    """The name of the generation with these models. Contacts no endpoint."""
+    """Return the name of the generation with these models. Contacts no endpoint."""
     return make_question_maker(config, language, _Named(encoder.name), llm).generation.name
 
 
 class _Named:
-    """Stands for an encoder of which only the name is needed."""
+    """An encoder that only has a name, for computing the name of a generation."""
 
     dimensions = 0
 
@@ -127,7 +129,10 @@ class _Named:
 
 
 class _Unasked:
-    """Takes the place of the previous generation's LLM, and is never called."""
+    """An LLM that sends nothing: every call gets the error NotAsked.
+
+    It replaces the LLM of a generation whose questions are about to be made again.
+    """
 
     def __init__(self, config: LlmConfig) -> None:
         self.name = name_of_model(config)
@@ -153,7 +158,7 @@ def _unasked_error() -> NotAsked:
 
 
 def _recall(file: Path, name: str) -> _Settings | None:
-    """Read the stored settings of a generation; None if they are missing or cannot be read."""
+    """Read the stored settings of a generation. Returns None if there are none, or on an error."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))[name]
         return _Settings(

@@ -57,7 +57,7 @@ class Mention:
 
 
 def normalise(name: str) -> str:
-    """Normalise a name: remove case, determiner, possessive, parenthesis and punctuation.
+    """Normalise a name: drop its determiner, possessive, parenthesis, punctuation and capitals.
 
     >>> normalise("The Beatles' (band)")
     'beatles'
@@ -71,7 +71,7 @@ def normalise(name: str) -> str:
 
 
 def topic_of(heading: str) -> str:
-    """The topic that a heading gives to the text below it; "" if it names no subject.
+    """Return the topic that a heading gives to the text below it, or "" if it names no subject.
 
     >>> topic_of("2.3. Write-Ahead Logging"), topic_of("See also"), topic_of("1. Introduction")
     ('write ahead logging', '', '')
@@ -82,9 +82,9 @@ def topic_of(heading: str) -> str:
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
-    """Convert spans to mentions, in order of appearance, without function words and repetitions.
+    """Convert spans to mentions in order of appearance. Skips function words and repeated names.
 
-    Numbers, amounts and the names of table columns are left out.
+    Numbers, amounts and the names of table columns are skipped too.
     """
     codes = (match.span() for match in _CODE.finditer(text))
     found = {
@@ -138,7 +138,7 @@ _UNCASED_WORD = re.compile("[\u0590-\u08ff\u0900-\u0dff]{4,}|[\uac00-\ud7af]{2,}
 
 
 def neutral_spans(text: str) -> list[tuple[int, int]]:
-    """Names found without knowing the language, as (start, end).
+    """Find names without knowing the language. Returns their (start, end).
 
     >>> [t[a:b] for t in ["Die Firma Siemens baut X100"] for a, b in neutral_spans(t)]
     ['Die Firma Siemens', 'X100']
@@ -158,7 +158,7 @@ _NO_NAMES = STOP_WORDS | set(
 
 
 def document_names(names: Iterable[str]) -> frozenset[str]:
-    """A document's file name, title and aliases as keywords, without meaningless names.
+    """Return a document's file name, title and aliases as keywords, except meaningless names.
 
     >>> sorted(document_names(("Ada Lovelace", "Countess of Lovelace")))
     ['ada lovelace', 'countess of lovelace']

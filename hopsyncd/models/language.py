@@ -28,7 +28,7 @@ EntityKind = Literal["person", "place", "date", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity at text[start:end], with its kind."""
+    """A person, place, date or other entity at text[start:end]."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class EntityFinder(Protocol):
     """Finds persons, places, dates and numbers in texts."""
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """The entities of each text, in order; empty in an unknown language."""
+        """Find the entities of each text, in order. A text in an unknown language has none."""
         ...
 
 
@@ -48,19 +48,20 @@ class Language(EntityFinder, Protocol):
 
     @property
     def name(self) -> str:
-        """Identifies model and rules. If the names are equal, the mentions found are equal."""
+        """The name of the model and its rules. Equal names mean that equal mentions are found."""
         ...
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        """The names in each text, in order. A text's result is independent of the others."""
+        """Find the names in each text, in order. The result for a text does not depend on the
+        others."""
         ...
 
 
 class SpacyLanguage:
-    """Named entities and proper nouns by a spaCy pipeline in a process of its own.
+    """Finds named entities and proper nouns with a spaCy pipeline in a separate process.
 
     The process keeps spaCy's memory out of the daemon and runs at low priority. It starts at the
-    first text, and ends with the daemon or after `idle_s` without a text. If it dies, it is
+    first text, and ends with the daemon or after `idle_s` seconds without a text. If it dies, it is
     restarted.
     """
 
@@ -92,7 +93,7 @@ class SpacyLanguage:
         return [tuple(Entity(*one) for one in of_text) for of_text in found]
 
     def wake(self) -> None:
-        """Start the process if it does not run, because a text is expected. Does not wait."""
+        """Start the process if it is not running, because a text is expected. Does not wait."""
         if not (self._child.is_running or self._waking.locked()):
             threading.Thread(target=self._wake, name="wake", daemon=True).start()
 
@@ -136,7 +137,7 @@ class SpacyLanguage:
         return reply
 
     def close(self) -> None:
-        """End the process; the next text starts it again."""
+        """End the process. The next text starts it again."""
         self._idle.cancel()
         self._child.end()
 
@@ -158,7 +159,7 @@ def _start_process(model: str) -> Process:
 
 
 def pipeline_folder(model: str) -> Path:
-    """The folder of the pipeline: "default", an installed package, or a folder."""
+    """Return the folder of a pipeline, given as "default", an installed package or a folder."""
     model = DEFAULT_MODEL if model == "default" else model
     package = None if Path(model).is_dir() else find_spec(model)
     folders = (package and package.submodule_search_locations) or [model]
@@ -166,7 +167,7 @@ def pipeline_folder(model: str) -> Path:
 
 
 def _meta(model: str) -> dict[str, str]:
-    """The pipeline's meta.json. Raises ModelUnavailable."""
+    """Read the pipeline's meta.json. Raises ModelUnavailable."""
     try:
         meta: dict[str, str] = json.loads((pipeline_folder(model) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:

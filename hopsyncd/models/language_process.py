@@ -46,7 +46,7 @@ _KINDS = {
 
 
 class _Pipeline:
-    """The loaded spaCy pipeline, inside the process."""
+    """Runs a spaCy pipeline inside the process."""
 
     def __init__(self, model: str) -> None:
         """Load the pipeline. Raises OSError, ImportError or ValueError."""
@@ -71,7 +71,7 @@ class _Pipeline:
         self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
 
     def find(self, wanted: str, texts: Sequence[str]) -> list[Sequence[tuple[Any, ...]]]:
-        """Find "mentions" or "entities", as `wanted` says, in each text."""
+        """Find the names in each text: "mentions" or "entities", as `wanted` says."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_is_in_language(text, function_words) for text in texts]
         find = _mentions if wanted == "mentions" else _typed_entities
@@ -103,7 +103,7 @@ def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     setting = [rule for rule in rules if {"POS", "TAG"} & rule["attrs"].keys()]
 
     def tags(rule: dict[str, Any]) -> set[Any]:
-        """The tags of the tokens that the rule changes; None means any tag."""
+        """Return the tags of the tokens that the rule changes. None means any tag."""
         told = [pattern[rule["index"]].get("TAG") for pattern in rule["patterns"]]
         return {tag if isinstance(tag, str) else None for tag in told}
 
@@ -125,7 +125,7 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
 
 
 def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
-    """The names in a text. `doc` is None if the pipeline is for another language."""
+    """Find the names in a text. `doc` is None if the text is not in the pipeline's language."""
     if doc is None:
         return _tuples(mentions(text, neutral_spans(text)))
     found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
@@ -140,7 +140,7 @@ def _tuples(found: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
-    """The start, end and kind of the entities of known kinds; empty if `doc` is None."""
+    """List the start, end and kind of the entities of known kinds. `doc` may be None."""
     return tuple(
         (found.start_char, found.end_char, _KINDS[found.label_])
         for found in (doc.ents if doc is not None else ())
@@ -163,8 +163,7 @@ def _load(model: str) -> Any:
 
 
 def _leave_out_optional_packages() -> None:
-    """Prevent spaCy's libraries from searching for packages that the default pipeline does not
-    use."""
+    """Stop spaCy's libraries from searching for packages that the default pipeline does not use."""
     # torch, and the first version of the interface of pydantic, would only be imported.
     for name in ("torch", "pydantic.v1"):
         sys.modules[name] = None  # type: ignore[assignment]
@@ -178,8 +177,10 @@ def _leave_out_optional_packages() -> None:
 
 
 def _leave_out_commands() -> None:
-    """Prevent `import spacy` from importing its command line, which takes 17 MB and a third of the
-    import time."""
+    """Stop `import spacy` from importing its command line.
+
+    The command line takes 17 MB and a third of the import time.
+    """
     name = "spacy.cli"
     commands, info = ModuleType(name), ModuleType(f"{name}.info")
     commands.__path__ = []
@@ -239,7 +240,7 @@ def _entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
 
 
 def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
-    """Maximal runs of proper nouns, across a linking word such as the `of` of Bank of England."""
+    """Find runs of proper nouns, across a linking word such as the `of` of Bank of England."""
     start, count = 0, len(doc)
     while start < count:
         if doc[start].pos_ != "PROPN":
@@ -260,7 +261,10 @@ def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
 
 
 def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Runs of two or more adjectives and nouns that end in a noun and overlap no name."""
+    """Find runs of adjectives and nouns that end in a noun and overlap no name.
+
+    A run has at least two words.
+    """
     run: list[Any] = []
     for token in [*doc, None]:
         inside = token is not None and any(a <= token.idx < b for a, b in taken)

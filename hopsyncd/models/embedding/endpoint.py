@@ -34,9 +34,9 @@ _SIZE_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RequestKind:
-    """Why texts are sent, and how long to try.
+    """How requests with one purpose are sent: their fields, time limit and attempts.
 
-    purpose: the purpose in the ledger. fields: fields to add to each request.
+    purpose: the purpose in the ledger. fields: extra fields of each request.
     """
 
     purpose: str
@@ -46,11 +46,11 @@ class RequestKind:
 
 
 class _TooLarge(Exception):
-    """The endpoint accepts only shorter texts, or fewer texts, in one request."""
+    """The endpoint refused a request because its texts are too long or too many."""
 
 
 class EmbeddingEndpoint:
-    """One model at an endpoint. Thread-safe."""
+    """Requests embeddings from one model at an endpoint. Thread-safe."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class EmbeddingEndpoint:
     def embed(
         self, texts: Sequence[str], kind: RequestKind, dimensions: int | None
     ) -> NDArray[np.float32]:
-        """(m, d) the vectors of m texts (m >= 1), as the endpoint sends them. Raises LlmError."""
+        """Return the (m, d) vectors of m texts (m >= 1) as the endpoint sends them. Raises
+        LlmError."""
         deadline_s = self._timing.monotonic_s() + kind.timeout_s
         try:
             return self._ask(texts, kind, dimensions, deadline_s).vectors
@@ -87,14 +88,13 @@ class EmbeddingEndpoint:
         return np.concatenate([first, second])
 
     def refuse(self, error: LlmError) -> None:
-        """Let all calls fail with this error for a while, because they would fail in the same
-        way."""
+        """Open the circuit breaker: for a while, all calls fail at once with this error."""
         self._attempts.breaker.record_refusal(error)
 
     def _ask(
         self, texts: Sequence[str], kind: RequestKind, dimensions: int | None, deadline_s: float
     ) -> Embeddings:
-        """Request the reply, with retries. Raises LlmError or _TooLarge."""
+        """Send a request, with retries. Raises LlmError or _TooLarge."""
 
         def request() -> Embeddings:
             body: dict[str, Any] = {**kind.fields, "model": self._model, "input": list(texts)}
@@ -113,7 +113,10 @@ class EmbeddingEndpoint:
         )
 
     def _adapt(self, failure: RequestFailure, texts: Sequence[str]) -> bool:
-        """Adapt to a refusal. Returns True if the next request will differ. Raises _TooLarge."""
+        """Change the request after a refusal. Returns False if nothing can be changed.
+
+        Raises _TooLarge.
+        """
         is_about_format = failure.status in (400, 422) and _FORMAT in failure.message
         if self._asks_format and is_about_format:
             self._asks_format = False
@@ -126,7 +129,7 @@ class EmbeddingEndpoint:
 
 
 def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:
-    """Whether the endpoint may accept shorter texts or fewer texts."""
+    """Return whether the endpoint may accept the request with shorter or fewer texts."""
     if len(texts) == 1 and len(texts[0]) <= _SHORTEST_CHARS:
         return False
     if failure.status == 413:

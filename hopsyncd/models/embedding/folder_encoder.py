@@ -38,7 +38,8 @@ log = structlog.get_logger(__name__)
 
 
 class FolderEncoder:
-    """A folder's model that was exported for ONNX Runtime. Texts are cut at 256 tokens."""
+    """Encodes texts with a model that was exported for ONNX Runtime. Texts are cut at 256
+    tokens."""
 
     def __init__(self, name: str, predecessor: str, folder: Path, choice: Choice, threads: int):
         """`folder` has the exported files. `predecessor` is the name of the same model in torch."""
@@ -103,7 +104,7 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
 
 
 def _digest_of_settings(folder: Path, weights: str) -> str:
-    """A digest of all files that affect the vectors. `weights` is the digest of the weights."""
+    """Compute a digest of all files that affect the vectors. `weights` is the weights' digest."""
     found = hashlib.sha256(weights.encode())
     files = {file for pattern in _SETTINGS for file in folder.glob(pattern)}
     for file in sorted(files):
@@ -115,7 +116,7 @@ def _digest_of_settings(folder: Path, weights: str) -> str:
 
 
 def _export(folder: Path, kept: Path) -> Choice | None:
-    """Export the model to `kept`. If that fails, log the failure and return None."""
+    """Export the model to the folder `kept`. If that fails, returns None and logs the failure."""
     log.info("preparing the encoder for ONNX Runtime, once", folder=str(folder))
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs an encoder that was exported for ONNX Runtime, as the stored choice says."""
+"""Runs an encoder that was exported for ONNX Runtime, as the stored `Choice` says."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ Runtime = Literal["int8", "fp32", "torch"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a model runs. This is decided once for each content of its folder.
+    """How to run an exported model. It is decided once for each content of the model's folder.
 
     graph: the start of a digest of all stored files; empty for torch. batched: whether texts of the
-    same length run together, which is allowed only if the results are equal bit for bit. The
-    cosines are to the vectors of the original model, with the centre subtracted. why: why ONNX
-    Runtime is not used.
+    same length run together, which is allowed only if the results are equal bit for bit.
+    lowest_cosine, mean_cosine: cosines to the vectors of the original model, with the centre
+    subtracted. why: the reason why ONNX Runtime is not used.
     """
 
     runtime: Runtime
@@ -51,7 +51,7 @@ class Choice:
 
 
 def read_choice(folder: Path) -> Choice | None:
-    """Read the choice stored in a folder; None if there is none, or if a stored file was
+    """Read the choice in a folder. Returns None if there is none or if a stored file was
     changed."""
     try:
         choice = Choice(**json.loads((folder / CHOICE_NAME).read_text(encoding="utf-8")))
@@ -62,7 +62,7 @@ def read_choice(folder: Path) -> Choice | None:
 
 
 class FolderModel:
-    """An exported model: a graph from tokens to token vectors, and one that pools them.
+    """Runs an exported model: a graph from tokens to token vectors, and a graph that pools them.
 
     Several threads can encode at once. Only texts of the same padded length run together, so that a
     vector depends only on its text. Texts are pooled one by one, because the sums depend on the
@@ -80,7 +80,7 @@ class FolderModel:
         self._tokenizer = tokenizer_in(folder, choice.max_tokens)
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) float32 vectors of m texts."""
+        """Return (m, d) float32 vectors of m texts."""
         tokens = [self.tokens(text) for text in texts]
         vectors = np.empty((len(texts), self._choice.dimensions), dtype=np.float32)
         lengths = [_padded_length(text) for text in tokens]
@@ -93,7 +93,7 @@ class FolderModel:
         return ids
 
     def vectors_of_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """(m, d) float32 vectors of m texts that have the same length when they are padded."""
+        """Return (m, d) float32 vectors of m tokenised texts of the same padded length."""
         length = _padded_length(texts[0])
         tokens = np.full((len(texts), length), self._choice.padding, dtype=np.int64)
         mask = np.zeros_like(tokens)
@@ -118,7 +118,7 @@ def _padded_length(tokens: Sequence[int]) -> int:
 
 
 def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
-    """Group the rows of texts that run together: texts of the same length, the short ones first.
+    """Group the rows of texts of the same length, which run together. Short texts come first.
 
     >>> list(batches_by_length([3, 5, 3], True))
     [[0, 2], [1]]
@@ -136,7 +136,7 @@ def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[i
 
 
 def _states_output(session: Any) -> str:
-    """The output that has a vector for each token. Raises ValueError if there is none."""
+    """Return the name of the output with the token vectors. Raises ValueError if there is none."""
     for entry in session.get_outputs():
         if entry.name in ("token_embeddings", "last_hidden_state") and len(entry.shape) == 3:
             return str(entry.name)

@@ -1,4 +1,4 @@
-"""The encoder behind an endpoint.
+"""Encodes texts with a model behind an endpoint.
 
 Passages are sent in batches, several at a time. Each batch also contains a fixed text, the probe.
 If its vector differs from the stored vector, the endpoint has another model under the same name,
@@ -61,7 +61,7 @@ class _Piece:
 
 
 class HttpEncoder(PromptedEncoder):
-    """Implements encoder.Encoder with an endpoint. Thread-safe.
+    """Encodes texts with a model behind an endpoint. Thread-safe.
 
     No request is sent before the first vector is needed. Methods raise EncoderUnavailable if the
     endpoint is unavailable.
@@ -105,7 +105,7 @@ class HttpEncoder(PromptedEncoder):
 
     @property
     def name(self) -> str:
-        """Identifies the model, the revision in the configuration, and the prompts.
+        """The model, the revision in the configuration, the request fields and the prompts.
 
         It does not contain the address, because the same model may move to another machine.
         """
@@ -119,16 +119,16 @@ class HttpEncoder(PromptedEncoder):
 
     @property
     def is_known(self) -> bool:
-        """Whether the length of its vectors is known."""
+        """Whether the length of the vectors is known without a request."""
         return self._probe is not None
 
     @property
     def dimensions(self) -> int:
-        """The length of a vector. It is requested once. Raises EncoderUnavailable."""
+        """The length of a vector, which is requested only once. Raises EncoderUnavailable."""
         return int(self.probe().shape[1])
 
     def probe(self) -> Vectors:
-        """(2, d) the vector of the probe, and the centre. They are requested once."""
+        """Return (2, d) the vector of the probe, and the centre. They are requested only once."""
         return self._learn(self._verification)
 
     def _learn(self, kind: RequestKind) -> Vectors:
@@ -141,20 +141,24 @@ class HttpEncoder(PromptedEncoder):
             return self._probe
 
     def expect(self, probe: Vectors) -> None:
-        """Refuse a model whose vectors of the probe differ from `probe`, (2, d), which was stored
-        with the first passage."""
+        """Refuse a model that does not have the stored vectors of the probe and the centre.
+
+        `probe` is the (2, d) array that was stored with the first passage.
+        """
         self._probe = probe
 
     def verify(self) -> None:
-        """Request one vector. Raises EncoderUnavailable if that fails or the vector is from another
-        model."""
+        """Request one vector to check the endpoint.
+
+        Raises EncoderUnavailable if that fails or if the vector is from another model.
+        """
         if self.is_known:
             self._embed([], self._verification, with_probe=True)
         else:
             self.probe()
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) the vectors of passages. Raises EncoderUnavailable."""
+        """Return (m, d) vectors of passages. Raises EncoderUnavailable."""
         pieces = [_Piece(self.prompts.passage + text[:MAX_CHARACTERS]) for text in texts]
         if not pieces:
             return np.empty((0, self.dimensions), dtype=np.float32)
@@ -168,7 +172,7 @@ class HttpEncoder(PromptedEncoder):
         return np.stack([piece.vector.result() for piece in pieces])
 
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) the vectors of questions. Raises EncoderUnavailable."""
+        """Return (m, d) vectors of questions. Raises EncoderUnavailable."""
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
         if self._timing.monotonic_s() - self._checked_s >= _CHECK_EVERY_S:
@@ -177,7 +181,7 @@ class HttpEncoder(PromptedEncoder):
         return self._embed(prompted, self._question, with_probe=False)
 
     def close(self) -> None:
-        """Cancel the requests in progress, and send no more."""
+        """Cancel the requests in progress, and refuse further requests."""
         self._endpoint.stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -187,7 +191,7 @@ class HttpEncoder(PromptedEncoder):
         self.ledger.close()
 
     def status(self) -> EncoderStatus:
-        """The part of /v1/status about this endpoint. Reads the ledger once."""
+        """Return the part of /v1/status about this endpoint. Reads the ledger once."""
         spent, problem = spent_today(self.ledger, self._timing)
         failure = self._last_failure
         return {
@@ -202,7 +206,7 @@ class HttpEncoder(PromptedEncoder):
         }
 
     def _send_batches(self) -> None:
-        """Send the waiting texts in batches; a batch may have texts of several callers."""
+        """Send the waiting texts in batches. A batch may have texts of several callers."""
         while batch := self._next_batch():
             try:
                 texts = [piece.text for piece in batch]
@@ -238,7 +242,7 @@ class HttpEncoder(PromptedEncoder):
         dimensions: int | None,
         expected: Vectors | None = None,
     ) -> NDArray[np.float32]:
-        """Request vectors. The first is compared with the `expected` vector of the probe."""
+        """Request vectors. With `expected`, the first vector must be the probe's and equal it."""
         try:
             vectors = self._endpoint.embed(texts, kind, dimensions)
             if expected is not None:

@@ -1,4 +1,4 @@
-"""Marks the exported encoders in the cache that are in use, and removes the others."""
+"""Removes exported encoders from the cache, unless they are in use."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 def keep_in_use(user: object, folder: Path) -> None:
     """Prevent the removal of the exported encoder in `folder` while the object `user` exists.
 
-    Raises OSError if the folder does not exist any more.
+    Raises OSError if the folder no longer exists.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -40,8 +40,8 @@ def keep_in_use(user: object, folder: Path) -> None:
 def remove_unused_exports(cache: Path, stored: Collection[str]) -> list[str]:
     """Remove the exported encoders that are not in use. Returns the names of their folders.
 
-    `stored` has the names of the encoders whose vectors are stored. An encoder that is open, in
-    this process or another, is kept. A failure is logged.
+    Encoders whose vectors are stored, named in `stored`, are kept, and so are encoders that are
+    open in this process or another. A failure is logged.
     """
     removed = []
     for folder in sorted(cache.glob(f"{PREFIX}*")):
@@ -68,7 +68,7 @@ def _is_needed(folder: Path, stored: Collection[str]) -> bool:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a folder unless it is in use. Returns whether it was removed."""
+    """Remove a folder unless it is in use. Returns True if it was removed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(BlockingIOError):

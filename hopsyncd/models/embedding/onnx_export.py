@@ -47,11 +47,11 @@ Vectors = NDArray[np.float32]
 
 
 class CannotExport(Exception):
-    """ONNX Runtime cannot run the model; the text says why."""
+    """ONNX Runtime cannot run the model. The message says why."""
 
 
 def check_texts() -> list[str]:
-    """Make 200 texts in eleven languages, with one to five sentences and some with twelve."""
+    """Make 200 texts in eleven languages, with one to twelve sentences, to check an export."""
     count = len(CENTRE_TEXTS)
     texts = ["  Leading and trailing spaces,\n\tand a LINE in capitals.  ", "a"]
     for row in range(_CHECKED - len(texts)):
@@ -62,7 +62,7 @@ def check_texts() -> list[str]:
 
 
 def export(folder: Path, out: Path) -> Choice:
-    """Export the model in `folder` to the empty folder `out`, and write the choice there."""
+    """Export the model in `folder` to the empty folder `out`, and write a `Choice` there."""
     try:
         choice = _export_checked(folder, out)
     except (OSError, MemoryError):
@@ -79,7 +79,10 @@ def export(folder: Path, out: Path) -> Choice:
 
 
 def _export_checked(folder: Path, out: Path) -> Choice:
-    """Export, choose and check. Raises CannotExport, and the errors of torch and ONNX Runtime."""
+    """Export the model, and choose how to run it after checking the export.
+
+    Raises CannotExport, and the errors of torch and ONNX Runtime.
+    """
     texts = [*check_texts(), *CENTRE_TEXTS]
     original = _Original(folder) if has_sentence_transformers() else None
     reference = original.vectors(texts) if original else None
@@ -117,7 +120,10 @@ def _remove_body(out: Path) -> None:
 def _check(
     out: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
 ) -> Choice:
-    """Check an export. Returns the choice with its cosines and digests. Raises CannotExport."""
+    """Compare an export with the original model. Raises CannotExport if they differ too much.
+
+    Returns the choice with its cosines and digests.
+    """
     model = FolderModel(out, plain, 1)
     exported = model.vectors(texts)
     if not np.isfinite(exported).all():
@@ -141,7 +147,7 @@ def _check(
 
 
 def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
-    """Whether texts that run together get the same bits as texts that run alone."""
+    """Return whether texts get the same bits in a batch as alone."""
     stream = [token for text in texts for token in model.tokens(text)]
     for length in _CHECKED_LENGTHS:
         rows = [stream[at * length : (at + 1) * length] for at in range(max(_CHECKED_ROWS))]
@@ -164,7 +170,7 @@ def _dimensions(out: Path, plain: Choice) -> int:
 
 
 class _Original:
-    """The model in sentence-transformers."""
+    """Runs the model with sentence-transformers, and exports its graphs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -195,7 +201,7 @@ class _Original:
         return np.concatenate(found)
 
     def write(self, out: Path) -> Choice:
-        """Write the graphs and the tokenizer; returns how to run them."""
+        """Write the graphs and the tokenizer. Returns how to run them."""
         import torch
 
         # Other implementations of attention cannot be exported as plain operators.
@@ -237,8 +243,10 @@ def _trace(
     output: str,
     file: Path,
 ) -> None:
-    """Write the function as a graph whose inputs have any number of rows and tokens. `modules` are
-    the modules whose weights it uses."""
+    """Write a function as a graph whose inputs have any number of rows and tokens.
+
+    `modules` are the modules whose weights the function uses.
+    """
     import torch
 
     class Module(torch.nn.Module):
@@ -263,8 +271,10 @@ def _trace(
 
 
 class _Shipped:
-    """The ONNX graph in a model's folder (onnx/model.onnx), which lacks pooling: a graph for mean
-    or CLS pooling is added."""
+    """Exports the ONNX graph in a model's folder (onnx/model.onnx).
+
+    This graph lacks pooling, so a graph for mean or CLS pooling is added.
+    """
 
     def __init__(self, folder: Path, mode: str, *, normalise: bool) -> None:
         self._folder = folder
@@ -272,7 +282,7 @@ class _Shipped:
         self._normalise = normalise
 
     def write(self, out: Path) -> Choice:
-        """Write the graphs and the tokenizer; returns how to run them."""
+        """Write the graphs and the tokenizer. Returns how to run them."""
         model = onnx.load(self._folder / "onnx" / "model.onnx")
         write_model(model, out / BODY_NAME)
         config = _read_json(self._folder / "config.json")
@@ -289,7 +299,10 @@ class _Shipped:
 
 
 def _find_shipped(folder: Path) -> _Shipped | None:
-    """The ONNX graph in the folder; None if there is none, or if the model has unusual modules."""
+    """Find the ONNX graph in the folder.
+
+    Returns None if there is none, or if the model has unusual modules.
+    """
     if not (folder / "onnx" / "model.onnx").is_file() or not (folder / _TOKENIZER).is_file():
         return None
     try:
@@ -319,7 +332,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _end_with_parent() -> None:
-    """End this process when its input ends, which means that its parent has ended."""
+    """End this process when the parent process has ended, which closes the standard input."""
     sys.stdin.buffer.read()
     os._exit(1)
 

@@ -52,7 +52,7 @@ def quantise(model: ModelProto) -> None:
 
 
 def _weights_of(node: NodeProto, weights: Mapping[str, TensorProto]) -> NDArray[np.float32] | None:
-    """The constant float matrix that the node uses; None if it uses none."""
+    """Return the constant float matrix that the node uses, or None if it uses none."""
     name = {"MatMul": 1, "Gather": 0}.get(node.op_type)
     tensor = weights.get(node.input[name]) if name is not None else None
     if tensor is None or len(tensor.dims) != 2 or tensor.data_type != TensorProto.FLOAT:
@@ -112,7 +112,7 @@ def _add(added: dict[str, TensorProto], name: str, values: NDArray[Any]) -> None
 
 
 def write_model(model: ModelProto, file: Path) -> None:
-    """Write a graph. The weights of a large one go into a file beside it."""
+    """Write a graph. A large graph's weights go into a second file beside it."""
     import onnx
 
     large = model.ByteSize() > _MAX_INLINE_BYTES
@@ -120,7 +120,10 @@ def write_model(model: ModelProto, file: Path) -> None:
 
 
 def pooling_graph(mode: str, dimensions: int, *, normalise: bool) -> ModelProto:
-    """Make the graph from `states`, (1, n, d), to `vector`, (1, d). `mode` is "mean" or "cls"."""
+    """Build the graph that pools `states`, (1, n, d), to `vector`, (1, d).
+
+    `mode` is "mean" or "cls".
+    """
     if mode == "mean":
         nodes = [helper.make_node("ReduceMean", ["states"], ["pooled"], axes=[1], keepdims=0)]
         constants = []

@@ -19,22 +19,24 @@ _SHOWN_BYTES = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embeddings:
-    """The embeddings in a reply.
+    """The vectors in a reply.
 
-    vectors: (m, d) float32 of m texts, in their order, as the endpoint sent them.
+    vectors: (m, d) float32 vectors of m texts, in their order, as the endpoint sent them.
     """
 
     vectors: NDArray[np.float32]
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
+        """The endpoint's count of prompt and completion tokens, or None if it is implausible."""
         return read_usage(self.usage, has_completion=False)
 
 
 def read_embeddings(body: bytes, texts: int, dimensions: int | None) -> Embeddings:
-    """Read the vectors of `texts` texts. Raises UnusableReply. `dimensions` is the length that a
-    vector must have; None if that is not known yet."""
+    """Read the vectors of `texts` texts from a reply. Raises UnusableReply.
+
+    `dimensions` is the required length of a vector, or None if it is not known yet.
+    """
     reply = _read_json(body)
     items = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(items, list):
@@ -69,7 +71,7 @@ def _read_json(body: bytes) -> Any:
 
 
 def _in_order(items: Sequence[Any]) -> Sequence[Any]:
-    """The items ordered by their field `index`; unchanged if no item has it."""
+    """Sort the items by their field `index`. If no item has it, they stay in their order."""
     given = [item.get("index") if isinstance(item, dict) else None for item in items]
     if all(index is None for index in given):
         return items

@@ -1,5 +1,4 @@
-"""Runs a model with sentence-transformers, in batches if that does not change any bit of a
-vector."""
+"""Runs a model with sentence-transformers, in batches if that does not change the vectors."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ _Size = tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes of a text's 
 
 
 class TorchModel:
-    """Any model that sentence-transformers can load.
+    """Runs any model that sentence-transformers can load.
 
     Only texts with equal numbers of tokens run together, because padding would change the last bits
     of a vector. Even then some batch sizes give other bits, because the matrix library chooses its
@@ -41,8 +40,8 @@ class TorchModel:
         self.dimensions: int = self._model.get_embedding_dimension() or 0
 
     def vectors(self, texts: Sequence[str], turns: AbstractContextManager[Any]) -> Vectors:
-        """(m, d) float32 vectors of m texts. The context manager `turns` is entered for each run of
-        the model."""
+        """Return (m, d) float32 vectors of m texts. Each run of the model happens within
+        `turns`."""
         # Equals the model's own encode() for one text, without its overhead of milliseconds.
         with turns:  # the tokenizer keeps state during a call
             features = [self._model.preprocess([text]) for text in texts]
@@ -53,7 +52,7 @@ class TorchModel:
         return vectors
 
     def _batches(self, features: Sequence[Any]) -> Iterator[tuple[list[int], "_Size | None"]]:
-        """The rows of texts that run together, with the size of each text."""
+        """Yield the rows of texts that run together, with the size that these texts have."""
         by_size = defaultdict(list)
         for row, of_text in enumerate(features):
             by_size[self._size_of(of_text)].append(row)
@@ -67,7 +66,7 @@ class TorchModel:
                 start += count
 
     def _size_of(self, features: Any) -> "_Size | None":
-        """The names and shapes of the text's tensors; None if the text must run alone.
+        """Return the names and shapes of a text's tensors, or None if the text must run alone.
 
         Only texts of equal sizes can share a batch.
         """
