@@ -1,7 +1,7 @@
 """Reads documents, and collects them into the batch of the next version.
 
-`read_step` executes a planned fetch and returns the passages, or the reason why there are none. A
-`SyncRun` is the state of one sync, with its progress and its `PendingBatch`.
+`read_step` executes a planned fetch, and returns the passages or the reason why there are none. A
+`SyncRun` is the state of a sync, with its progress and its `PendingBatch`.
 """
 
 import json
@@ -66,9 +66,11 @@ class ReadDocument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one fetch; `read` is None if the head already has this content.
+    """The result of a fetch. `read` is None if the head already has this content, or if the item
+    cannot be indexed.
 
-    If it `waits`, the required reader is unavailable, and the next scan retries the document.
+    If `waits` is true, the required reader is unavailable, and the next scan reads the document
+    again.
     """
 
     seen: Seen
@@ -77,8 +79,8 @@ class Reading:
 
 
 def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
-    """Identify the rules by which documents become passages. If they change, all documents are read
-    again."""
+    """Return an identifier of the rules by which documents become passages. If it changes, all
+    documents are read again."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
@@ -93,8 +95,8 @@ def read_step(
 ) -> Reading | None:
     """Fetch an item and split it into passages.
 
-    Returns None if the item was purged, or if it has vanished; the next listing then shows whether
-    it was removed. Raises SourceUnavailable.
+    Returns None if the item was purged or has vanished. In the latter case, the next listing shows
+    whether it was removed. Raises SourceUnavailable.
     """
     item = step.item
     if item is None or item.id in excluded_paths(connection, source.id, [item.id]):
@@ -149,15 +151,14 @@ def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
 
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:
-    """Return the hint for a document without text: the omitted parts, and what to do."""
+    """Return the hint for a document without text: which parts were omitted, and what to do."""
     skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}Add it to `ignore` if it is no document"
 
 
 def _has_content(data: bytes) -> bool:
-    """Whether the bytes contain a letter or digit outside tags, as binary data almost always
-    does."""
+    """Whether the data contain a letter or digit outside tags. Binary data almost always do."""
     return _WORD.search(_MARKUP.sub(b" ", data)) is not None
 
 
@@ -170,8 +171,8 @@ def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEd
 
 
 def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
-    """Yield the links of each passage, one per target; the first passage also has the source's
-    links."""
+    """Yield the links of each passage, one link for each target. The first passage also gets the
+    links that the source supplies."""
     targets = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
     for at, piece in enumerate(pieces):
@@ -186,7 +187,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
-    """Return the properties in the document, and its date if its source states one."""
+    """Return the properties in the document, and its date if the source supplies a date."""
     facts = {
         (name, in_one_line(value))
         for block in blocks
@@ -230,7 +231,7 @@ def _origin_text(fetched: Fetched) -> str:
 
 
 def _content_of(fetched: Fetched) -> bytes:
-    """Hash the content, the title and the links."""
+    """Compute a hash of the content, the title and the links."""
     if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
     text = "\n".join([fetched.title or "", *fetched.links])
@@ -239,9 +240,9 @@ def _content_of(fetched: Fetched) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The changes of one version; `gone` and `unseen` are (source, path) pairs.
+    """The changes that make up a version. `gone` and `unseen` are (source id, path) pairs.
 
-    An empty `reason` means that the batch comes from a sync of its source.
+    If `reason` is empty, the batch is the result of syncing its source.
     """
 
     reason: str
@@ -262,7 +263,8 @@ class Batch:
         return frozenset(item.path for item in self.seen).union(path for _, path in self.unseen)
 
     def end_of_part(self, first: int, passages: int) -> int:
-        """Return the end of the next part of the documents, which has about `passages` passages."""
+        """Return the index after the last document of the part that begins at `first` and has about
+        `passages` passages."""
         end = first
         while end < len(self.read) and passages > 0:
             passages -= len(self.read[end].passages)
@@ -270,7 +272,7 @@ class Batch:
         return end
 
     def first(self, documents: int) -> Self:
-        """Return a batch with only the first `documents` documents."""
+        """Return a batch with only the first `documents` of the read documents."""
         read = self.read[:documents]
         paths = {(document.document.source, document.document.path) for document in read}
         seen = tuple(item for item in self.seen if (item.source, item.path) in paths)
@@ -286,8 +288,8 @@ class PassageIntervals:
 
 
 def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
-    """Return the passages that the batch begins and ends. A passage stays in force while a document
-    contains it."""
+    """Return the passages that the batch ends and begins. A passage stays in force as long as a
+    document contains it."""
     touched = {
         *batch.gone,
         *((document.document.source, document.document.path) for document in batch.read),
@@ -302,9 +304,9 @@ def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a sync, for other threads to read.
+    """The progress of a sync. Other threads read it.
 
-    `documents_done` are committed; the other counts are of the current batch.
+    `documents_done` are committed. The fields after `documents_total` describe the current batch.
     """
 
     source: str = ""
@@ -316,7 +318,8 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The finished share, from 0 to 1. A batch counts by its passages with questions."""
+        """The share of the sync that is finished, from 0 to 1. The current batch counts in
+        proportion to its passages that have questions."""
         batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
         return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
 
@@ -336,17 +339,18 @@ _LONGEST_BATCH_S = 60.0  # the longest work before a version.
 
 @dataclass(slots=True)
 class Pace:
-    """The limit of new passages in the next batch of a sync.
+    """Limits the number of new passages in the next batch of a sync.
 
-    The first batch is small, so that the first documents are soon searchable. Each later batch
-    takes ten seconds of work or twice the passages of the last batch, whichever is more, but at
-    most a minute. Every version has a fixed cost, so fewer versions make an import faster.
+    The first batch is small, so that the first documents are soon searchable. A later batch has as
+    many passages as ten seconds of work or twice the last limit allow, whichever is more, but takes
+    at most a minute. Every version has a fixed cost, so fewer versions make an import faster.
     """
 
     passages: int = _FIRST_PASSAGES
 
     def after(self, passages: int, took_s: float) -> None:
-        """Adjust the limit after a batch; `took_s` includes its commit."""
+        """Set the limit of the next batch, given that a batch of `passages` new passages took
+        `took_s` seconds with its commit."""
         wanted, most = 2 * self.passages, _MOST_PASSAGES
         if took_s and passages:
             wanted = max(wanted, int(_SOON_S * passages / took_s))
@@ -359,22 +363,24 @@ _PART_S = 0.5
 
 @dataclass(slots=True)
 class PartSize:
-    """The size of a part of the matching work, adjusted to about half a second."""
+    """Limits a part of the matching work to `most` passages, so that a part takes about half a
+    second."""
 
     most: int
 
     def after(self, took_s: float) -> None:
-        """Adjust the size, given that the last part took `took_s`."""
+        """Set the limit of the next part, given that the last part took `took_s` seconds."""
         self.most = max(1, min(2 * self.most, int(self.most * _PART_S / took_s)))
 
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """The current batch for the next version of a source: readings, reports and removals by path.
+    """The batch that is being collected for the next version of a source: readings, reports and
+    removals by path.
 
-    A small sync may preempt the sync that fills the batch and read the same paths later. Those
-    paths are then dropped from the batch. `unsettled` are the paths to read again soon. `new` maps
-    each document to the number of its passages that are not in the database.
+    A small sync may interrupt the sync that collects the batch, and read the same paths later.
+    These paths are then dropped from the batch. `unsettled` are the paths to read again soon. `new`
+    is the number of each document's passages that are not in the database yet.
     """
 
     source: int
@@ -388,7 +394,7 @@ class PendingBatch:
 
     @property
     def documents(self) -> list[ReadDocument]:
-        """The new and changed documents."""
+        """The documents in the batch, which are new or changed."""
         return [reading.read for reading in self.readings.values() if reading.read]
 
     @property
@@ -400,7 +406,7 @@ class PendingBatch:
         self._reading = path
 
     def end(self, reading: Reading, new: int) -> None:
-        """Add the reading with `new` new passages, unless another sync has read the path since
+        """Add a reading with `new` new passages, unless another sync has read its path since
         `begin`."""
         if self._reading is not None:
             self.readings[self._reading] = reading
@@ -408,7 +414,8 @@ class PendingBatch:
         self._reading = None
 
     def drop(self, is_later: Callable[[str], bool]) -> None:
-        """Drop each path that another sync read later."""
+        """Drop each path for which `is_later` returns True, because another sync has
+        read it since."""
         for found in (self.readings, self.reports, self.removals):
             late = [path for path in found if is_later(path)]
             self.unsettled.update(late)
@@ -420,7 +427,7 @@ class PendingBatch:
             self._reading = None
 
     def whole(self) -> Batch:
-        """Return the whole batch, ready to be committed as a version."""
+        """Return everything collected so far as a batch that can be committed."""
         paths = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
@@ -444,12 +451,13 @@ class PendingBatch:
 
 @dataclass(slots=True, eq=False)
 class SyncRun:
-    """The state of one sync: its plan and its results so far.
+    """The state of a sync: its plan, and its results so far.
 
-    `removals` wait for their batch. `moved` maps content to the paths of these removals, first path
-    last. `back` are planned removals that exist again. `looked_at` are the paths in committed
-    versions. `vanished` are paths that no longer existed when they were read. `encoder_error` says
-    why new passages have no vectors; in that case only changes that need no vectors are committed.
+    `removals` are planned, and wait for their batch. `moved` contains the paths of these removals
+    by content hash, the first path last. `back` are the fetches of items that were to be removed
+    but exist again. `looked_at` are the paths in committed versions. `vanished` are the paths that
+    no longer existed when they were read. `encoder_error` says why new passages have no vectors;
+    only changes that need no vectors are then committed.
     """
 
     source: Source
@@ -470,5 +478,5 @@ class SyncRun:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the source may keep the writer waiting."""
+        """Whether calls to the source may keep the writer waiting."""
         return not isinstance(self.source.caller, WriterThread)

@@ -22,11 +22,12 @@ _AT_ONCE = 2000  # passages read together
 
 @dataclass(frozen=True, slots=True)
 class RebuildEstimate:
-    """The work that a switch to the configured models needs.
+    """The estimated work of a switch to the configured models.
 
-    `lacking` is the number of `passages` at the head without vectors of these models. `texts` is
-    the number of texts to embed. `seconds` is the time on this machine, None if an endpoint embeds.
-    `encoder_tokens` is 0 unless an endpoint embeds. All values except `passages` are approximate.
+    `passages` is the number of passages at the head, and `lacking` the number of passages without
+    vectors of these models. `texts` is the number of texts to embed. `seconds` is the time on this
+    machine, or None if an endpoint embeds. `encoder_tokens` is 0 unless an endpoint embeds. All
+    values except `passages` are approximate.
     """
 
     generation: str
@@ -41,8 +42,7 @@ class RebuildEstimate:
 
 
 def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
-    """Estimate the work with the configured models, on up to 24 passages. Uses no endpoint, stores
-    nothing.
+    """Estimate the work of a switch from up to 24 passages. Uses no endpoint, and stores nothing.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -72,8 +72,8 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
 
 
 def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
-    """Measure how many seconds the built-in generator takes for the sample, without model
-    loading."""
+    """Measure how many seconds the built-in generator needs for the sample, without the time for
+    loading models."""
     if not sample:
         return 0.0
     maker.make_provisional(sample[0])
@@ -86,7 +86,7 @@ def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
 def _estimate_llm(
     connection: Connection, config: Config, name: str, passages: Sequence[PassageId]
 ) -> Estimate:
-    """Estimate the LLM calls and tokens for the passages without questions of the configured
+    """Estimate the LLM calls and tokens for the passages that have no questions from the configured
     LLM."""
     llm = config.llm
     if not llm.base_url or llm.questions == "off":

@@ -1,4 +1,4 @@
-"""Removes the documents of sources: from the head by a new version, from all versions by a
+"""Removes the documents of sources: from the head by a new version, or from all versions by a
 purge."""
 
 import shutil
@@ -41,10 +41,10 @@ def remove_source_documents(
     purge: bool,
     between: Callable[[], None] = lambda: None,
 ) -> RemoveAnswer:
-    """Commit a version without the documents of a source, and delete its other data.
+    """Commit a version without the documents of a source, and delete the other data of the source.
 
-    `apply` commits the version. `purge` also removes the documents from earlier versions; after a
-    crash, `finish_purges` continues. `between` runs after each transaction.
+    `apply` commits the version. If `purge` is true, the documents are also removed from earlier
+    versions; after a crash, `finish_purges` completes this. `between` runs after each transaction.
     """
     rows = {known: row for row, known in source_names(connection).items()}
     gone: list[str] = []
@@ -73,7 +73,7 @@ def remove_source_documents(
 
 
 def finish_purges(path: SourceSync) -> set[str]:
-    """Continue interrupted purges. Returns the sources that lost all documents."""
+    """Complete interrupted purges. Returns the names of the sources that lost all documents."""
     names, emptied = source_names(path.connection), set[str]()
     apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
     for request in pending_purges(path.connection):
@@ -90,7 +90,7 @@ def finish_purges(path: SourceSync) -> set[str]:
 
 
 def drop_mirror(config: Config, name: str) -> None:
-    """Delete the mirror of a git repository, unless another source uses it."""
+    """Delete the mirror of a git repository, unless another source uses the same mirror."""
     repositories = [source for source in config.sources if isinstance(source, GitSource)]
     folders = {source.name: mirror_of(source, config) for source in repositories}
     folder = folders.pop(name, None)
@@ -100,7 +100,7 @@ def drop_mirror(config: Config, name: str) -> None:
 
 
 def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """Remove a source like remove_source_documents, without a daemon. `config` must still contain
+    """Remove a source like `remove_source_documents`, without a daemon. `config` must still contain
     the source.
 
     Raises WriterBusy.
@@ -130,7 +130,7 @@ def stored_sources(config: Config) -> set[str]:
 
 
 def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
-    """Open a writer with the generation settings and rules of the head, without loading a model."""
+    """Create a writer that keeps the generation settings and rules of the head. Loads no model."""
     return VersionWriter(
         connection,
         _NoQuestions(get_generation(connection, newest.generation)),

@@ -1,13 +1,14 @@
-"""Saves the live index on disk: mapped vectors, and the other columns as of one version.
+"""Saves the live index on disk: vectors in files that are mapped, and all other columns as of a
+version.
 
-The saved index is derived data. It is used only if every digest in the manifest matches and the
-database returns the same stamp as when it was saved. Otherwise the index is built from the
-database. A save removes the manifest before it replaces any other file, and writes it last. So
-after a crash at any step, an incomplete index is never used.
+The saved index is derived data. It is used only if every digest matches the manifest, and the
+database returns the same stamp as when the index was saved. Otherwise the index is built from the
+database. A save deletes the manifest before it replaces any other file, and writes the new manifest
+last. So after a crash at any step, an incomplete index is never used.
 
-The vector files only grow; rows beyond the saved count are ignored. The other columns are in one
-file that never changes, with spare capacity after each column. Processes map these files, and share
-all pages that they do not write to.
+The vector files only grow; rows after the saved number of rows are ignored. The other columns are
+in a single file that never changes, with spare capacity after each column. Processes map these
+files, and share all pages to which they do not write.
 
 A thread saves the index as of a version, while the writer continues.
 """
@@ -61,7 +62,7 @@ Parts = dict[str, Sequence[NDArray[np.generic]]]
 
 
 class SavedIndex:
-    """The folder with a database's live index. Only the writer changes its files."""
+    """The folder with the saved index of a database. Only the writer changes its files."""
 
     def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
         self.folder = folder
@@ -74,7 +75,8 @@ class SavedIndex:
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-        """Load the index as of a version: update the saved index, or build it from the database.
+        """Return the index as of a version: load and update the saved index, or build it from the
+        database.
 
         Call it in a snapshot.
         """
@@ -99,12 +101,13 @@ class SavedIndex:
         return index
 
     def save(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the index, which then uses the new column file. A failure is only logged."""
+        """Save the index, which uses the new column file afterwards. A failure is only logged."""
         self.start_saving(made, index, encoder)
         self.finish_saving()
 
     def start_saving(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the settled index on a thread. `finish_saving` then makes it use the new file.
+        """Start a thread that saves the index. `finish_saving` then lets the index use the new
+        file.
 
         `made` is the stamp of the index's version.
         """
@@ -127,7 +130,7 @@ class SavedIndex:
         return self._saving is not None
 
     def finish_saving(self) -> None:
-        """Wait for a running save. On the writer's thread only."""
+        """Wait until a running save has ended. Call it only on the writer's thread."""
         if self._saving is None:
             return
         (saving, result), self._saving = self._saving, None
@@ -189,7 +192,7 @@ class SavedIndex:
     def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
         """Write the columns into a new file. Returns their layout and digest.
 
-        Processes that map the old file keep using it.
+        Processes that have mapped the old file continue to use it.
         """
         layout, at, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
         with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
@@ -206,7 +209,7 @@ class SavedIndex:
         return layout, digest.hexdigest()
 
     def _write_texts(self, texts: Sequence[Sequence[Any]]) -> Path:
-        """Write the lists as one JSON array."""
+        """Write the lists of texts as one JSON array, and return the file."""
         path = self.folder / f"{_TEXTS}.new"
         with path.open("w", encoding="utf-8") as file:
             for number, each in enumerate(texts):
@@ -219,19 +222,19 @@ class SavedIndex:
         return path
 
     def is_due(self, index: LiveIndex) -> bool:
-        """Whether the index has grown enough to save it again."""
+        """Whether the index has grown enough to be saved again."""
         return len(index.passages) > _MORE * self._entries + _FEWEST
 
     def is_due_at_rest(self, index: LiveIndex) -> bool:
-        """Whether the index has grown enough to save it again while nothing is synced.
+        """Whether the index has grown enough to be saved again while no source is being synced.
 
-        Rows that are not in the files are in the memory of each process.
+        Rows that are not in the files take memory in each process.
         """
         return len(index.passages) > _MORE_AT_REST * self._entries + _FEW_ROWS
 
     def is_renewed(self, index: LiveIndex) -> bool:
-        """Whether the files have become newer than when they were read, and this index has grown
-        since, so that reading them again saves memory. True at most once for the same files."""
+        """Whether the index should be loaded again to save memory: the files are newer than when it
+        was loaded, and it has grown since. Returns True at most once for the same files."""
         try:
             made = json.loads((self.folder / _MANIFEST).read_text("utf-8"))["stamp"]
         except (OSError, ValueError, KeyError):
@@ -240,8 +243,7 @@ class SavedIndex:
         return self.version > before and self.is_due_at_rest(index)
 
     def is_close(self, index: LiveIndex) -> bool:
-        """Whether the saved index is nearly up to date, so that another save is not worth the
-        time."""
+        """Whether the saved index is so recent that saving again is not worth the time."""
         rows, versions = len(index.passages) - self._entries, index.version - self.version
         return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
 
@@ -253,7 +255,7 @@ class SavedIndex:
         self._entries = 0
 
     def _load_saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
-        """Load the saved index; None if there is none, or if its digests do not match."""
+        """Load the saved index. Returns None if there is none, or if its digests do not match."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
@@ -301,7 +303,8 @@ class SavedIndex:
         return index
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
-        """Map the columns with spare capacity. Changes stay in memory."""
+        """Map the columns with their spare capacity. Changes to the mapped columns stay
+        in memory."""
         data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
         return {
             name: data[at : at + room * np.dtype(kind).itemsize].view(kind)
@@ -319,10 +322,11 @@ class SavedIndex:
         return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
 
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-        """Extend the file and map it again. Processes that map its beginning keep their mapping.
+        """Extend the file, and map it again. Processes that have mapped its beginning keep their
+        mapping.
 
-        If the disk is full, the column grows in memory instead, because writing to the mapping
-        would fail.
+        If the disk is full, the column is extended in memory instead, because writing to the
+        mapping would fail.
         """
         if not self._is_owned:
             return grow_in_memory(name, old, rows)
@@ -352,7 +356,7 @@ class SavedIndex:
 
 
 class _Cancelled(Exception):
-    """Stops the saving thread because the index is deleted."""
+    """Ends the thread that saves the index, because the index is to be deleted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -378,7 +382,7 @@ def _new_digest() -> "hashlib.blake2b":
 
 
 def _digests(parts: Parts) -> dict[str, str]:
-    """Compute the digest of each name's arrays on two threads."""
+    """Compute the digest of the arrays of each name, with two threads."""
 
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
         digest = _new_digest()

@@ -1,5 +1,5 @@
-"""Decides when each job is due, and which source is next. Each source with work gets one batch in
-turn."""
+"""Decides when each job is due, and which source is synced next. Sources with work take turns of
+one batch each."""
 
 import time
 from collections import deque
@@ -29,7 +29,7 @@ GC, BACKUP = "gc", BACKUP_JOB  # the names of jobs
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The wall clock and the monotonic clock."""
+    """The wall clock (Unix ms) and the monotonic clock (seconds)."""
 
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     steady_s: Callable[[], float] = time.monotonic
@@ -40,7 +40,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job, its schedule in words, and the wall time of its next run."""
+    """A job, its schedule in words, and the time of its next run (Unix ms)."""
 
     job: str
     times: str
@@ -49,9 +49,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Scheduled work besides scans, started while the writer's thread is idle.
+    """A scheduled job other than a scan. It starts while the writer's thread is idle.
 
-    If `run` returns a future, the work runs elsewhere, and the run ends with the future.
+    If `run` returns a future, the job continues elsewhere, and ends when the future is done.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Chore:
 
 
 class Timetable:
-    """The jobs by name, with their last runs, which the database stores.
+    """The schedules of all jobs by name, and their last runs, which are stored in the database.
 
-    Runs before this start have only a wall time, because the monotonic clock counts from the start.
-    Jobs in `running` are not due.
+    Runs before this start are known only by wall time, because the monotonic clock counts from the
+    start. Jobs in `running` are not due.
     """
 
     def __init__(
@@ -87,26 +87,28 @@ class Timetable:
         return job in self._jobs
 
     def note(self, job: str, error: str | None) -> None:
-        """Record the end of a run; `error` says why it failed. Raises DiskFailure."""
+        """Record that a run of the job has ended. If it failed, `error` says why. Raises
+        DiskFailure."""
         now = self._clocks.now()
         self._runs[job] = Run(now, error is not None)
         note_run(self._connection, job, now.wall_ms, error)
 
     def is_due(self, job: str) -> bool:
-        """Whether the job must run now; a running or unscheduled job is never due."""
+        """Whether it is time to run the job. A job that is running or not scheduled is
+        never due."""
         now = self._clocks.now()
         waits = job in self._jobs and job not in self._running
         return waits and self._next_ms(job, now) <= now.wall_ms
 
     def soonest_s(self) -> float:
-        """Return the seconds until the next job is due."""
+        """Return in how many seconds the next job is due."""
         now = self._clocks.now()
         waiting = [job for job in self._jobs if job not in self._running]
         soonest_ms = min((self._next_ms(job, now) for job in waiting), default=float("inf"))
         return (soonest_ms - now.wall_ms) / 1000
 
     def next_runs(self) -> list[Planned]:
-        """Return when each job runs next. Thread-safe."""
+        """Return the next run of each job. Thread-safe."""
         now = self._clocks.now()
         return [
             Planned(job, when.text, max(self._next_ms(job, now), now.wall_ms))
@@ -118,27 +120,27 @@ class Timetable:
 
 
 def scan_times(source: SourceConfig, config: Config) -> When:
-    """Return the times at which a source is scanned. Raises ConfigError."""
+    """Return when a source is scanned. Raises ConfigError."""
     if source.scan_at:
         return _at(source.scan_at, config)
     return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
 
 
 def full_scan_times(source: SourceConfig, config: Config) -> When | None:
-    """Return when a source is listed completely; None if every scan does so. Raises ConfigError."""
+    """Return when a source is listed completely, or None if every scan does that. Raises
+    ConfigError."""
     if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
         return None
     return _at(config.schedule.full_scan_at, config)
 
 
 def gc_times(config: Config) -> When | None:
-    """Return the times of scheduled garbage collection; None if it is not scheduled. Raises
-    ConfigError."""
+    """Return when garbage is collected, or None if it is not scheduled. Raises ConfigError."""
     return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 
 def backup_times(config: Config) -> When | None:
-    """Return the times of scheduled backups; None if they are not scheduled. Raises ConfigError."""
+    """Return when backups are made, or None if they are not scheduled. Raises ConfigError."""
     wanted = config.backup.dir and not config.store.url
     return _at(config.backup.cron, config) if wanted and config.backup.at else None
 
@@ -171,7 +173,7 @@ def full_scan_job(source: str) -> str:
 
 
 def promise() -> "Future[Any]":
-    """Return a future that its waiters cannot cancel, so that the work continues without them."""
+    """Return a future that callers cannot cancel, so that the work continues without them."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -179,10 +181,10 @@ def promise() -> "Future[Any]":
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A source to keep in sync, and when to scan it.
+    """A source that is kept in sync, and when to scan it.
 
-    If its scans list only changes, `full_when` says when to list it completely. `at_start` scans it
-    at once, whenever its last scan was.
+    If its scans list only changes, `full_when` says when to list it completely. If `at_start` is
+    true, it is scanned immediately, whenever its last scan was.
     """
 
     source: Source
@@ -193,10 +195,11 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request for syncs, answered once each source has been scanned and its changes committed.
+    """A request to sync sources. It is answered when each source has been scanned and its changes
+    are committed.
 
-    Empty `sources` mean all sources. `outcomes` maps each source to its outcome, None while
-    pending.
+    If `sources` is empty, all sources are synced. `outcomes` contains the outcome of each source by
+    name, or None while it is pending.
     """
 
     sources: frozenset[str]
@@ -214,11 +217,11 @@ class Request:
 
 @dataclass(slots=True)
 class _Underway:
-    """A running sync, which will answer the requests `answers`.
+    """A running sync, and the requests to answer at its end (`answers`).
 
-    `is_whole`: it lists everything. `is_full`: it lists everything because that was due.
-    `listed_ms`: when the source was last listed completely before. `worked_s`: the total time of
-    its turns.
+    `is_whole` is true if it lists everything, and `is_full` if it does so because a full scan was
+    due. `listed_ms` is when the source was last listed completely before. `worked_s` is the total
+    time of its turns so far.
     """
 
     turns: Generator[Turn, None, SyncOutcome]
@@ -231,10 +234,10 @@ class _Underway:
 
 @dataclass(slots=True)
 class _Due:
-    """A source, its running sync, and the work for the next sync.
+    """A source with its running sync, and the work to do in its next sync.
 
-    The next sync lists everything if `asked` or if there are `requests`; otherwise it lists only
-    `parts`.
+    If `asked` is true or there are `requests`, the next sync lists everything. Otherwise it lists
+    only `parts`.
     """
 
     source: Source
@@ -252,7 +255,7 @@ class _Due:
         return full_scan_job(self.source.name)
 
     def end(self) -> list[Request]:
-        """Abandon the running sync. Returns the requests that wait for this source."""
+        """Abandon the running sync, and return all requests that wait for this source."""
         waiting = self.requests
         if self.underway:
             self.underway.turns.close()
@@ -262,9 +265,9 @@ class _Due:
 
 
 class SourceScheduler:
-    """Schedules the syncs of all sources in a ring; plan() sets the sources.
+    """Schedules the syncs of all sources, which take turns. `plan` sets the sources.
 
-    `on_synced` receives the working time of each sync, in seconds.
+    `on_synced` is called after each sync with its working time in seconds.
     """
 
     def __init__(
@@ -282,10 +285,10 @@ class SourceScheduler:
         self._due: dict[str, _Due] = {}
 
     def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
-        """Replace the sources to keep in sync.
+        """Replace the sources that are kept in sync.
 
-        An unchanged source object keeps its due work. Returns the requests that waited only for
-        removed sources.
+        A source object that was already there keeps its due work. Returns the requests that waited
+        only for sources that are removed.
         """
         before, self._times = self._due, times
         self._due = {}
@@ -319,14 +322,14 @@ class SourceScheduler:
         return any(due.underway for due in self._ring)
 
     def accept(self, request: Request) -> None:
-        """Register the request, which the next scans answer."""
+        """Accept a request, which is answered after the next scans of its sources."""
         # A requested source may have been removed since.
         for name in sorted(self._due.keys() & (request.sources or self._due.keys())):
             request.outcomes[name] = None
             self._due[name].requests.append(request)
 
     def add_change(self, name: str, paths: Collection[str] | None) -> None:
-        """List these parts of a source at its next turn; None means the whole source."""
+        """List these parts of the source in its next turn. None means the whole source."""
         due = self._due.get(name)
         if due is None:
             return
@@ -335,10 +338,11 @@ class SourceScheduler:
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts within the running sync, newest first, if they are small.
+        """Sync these parts now, inside the running sync, if there are few changes. `newest` is
+        ordered from the newest change.
 
-        Otherwise, sync only the newest edits among them; the others wait for the source's turn.
-        Returns the edits for the next preemption.
+        If there are many, sync only the newest edits, and leave the other changes to the source's
+        next turn. Returns the edits that did not fit, for the next call.
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
@@ -351,7 +355,7 @@ class SourceScheduler:
         return left
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
-        """Sync the newest edits, up to the first that is not small. Returns the others."""
+        """Sync as many of the newest edits as a small sync allows. Returns the other edits."""
         seen = seen_items(self._path.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
@@ -370,7 +374,8 @@ class SourceScheduler:
         return outcome
 
     def turn(self) -> list[Request]:
-        """Run one batch of the next source that has work. Returns the answered requests."""
+        """Run one batch of the next source that has work. Returns the requests that can be answered
+        now."""
         for due in [*self._ring]:
             self._ring.rotate(-1)
             if self._is_wanted(due):
@@ -386,9 +391,10 @@ class SourceScheduler:
         return []
 
     def abandon(self, *, all_again: bool = True) -> list[Request]:
-        """Abandon all running syncs, which begin again later. Returns the unanswered requests.
+        """Abandon all running syncs, which start again later. Returns the requests that are not
+        answered yet.
 
-        With `all_again`, sources without work are listed again too.
+        If `all_again` is true, sources without work are listed again too.
         """
         waiting: dict[Request, None] = {}
         for due in self._ring:
@@ -439,7 +445,8 @@ def _log(outcome: SyncOutcome) -> None:
 def make_task(
     connection: Connection, source: SourceConfig, config: Config, same: Task | None = None
 ) -> Task:
-    """Make the task of a source; returns `same`, its present task, if nothing changed."""
+    """Make the task of a source. If `same`, its present task, is given, its source
+    object is kept."""
     ready = same.source if same else open_source(connection, source, config)
     return Task(
         ready,

@@ -1,8 +1,8 @@
-"""Syncs one source: lists, plans, reads, prepares and commits. Each batch is one version.
+"""Syncs a source: lists, plans, reads, prepares and commits. Each batch becomes one version.
 
-Start reading at `SourceSync._sync` and `_execute`. At every slow step a small sync may run inside a
-long sync (`yield_to_edits`). After each batch the other sources have a turn (`Turn`). `Upgrades`
-asks the LLM for missing questions, in pieces, while there is no other work.
+Start reading at `SourceSync._sync` and `_execute`. At every slow step, a small sync may run inside
+a long sync (`yield_to_edits`). After each batch, the other sources have a turn (`Turn`). `Upgrades`
+asks the LLM for missing questions, piece by piece, while there is no other work.
 """
 
 import time
@@ -63,11 +63,11 @@ _FIRST_WAIT_S = 30.0
 
 
 class Upgrades:
-    """Replaces provisional questions by LLM questions. `due_s` is the time of the next attempt
-    (monotonic).
+    """Replaces provisional questions by questions from the LLM. `due_s` is the time (monotonic) of
+    the next attempt.
 
     While the endpoint fails, the wait between attempts grows from half a minute to ten minutes.
-    Once it answers, all waiting questions are requested, within the limits of one sync.
+    Once the endpoint responds, all missing questions are requested, within the limits of one sync.
     """
 
     def __init__(
@@ -86,7 +86,8 @@ class Upgrades:
         self.due_s = clock_s()
 
     def after_sync(self, usage: Usage | None) -> None:
-        """Adjust the next attempt to the LLM usage of a sync; None if the LLM was not asked."""
+        """Set the time of the next attempt after a sync. `usage` is the sync's LLM usage, or None
+        if the LLM was not asked."""
         if usage is None:
             if not self._failures:
                 self.due_s = self._clock_s()
@@ -97,9 +98,9 @@ class Upgrades:
             self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
 
     def run(self, go_on: Callable[[], bool]) -> bool | None:
-        """Upgrade one piece if it is due and `go_on` returns True.
+        """Upgrade one piece if an attempt is due and `go_on` returns True.
 
-        Returns whether the LLM answered; None if it was not asked.
+        Returns whether the LLM responded, or None if it was not asked.
         """
         if self._clock_s() < self.due_s or not go_on():
             return None
@@ -132,10 +133,11 @@ _LONGEST_READING_S = 10.0  # after this time reading a slow source, others get a
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """The result of a sync. `problem` says why the source is paused; None if it is not paused.
+    """The result of a sync. `problem` says why the source is paused, or is None if it is not
+    paused.
 
-    `too_large`: a small sync was abandoned because it was too large. `left`: edited documents that
-    a small sync left to the next sync.
+    `too_large` is true if a small sync was abandoned because it had too much work. `left` are the
+    edited documents that a small sync left to the next sync.
     """
 
     source: str
@@ -148,15 +150,15 @@ class SyncOutcome:
 
 @dataclass(slots=True)
 class SourceSync:
-    """The write path over the database.
+    """Writes the changes of sources into the database.
 
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
     run a small sync, or raise an error to abandon the work. A commit is one long step. If
-    `is_awaited` becomes true, the commit ends early, and the rest of the batch becomes another
-    version. `new_usage` limits the LLM usage of one sync. `on_reading` is called before a document
-    is read, and `on_idle` at least every minute while there is no work. `switch` builds the next
-    generation, and `on_switch` is called with its version. `paused` maps each paused source to the
-    reason.
+    `is_awaited` returns True, the commit ends early, and the rest of the batch becomes another
+    version. `new_usage` makes the limited LLM usage for a sync. `on_reading` is called before a
+    document is read, and `on_idle` at least every minute while there is no work. `switch` builds
+    the next generation, and `on_switch` is called with its version. `paused` contains the reason
+    for each paused source.
     """
 
     connection: Connection
@@ -189,11 +191,12 @@ class SourceSync:
         self.upgrades = Upgrades(writer, self.new_usage, on_version)
 
     def is_behind(self, source: Source) -> bool:
-        """Whether the reading rules changed, so that the next scan reads every document again."""
+        """Whether the source was read by other rules than the current rules, so that the next scan
+        reads every document again."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
     def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
-        """Commit a batch and report the version; None if it changes nothing."""
+        """Commit a batch, and report the version. Returns None if the batch changes nothing."""
         version = self.writer.apply(batch, yield_to_edits)
         if version:
             self.on_version(version)
@@ -201,7 +204,7 @@ class SourceSync:
 
     @contextmanager
     def leaving_alone(self, source: str) -> Iterator[None]:
-        """Exclude the source from syncs within the block."""
+        """Exclude the source from syncs during the block."""
         was_removed = source in self.removed
         self.removed.add(source)
         try:
@@ -211,11 +214,12 @@ class SourceSync:
                 self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
-        """Update the database from the source. On an error, the source is paused."""
+        """Sync a source: bring the database up to date with it. If there is an error, the source is
+        paused."""
         return run_to_end(self.turns(source, scope))
 
     def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
-        """Run like sync(), in turns; between turns other work may write to the store."""
+        """Sync a source like `sync`, in turns. Other work may write to the store between turns."""
         outer = self.progress
         usage = None if scope.small else self.new_usage()
         batch = PendingBatch(source.id, source.name)
@@ -251,7 +255,7 @@ class SourceSync:
         put_source_state(self.connection, source.id, None, problem.why, problem.hint)
 
     def _sync(self, run: SyncRun) -> Generator[Turn, None, None]:
-        """List, plan and execute, then record the state of the source."""
+        """List the source, plan and execute its sync, then record its state."""
         source, is_whole = run.source, run.scope.under is None
         if is_whole and self.is_behind(source):
             run.scope = replace(run.scope, afresh=True)
@@ -289,10 +293,10 @@ class SourceSync:
             self._note_listing(run, plan, began_ms, before)
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Read and commit the plan's fetches, in batches. Then list the removals again, and commit
-        them.
+        """Fetch and commit the planned items in batches. Then list the items to remove again, and
+        commit the removals.
 
-        If the content of a removed document is found at another path, the removal is in the same
+        If the content of a removed document is found at another path, its removal is in the same
         batch.
         """
         batch, run.back = run.batch, []
@@ -316,7 +320,8 @@ class SourceSync:
     def _read_and_commit(
         self, run: SyncRun, plan: Plan, steps: Collection[Step]
     ) -> Generator[Turn, None, None]:
-        """Read the items of these steps, and commit each full batch; the last batch stays open."""
+        """Read the items of these steps, and commit each full batch. The last batch is not
+        committed."""
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting and not run.encoder_error:
@@ -331,7 +336,7 @@ class SourceSync:
                 raise problem
 
     def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
-        """Read items until the batch is full or the source fails. Returns the failure, if any."""
+        """Read items until the batch is full or the source fails. Returns the failure, or None."""
         began_s, reason = self.monotonic_s(), None
         read = throttle(partial(self._read_items, run))
         while waiting:
@@ -356,8 +361,8 @@ class SourceSync:
         )
 
     def _read_items(self, run: SyncRun, step: Step) -> None:
-        """Read the item of a step into the batch. Its path becomes unsettled if it should be
-        retried."""
+        """Read the item of a step into the batch. If it should be read again soon, its path is
+        added to `unsettled`."""
         run.batch.begin(step.path)
         self.on_reading()
         reading = read_step(
@@ -385,7 +390,7 @@ class SourceSync:
         return len(ids - stored_passages(self.connection, ids))
 
     def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Add the removal of the old path to the batch for each moved document in it."""
+        """For each moved document in the batch, add the removal of its old path to the batch."""
         for document in run.batch.documents:
             if paths := run.moved.get(document.document.content):
                 path = paths.pop()
@@ -394,10 +399,10 @@ class SourceSync:
             yield from self._list_again(run, plan)
 
     def _list_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """List the batch's removals again, and keep the items that still exist.
+        """List the items that the batch would remove once more, and keep those that still exist.
 
-        Some listings are incomplete, and much may have changed since the scan. The scan has already
-        checked whether the source may become empty. This second listing names only the missing
+        A listing can be incomplete, and much may have changed since the scan. The scan has already
+        checked whether the source may become empty. This second listing covers only the missing
         items, so it must not repeat that check. Items that a source reports as removed since a
         cursor are not listed again: if such an item is back, the next listing contains it.
         """
@@ -413,7 +418,7 @@ class SourceSync:
         run.back += [step for path, step in there.items() if path in wanted]
 
     def _commit(self, run: SyncRun) -> None:
-        """Make the questions, and commit the items that no later sync has read."""
+        """Make the questions of the batch, and commit the items that no later sync has read."""
         batch, cost, began_s = run.batch, Cost(run.usage), self.monotonic_s()
         run.progress.batch_documents = len(batch.documents)
         try:
@@ -436,10 +441,10 @@ class SourceSync:
         run.pace.after(passages, self.monotonic_s() - began_s)
 
     def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
-        """Commit the open batch, or a part of it if edits wait. Returns whether all of it was
-        committed.
+        """Commit the batch, or only a part of it if edits are waiting. Returns whether everything
+        was committed.
 
-        A complete re-read is always one version, and so is a small sync.
+        A sync that reads all documents again is always one version, and so is a small sync.
         """
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
@@ -456,13 +461,15 @@ class SourceSync:
         return committed is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """Drop older readings of paths that a preempting sync has read since."""
+        """Drop the readings of paths that a preempting sync has read later from the batches of
+        running syncs."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)
 
     def _note_rules(self, run: SyncRun) -> None:
-        """Record that the source was read by the current rules, except for unreadable items."""
+        """Record that all items of the source were read by the current rules, except for unreadable
+        items."""
         unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
         put_rules(self.connection, run.source.id, self.writer.rules, unread)
         run.batch.unsettled |= unread
@@ -471,7 +478,7 @@ class SourceSync:
         """Record that every listed item is indexed, so that the next listing can begin at the
         cursor.
 
-        Nothing is recorded if a caller has requested a full listing meanwhile.
+        If a caller has requested a full listing in the meantime, nothing is recorded.
         """
         listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms
@@ -481,7 +488,7 @@ class SourceSync:
 
 
 def _by_content(removed: Mapping[str, bytes]) -> dict[bytes, list[str]]:
-    """Map content to the paths to remove, in reverse order."""
+    """Return the paths to remove by content hash, in reverse order."""
     paths: dict[bytes, list[str]] = {}
     for path in sorted(removed, reverse=True):
         paths.setdefault(removed[path], []).append(path)

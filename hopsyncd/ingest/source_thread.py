@@ -2,12 +2,13 @@
 
 Two kinds of work interrupt a sync:
 
-- Small edits preempt it. `yield_to_edits` is called at every slow step, and may sync them there.
-- Other sources get their turns. A sync is a generator; it yields a `Turn` between two batches and
-while a slow source keeps it waiting.
+- Small edits preempt it. `yield_to_edits` is called at every slow step, and may sync edits at that
+  point.
+- Other sources get their turns. A sync is a generator that yields a `Turn` between two batches, and
+  while it waits for a slow source.
 
-A network source may take seconds to answer. Its calls run one after the other on a separate thread,
-so that the writer's thread can do other work meanwhile.
+A network source may take seconds to respond. Its calls run one after the other on a separate
+thread, so that the writer's thread can do other work meanwhile.
 """
 
 import threading
@@ -27,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """How work on the writer's thread yields to small edits.
+    """Lets work on the writer's thread yield to small edits.
 
     `yield_to_edits` is called at every slow step. A long step ends early once `is_awaited` returns
     True.
@@ -45,14 +46,14 @@ class Stopping(Exception):
 
 
 class Turn(Enum):
-    """Why a turn of a sync ended."""
+    """The reason why a turn of a sync ended."""
 
     COMMITTED = "a batch"
     WAITED = "for its source"
 
 
 def run_to_end(turns: Generator[Turn, None, Result]) -> Result:
-    """Run a generator of turns to its end. Returns its result."""
+    """Run all turns of a generator, and return its result."""
     while True:
         try:
             next(turns)
@@ -62,10 +63,10 @@ def run_to_end(turns: Generator[Turn, None, Result]) -> Result:
 
 
 class CallRunner(Protocol):
-    """Makes the calls to one source."""
+    """Runs the calls to a source."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Start the call. If nobody waits for its result, the result is dropped."""
+        """Start a call. If nobody waits for the result, the result is dropped."""
         ...
 
     def end(self) -> None:
@@ -73,12 +74,13 @@ class CallRunner(Protocol):
         ...
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Wait until the last call is over, after end(). Returns False after the timeout."""
+        """Wait for the last call to end, after `end` was called. Returns False after
+        the timeout."""
         ...
 
 
 class WriterThread:
-    """Makes quick calls immediately, on the calling thread."""
+    """Runs fast calls immediately, on the calling thread."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
         done: Future[Result] = Future()
@@ -86,16 +88,16 @@ class WriterThread:
         return done
 
     def end(self) -> None:
-        """Do nothing: a call always ends before `begin` returns."""
+        """Do nothing: `begin` returns only after the call has ended."""
 
     def has_ended(self, timeout_s: float) -> bool:
         return True
 
 
 class SourceThread:
-    """Makes slow calls on a thread that starts with the first call.
+    """Runs slow calls on a separate thread, which starts with the first call.
 
-    An abandoned call runs until its own timeouts end it.
+    An abandoned call continues until its own timeouts end it.
     """
 
     def __init__(self, name: str) -> None:
@@ -126,7 +128,8 @@ class SourceThread:
 def in_turns(
     work: Callable[[], Result], caller: CallRunner, yield_to_edits: YieldToEdits
 ) -> Generator[Turn, None, Result]:
-    """Wait for the result of a call, or raise its exception. Each short wait ends a turn."""
+    """Wait for a call, and return its result or raise its exception. A turn ends after each short
+    wait."""
     yield_to_edits()
     done = caller.begin(work)
     while not wait([done], _WAIT_S).done:

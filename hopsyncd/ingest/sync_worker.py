@@ -1,4 +1,4 @@
-"""Runs the writer's thread: turns change events, requests and schedules into syncs and jobs."""
+"""Runs the writer's thread, which turns change events, requests and schedules into work."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ UPGRADE = "upgrade"  # the job that asks an LLM for missing questions
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A job for the writer's thread. `run` resolves `done`."""
+    """A job for the writer's thread. `run` resolves the future `done`."""
 
     run: Callable[[SourceSync], None]
     done: "Future[Any]"
@@ -55,7 +55,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """The write path of an open database, with its tasks and chores."""
+    """The write path to an open database: the sync, its tasks and its chores."""
 
     sync: SourceSync
     tasks: Sequence[Task]
@@ -103,7 +103,7 @@ class SyncWorker:
         self._chores = ChoreRunner(self.submit, self._note_run)
 
     def start(self, open_path: Callable[[Interruptions], WritePath]) -> None:
-        """Open the database, then scan every source.
+        """Start the thread, which opens the database and scans every source.
 
         `open_path` is called on the worker's thread, and again after a failure.
         """
@@ -199,23 +199,23 @@ class SyncWorker:
 
     @property
     def is_following(self) -> bool:
-        """Whether this daemon is not the writer of the database."""
+        """Whether another daemon is the writer of the database."""
         return self._follower is not None and self._follower.is_following
 
     @property
     def progress(self) -> Progress | None:
-        """The progress of the current sync; None if there is none."""
+        """The progress of the current sync, or None if no sync is running."""
         return self._latest.progress if self._latest and self.busy else None
 
     @property
     def switching(self) -> SwitchProgress | None:
-        """The progress of the switch to the configured models; None if there is none."""
+        """The progress of the switch to the configured models, or None if there is no switch."""
         switch = self._latest.switch if self._latest else None
         return switch.progress if switch else None
 
     @property
     def paused(self) -> Mapping[str, str]:
-        """The reasons of paused sources, by name."""
+        """The reason for each paused source, by name."""
         return dict(self._latest.paused) if self._latest else {}
 
     def keep_index(self) -> None:
@@ -227,7 +227,7 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether the served version may lack known changes."""
+        """Whether changes may be known that the served version lacks."""
         opens = self._opened is None and not (self.error or self.is_following)
         return bool(self.busy or opens or self._change_events or self._unsure or self._requests)
 
@@ -246,7 +246,7 @@ class SyncWorker:
         self._tell_all(Stopping(), ended=True)
 
     def _wait_to_retry(self) -> None:
-        """Wait until a caller sends a request, or until the timeout, which doubles each time."""
+        """Wait for a request or until the timeout, which doubles each time up to a maximum."""
         with self._wake:
             self._wake.wait_for(lambda: self._stopping, _RETRY_S)
             self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
@@ -264,7 +264,7 @@ class SyncWorker:
         return True
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
-        """Fail all waiting requests and jobs with the error."""
+        """Let all waiting requests and jobs fail with this error."""
         if self._follower and ended:
             self._follower.abandon(_reportable(error))
         with self._wake:
@@ -295,7 +295,8 @@ class SyncWorker:
             raise
 
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
-        """On the worker's thread: replace the plan. Unchanged sources keep their due work."""
+        """Replace the tasks and chores, on the worker's thread. Unchanged sources keep
+        their work."""
         timetable = self._timetable_of(self._at_work.sync, tasks, chores)
         self._opened = replace(self._at_work, timetable=timetable, chores=chores)
         for request in self._at_work.scheduler.plan(tasks, timetable):
@@ -334,7 +335,7 @@ class SyncWorker:
         return self._is_asked() or bool(self._change_events or self._unsure)
 
     def _answer(self, requests: Sequence[Request]) -> None:
-        """Answer the requests, if the stored state of their sources still exists."""
+        """Answer the requests, unless another program has overwritten the database."""
         if not requests:
             return
         try:
@@ -371,7 +372,7 @@ class SyncWorker:
         return self._at_work.scheduler.turn()
 
     def _take_change_events(self) -> None:
-        """Pass change events to the scheduler; while a sync runs, edited paths preempt it."""
+        """Pass change events to the scheduler. While a sync runs, edited paths preempt it."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
             change_events: dict[str, dict[str, None]] = {}
@@ -397,7 +398,7 @@ class SyncWorker:
         self._at_work.sync.writer.release_memory()
 
     def _go_on_switching(self) -> None:
-        """Build the next generation until there is other work, or until it is time to check for
+        """Build the next generation until there is other work, or until it is time to look for
         work."""
         sync, timetable, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
         if sync.switch is None:
@@ -425,8 +426,8 @@ class SyncWorker:
     def _yield_to_edits(self) -> None:
         """Stop if requested; otherwise let small edits preempt the sync. Called at every slow step.
 
-        Edits get at most half of the time, so that a constantly changing file cannot block other
-        files.
+        Edits get at most half of the time, so that a file that changes constantly cannot block
+        other files.
         """
         self._check_stop()
         if not self._is_awaited():
@@ -484,7 +485,7 @@ class SyncWorker:
 
 
 def _newest_last(paths: Sequence[str]) -> dict[str, None]:
-    """Remove duplicates; the last position of each path counts."""
+    """Remove duplicates. Each path keeps its last position."""
     return dict.fromkeys(reversed(dict.fromkeys(reversed(paths))))
 
 

@@ -1,6 +1,6 @@
-"""Runs operations that users request on versions and the database, and checks matches.
+"""Runs the operations on versions and the database that users request, and checks matches.
 
-Functions that take a SourceSync run on the writer's thread; the others only read.
+Functions that take a SourceSync run on the writer's thread. The others only read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -78,9 +78,10 @@ _MATCHES = """
 
 
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
-    """Check every stored similarity against Eq. 1, and recompute the matches of the head.
+    """Check the similarity of every stored match against Eq. 1, and recompute the matches of the
+    head.
 
-    store.check finds matches to questions that do not exist.
+    `store.check` finds matches of questions that do not exist.
     """
     return run_checks(connection, (_similarities, _best_matches), on_check)
 
@@ -126,7 +127,7 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
 
 
 def _recompute_matches(connection: Connection, at: Version) -> list[Match]:
-    """Compute the matches of a version from its questions alone."""
+    """Compute the matches of a version from its questions only."""
     index = LiveIndex(get_generation(connection, at.generation).dimensions)
     sets = sets_at(connection, at.id)
     index.begin_passages(add_passages(index, [NewPassage(questions, 0, {}) for questions in sets]))
@@ -141,9 +142,10 @@ def _format_match(match: Match | None) -> str:
 def check_database(
     connection: Connection, deep: bool, on_step: Callable[[str, int, int], None]
 ) -> CheckAnswer:
-    """Check the database without writing. Returns the findings and the checked version.
+    """Check the database without writing. Returns the findings and the version that was checked.
 
-    `on_step` receives the name of the current check, the number of finished checks, and the total.
+    `on_step` is called with the name of the current check, the number of finished checks, and the
+    total number.
     """
     newest = head(connection)
     done, total = count(), count_checks(deep) + (MATCH_CHECKS if deep else 0)
@@ -185,7 +187,7 @@ def write_backup(connection: Connection, file: Path) -> BackupAnswer:
 
 
 def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
-    """Commit a version with the documents of the named sources as of version `at`."""
+    """Commit a version in which the documents of the named sources are as in version `at`."""
     number = resolve(path.connection, at).id
     sources = _rows(path.connection, names)
     version = restore(path, number, sources)
@@ -202,7 +204,8 @@ def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreA
 
 
 def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
-    """Pause a source until it is resumed, also across restarts. Its index is kept."""
+    """Pause a source until it is resumed, even if the daemon restarts. Its documents stay
+    searchable."""
     (row,) = _rows(path.connection, [name])
     problem = source_paused_error(name)
     hold_source(path.connection, row, now_ms)
@@ -212,7 +215,7 @@ def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
 
 
 def resume_source(path: SourceSync, name: str) -> PauseAnswer:
-    """Resume a paused source; its next scan updates its state."""
+    """Resume a paused source. Its next scan updates its state."""
     (row,) = _rows(path.connection, [name])
     if is_held(path.connection, row):
         hold_source(path.connection, row, None)
@@ -222,19 +225,19 @@ def resume_source(path: SourceSync, name: str) -> PauseAnswer:
 
 
 def release_sources(path: SourceSync, names: Sequence[str]) -> None:
-    """Release the pins of the named sources; the next scan reads their files again."""
+    """Release the pins of the named sources. The next scan reads their files again."""
     for row in _rows(path.connection, names):
         release_pins(path.connection, row)
 
 
 def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
-    """Commit a version in which the documents of the sources (id to name) are as in version
+    """Commit a version in which the documents of the sources (names by id) are as in version
     `number`.
 
     Returns None if nothing would change. No file on disk is changed. The restored documents are
     pinned: scans keep the restored state until a document's file is edited, deleted or created.
-    Such a change is indexed as usual, and ends the document's pin. If the pins are released, the
-    next scan updates every document to its file.
+    This change is indexed as usual, and ends the document's pin. If the pins are released, the next
+    scan indexes every document as it is in its file.
 
     Example: version 4 has a.md ("one"), version 7 has a.md ("two") and b.md. Restoring 4 makes
     version 8 with a.md ("one") and no b.md, although the files still differ. Touching a.md changes
@@ -270,7 +273,7 @@ def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
 
 
 def add_tag(path: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
-    """Name a version. Raises TagRefused or NoSuchVersion."""
+    """Give a version a tag. Raises TagRefused or NoSuchVersion."""
     number = resolve(path.connection, at).id
     set_tag(path.connection, name, number, now_ms)
     return {"name": name, "version": number}
@@ -282,7 +285,7 @@ def remove_tag(path: SourceSync, name: str) -> UntagAnswer:
 
 
 def rebuild_all(path: SourceSync) -> RebuildAnswer:
-    """Recompute all derived data, on the writer's thread."""
+    """Recompute all derived data. Call it on the writer's thread."""
     version = path.writer.rebuild()
     if version:
         path.on_version(version)
@@ -290,7 +293,7 @@ def rebuild_all(path: SourceSync) -> RebuildAnswer:
 
 
 def generation_in_use(connection: Connection) -> str:
-    """Return the name of the newest version's generation settings; empty without a version."""
+    """Return the name of the newest version's generation settings, or "" if there is no version."""
     newest = head(connection)
     return get_generation(connection, newest.generation).name if newest else ""
 
@@ -300,8 +303,8 @@ def switch_encoder(
 ) -> tuple[Version | None, RebuildAnswer]:
     """Commit one version with the settings of another writer. A dry run only estimates the work.
 
-    The old vectors stay in use until the commit. If the switch is abandoned, finished sets are
-    kept.
+    The old vectors are used until the commit. If the switch is abandoned, finished question sets
+    are kept.
     """
     owed = writer.passages_without_sets()
     sample = owed[: _SAMPLE + 1]
@@ -321,7 +324,7 @@ def switch_encoder(
 
 
 def collect_garbage(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:
-    """Delete expired versions on the writer's thread, or count them in a dry run."""
+    """Delete expired versions, or count them in a dry run. Call it on the writer's thread."""
     if dry_run:
         planned = plan_gc(path.connection, retention, now_ms)
         return {**_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
@@ -358,7 +361,7 @@ def purge_document(path: SourceSync, document: str, source: str | None, now_ms: 
 
 
 def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
-    """Remove documents from the head by a new version, then from all other versions."""
+    """Remove documents from the head by a new version, then purge them from all other versions."""
     document_keys = ((asked.source, asked.path),)
     if live_content(path.connection, *document_keys[0]) is not None:
         # The reason names no document, because it stays in the log.
@@ -381,7 +384,7 @@ def include_document_again(path: SourceSync, document: str, source: str | None) 
 def _locate_document(
     connection: Connection, document: str, source: str | None
 ) -> tuple[int, str, str]:
-    """Find a document by an absolute path or a path in its source. Returns the source id, source
+    """Find a document by its absolute path, or its path in a source. Returns the source id, source
     name and path.
 
     Raises PurgeRefused if no source, or more than one source, has such a document.

@@ -1,9 +1,9 @@
 """Turns changed documents into one committed version.
 
-First, passages without a question set get a set; this slow work is stored immediately. Then the
-passages are added to the live index and matched, part by part. These pending rows belong to no
-version yet, so a large version can end after any part if a caller waits. Finally, one transaction
-commits everything. Until then, queries read the old version.
+First, question sets are made for the passages that lack one; this slow work is stored immediately.
+Then the passages are added to the live index and matched, part by part. These pending rows belong
+to no version yet, so a large version can end after any part if a caller waits. Finally, one
+transaction commits everything. Until then, queries read the old version.
 """
 
 import math
@@ -110,7 +110,7 @@ class VersionWriter:
 
     @property
     def index(self) -> LiveIndex:
-        """The live index as of the head, with vectors of the current encoder."""
+        """The live index at the head, with vectors of the current encoder."""
         if self._index is None:
             newest, generation = head(self._connection), self._maker.generation
             until = newest.id if newest else 0
@@ -120,12 +120,12 @@ class VersionWriter:
         return self._index
 
     def snapshot_of(self, version: Version) -> Snapshot:
-        """Return the snapshot of the head that readers use."""
+        """Return the snapshot of this version, which must be the head, for readers."""
         self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
 
     def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
-        """Use an existing index that is at the head, and its statistics."""
+        """Use this index, which must be at the head, and its statistics."""
         self._index, self._statistics = index, statistics
 
     def keep_index_if_due(self) -> None:
@@ -142,7 +142,7 @@ class VersionWriter:
 
     @property
     def is_saving_index(self) -> bool:
-        """Whether the index is being saved, or `release_memory` must finish it."""
+        """Whether a save of the index is running, or waits for `release_memory`."""
         return self._saved is not None and self._saved.is_unfinished
 
     def keep_index(self) -> None:
@@ -166,13 +166,13 @@ class VersionWriter:
         release_memory(self._connection)
 
     def forget_index(self) -> None:
-        """Drop the index from memory; it is loaded from the store at the next use."""
+        """Drop the index from memory. It is loaded from the store when it is needed."""
         self._index = self._statistics = None
         if self._saved:
             self._saved.forget()
 
     def serves(self, version: Version) -> bool:
-        """Whether the current models can answer at that version."""
+        """Whether the version has the current generation settings, so that it can be queried."""
         return version.generation == self._generation
 
     def prepare(
@@ -183,7 +183,7 @@ class VersionWriter:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Make and store the questions of the documents, the slow part of a version.
+        """Make and store the questions of these documents, which is the slow part of a version.
 
         Raises TooMuch if more than `most` passages have no questions.
         """
@@ -191,7 +191,7 @@ class VersionWriter:
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
     def select_unprepared(self, readings: Mapping[str, Reading]) -> set[str]:
-        """Return the paths of the documents that have a passage without a question set."""
+        """Return the paths of the documents in which a passage has no question set."""
         return {
             path
             for path, reading in readings.items()
@@ -226,7 +226,7 @@ class VersionWriter:
     def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Insert and match all but the last part of the batch, and return the batch.
 
-        If a caller waits (`is_awaited`), stop early and return only the first documents.
+        If a caller waits (`is_awaited`), stop and return only the first documents.
         """
         done = 0
         while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
@@ -263,13 +263,13 @@ class VersionWriter:
         return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
-        """Return the passages that have a question set which is not provisional."""
+        """Return the passages that have a question set other than a provisional one."""
         name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
         return {ids[set_id] for set_id in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
-        """Update the head to the current settings and edge budget, in one version.
+        """Commit a version of the head with the current generation settings and edge budget.
 
         No document is read. Returns None if the head already has these settings. Until the commit,
         queries use the questions of the old settings.
@@ -288,7 +288,7 @@ class VersionWriter:
         return None
 
     def rebuild(self) -> Version | None:
-        """Recompute the head from its content and commit it. Returns None without a head.
+        """Recompute the head from its content, and commit it. Returns None if there is no head.
 
         Word counts, vectors, matches and the edge threshold are computed from the stored content.
         No question is generated and no text is embedded. Unchanged matches keep their rows.
@@ -314,7 +314,7 @@ class VersionWriter:
             return version
 
     def passages_without_sets(self) -> list[Passage]:
-        """Return the passages at the head that have no set of the current settings."""
+        """Return the passages at the head that have no question set of the current settings."""
         newest = head(self._connection)
         if newest is None:
             return []
@@ -323,11 +323,11 @@ class VersionWriter:
         return [*known_passages(self._connection, sorted(lacking)).values()]
 
     def prepare_ahead(self, passages: Sequence[Passage], yield_to_edits: YieldToEdits) -> None:
-        """Make and store sets of the current settings, for a later renew()."""
+        """Make and store question sets of the current settings, for a later renew()."""
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
     def made_in_s(self, passage: Passage) -> float:
-        """Measure how many seconds the built-in questions of a passage take. Stores nothing."""
+        """Measure the time in seconds to make a passage's built-in questions. Stores nothing."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
@@ -370,8 +370,8 @@ class VersionWriter:
             update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
 
     def switch_apart(self, newest: Version) -> Version:
-        """Commit the head with the current settings from the separate index, and drop that
-        index."""
+        """Commit the head with the current settings, from the separate index, and drop
+        that index."""
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
             gone = index.find_vertices([*index.interval_of_passage.keys() - set(passages)])
@@ -412,7 +412,7 @@ class VersionWriter:
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
-        """Provide the index to be changed in the block.
+        """Give the block the index to change.
 
         If the block fails, the index no longer matches the database, so it is loaded again at the
         next use.
@@ -448,8 +448,8 @@ class VersionWriter:
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
     ) -> Version:
-        """Commit the version. Also ends the matches of the questions `foreign`, which the index
-        lacks."""
+        """Commit the version. Also ends the matches of the questions in `foreign`, which are not in
+        the index."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             gone = index.find_vertices(changed.ended)

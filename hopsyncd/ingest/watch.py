@@ -1,8 +1,8 @@
 """Turns the operating system's file events into change events of the watched folders.
 
-Events can be lost, duplicated or late. A change event only says where a scan should look first; the
-periodic full scan finds all other changes. In doubt this module reports None, which means "scan
-everything". watchdog's threads only add paths to a set.
+File events can be lost, duplicated or late. So a change event only says where a scan should look
+first; the periodic full scan finds all other changes. If it is unclear what has changed, the event
+contains None, which means "scan everything". watchdog's threads only add paths to a set.
 """
 
 import errno
@@ -60,7 +60,8 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether the folder is watched; if not, or only in part, the reason and what to do.
+    """Whether a folder is watched. If it is not, or only in part, `why` and `hint` say why and what
+    to do.
 
     Scans continue in any case.
     """
@@ -71,13 +72,13 @@ class WatchStatus:
 
 
 class FolderWatcher:
-    """Watches one folder, with one thread in addition to watchdog's threads.
+    """Watches a folder, with a thread in addition to watchdog's threads.
 
-    The first event on a path without events in the last `debounce_s` is passed on at once. Later
-    events, and events on many paths, are collected for that long. `skip` says whether to ignore a
-    relative path. A change event names up to `max_paths` paths, the newest; if there are more, an
-    event with None follows. A failed watch, or a root that is back, is noticed within
-    `check_every_s`. `observer` creates watchdog's observer.
+    The first event on a path that had no event in the last `debounce_s` seconds is passed on
+    immediately. Later events, and events on many paths, are collected for that long. `skip` returns
+    whether to ignore a relative path. A change event contains up to `max_paths` paths, the newest
+    ones; if there are more, an event with None follows. A failed watch, or a root folder that is
+    back, is noticed within `check_every_s` seconds. `observer` creates watchdog's observer.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class FolderWatcher:
         self._thread: threading.Thread | None = None
 
     def watch(self, root: Path, on_change: OnChange) -> None:
-        """Start watching. Only later changes cause events, so call this before the first scan.
+        """Start watching. Only changes after the call cause events, so call this before the first
+        scan.
 
         If the folder cannot be watched, `status` says so, and the watcher keeps trying; a later
         success sends an event with None. `on_change` is called on the watcher's thread. During a
@@ -127,7 +129,7 @@ class FolderWatcher:
         return self._status
 
     def stop(self) -> None:
-        """Stop watching. No event follows the return, even if a callback hangs."""
+        """Stop watching. After this returns, no change event is sent, even if a callback hangs."""
         self._stopping.set()
         self._pending.lose()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -146,7 +148,7 @@ class FolderWatcher:
         self._end()
 
     def _turn(self, root: Path, on_change: OnChange) -> None:
-        """Wait for the first event or the next check, and pass on the change events."""
+        """Wait for the first file event or the next check, and pass on change events."""
         if self._pending.wait(self._wait_s):
             self._stopping.wait(min(_SETTLE_S, self._debounce_s))
             if not self._is_quiet():
@@ -167,7 +169,7 @@ class FolderWatcher:
             on_change(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether few paths were passed on recently, and none of them has a new event."""
+        """Whether only few paths were passed on recently, and none of them has a new event."""
         since_s = time.monotonic() - self._debounce_s
         self._passed_on_s = {
             path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s
@@ -175,7 +177,7 @@ class FolderWatcher:
         return len(self._passed_on_s) < _FEW_PATHS and self._pending.holds_none(self._passed_on_s)
 
     def _begin(self, root: Path) -> bool:
-        """Try to watch the folder, and set the status."""
+        """Try to watch the folder, and set the status. Returns whether it succeeded."""
         try:
             self._session = _Session(root, self._new_observer, self._pending)
         except OSError as error:
@@ -198,7 +200,7 @@ class FolderWatcher:
         self._status = status
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
-        """Check whether the watch still covers everything. If not, end it; it is restarted
+        """Return whether the watch still covers everything. If it does not, end it; it is restarted
         later."""
         try:
             session.check(root, new_folder)
@@ -226,9 +228,10 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The paths of one window, newest last. Each has a flag: whether the file itself was written.
+    """The paths with events since the last `take`, newest last. The value of a path says whether
+    the file itself was written.
 
-    `lost`: some paths are missing.
+    If `lost` is true, some paths are missing.
     """
 
     paths: Mapping[str, bool]
@@ -237,7 +240,8 @@ class _Seen:
 
 
 class _Pending(events.FileSystemEventHandler):
-    """Collects paths until the next `take`. watchdog's threads call it, so it must never raise."""
+    """Collects paths until the next `take`. watchdog's threads call its methods, which must never
+    raise an error."""
 
     def __init__(self, max_paths: int) -> None:
         self._max_paths = max_paths
@@ -261,7 +265,7 @@ class _Pending(events.FileSystemEventHandler):
             self._filled.set()
 
     def lose(self) -> None:
-        """Record that paths are missing, until the next `take`."""
+        """Record, until the next `take`, that some paths are missing."""
         with self._lock:
             self._lost = True
             self._filled.set()
@@ -284,7 +288,7 @@ class _Pending(events.FileSystemEventHandler):
 
 
 class _LossListener(logging.Handler):
-    """Listens to watchdog's log, which alone reports a full event queue or a failed watch."""
+    """Listens to watchdog's log, which is the only sign of a full event queue or a failed watch."""
 
     def __init__(self, pending: _Pending) -> None:
         super().__init__(logging.WARNING)
@@ -295,7 +299,7 @@ class _LossListener(logging.Handler):
 
 
 class _Session:
-    """One observer of one folder. It runs from its construction to `stop`.
+    """An observer of a folder. It runs from its construction until `stop`.
 
     Raises OSError if the whole folder cannot be watched.
     """
@@ -315,7 +319,8 @@ class _Session:
             raise
 
     def check(self, root: Path, new_folder: bool) -> None:
-        """Raise OSError if the folder is gone or replaced, a thread died, or watches ran out."""
+        """Raise OSError if the folder is gone or replaced, a thread has ended, or the system has no
+        more watches."""
         if _identity(root) != self._identity:
             raise OSError(errno.ESTALE, "the folder was replaced by another folder")
         # The thread that reads the kernel's queue is not an emitter, and exists only on Linux.
@@ -327,7 +332,7 @@ class _Session:
             self._check_limit()
 
     def too_deep(self) -> str | None:
-        """Return the path of a folder that is too deep to be watched, or None."""
+        """Return the path of a folder that is too deep to be watched, or None if there is none."""
         return self._observer.too_deep() if isinstance(self._observer, DeepObserver) else None
 
     def stop(self) -> None:
@@ -336,7 +341,8 @@ class _Session:
             self._observer.join(STOP_TIMEOUT_S)
 
     def _check_limit(self) -> None:
-        """Add one more watch, because watchdog silently skips subfolders when watches run out.
+        """Try to add another watch, because watchdog silently skips subfolders when watches run
+        out.
 
         The folder above the root is not watched yet, so it needs a new watch.
         """
@@ -383,10 +389,11 @@ _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder.
 def _relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
-    """Return the relative paths that are not skipped; None if the root itself is among them.
+    """Return the paths relative to the root, without skipped paths. Returns None if the root itself
+    is among them.
 
-    A path below another path is kept only if its file was written. If a folder moves, each of its
-    files has an event, which the folder's own event covers. But an edited file must not wait for
+    A path below another path is kept only if its file was written. If a folder is moved, each file
+    in it has an event, which the folder's own event covers. But an edited file must not wait for
     the others.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
@@ -410,7 +417,7 @@ def _folders_above(id_: str) -> list[str]:
 
 
 class SourceWatchers:
-    """Watches all sources that are folders. `on_change` receives the name of a source and the
+    """Watches all sources that are folders. `on_change` is called with the name of a source and the
     changed paths."""
 
     def __init__(self, on_change: Callable[[str, Sequence[str] | None], None]) -> None:
@@ -422,7 +429,7 @@ class SourceWatchers:
         return {*self._watchers}
 
     def status(self, name: str) -> WatchStatus | None:
-        """Return the status of the watch of a source; None if it is not watched."""
+        """Return the status of a source's watch, or None if the source is not watched."""
         watcher = self._watchers.get(name)
         return watcher.status() if watcher else None
 
@@ -435,7 +442,7 @@ class SourceWatchers:
             self._watchers[source.name] = watcher
 
     def rewatch(self, names: Collection[str], config: Config) -> None:
-        """End the watches of these sources, and watch the configured sources among them again."""
+        """End the watches of these sources. Then watch the sources that are still configured."""
         for name in names:
             self.unwatch(name)
         for source in config.sources:
