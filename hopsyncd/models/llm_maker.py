@@ -37,7 +37,8 @@ MIN_INCOMING, MIN_OUTGOING = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class LlmQuestions:
-    """The questions that a passage answers (incoming) and raises (outgoing)."""
+    """The questions that a passage answers (incoming) and the questions that it raises
+    (outgoing)."""
 
     incoming: tuple[str, ...]
     outgoing: tuple[str, ...]
@@ -48,7 +49,7 @@ class LlmQuestions:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are HopRAG's minimum numbers of both kinds."""
+        """Whether both kinds have at least HopRAG's minimum number of questions."""
         return len(self.incoming) >= MIN_INCOMING and len(self.outgoing) >= MIN_OUTGOING
 
 
@@ -56,7 +57,8 @@ class LlmQuestions:
 class Statement:
     """A clause that can be understood alone.
 
-    topic: a keyword, or "". entities: the names in the clause's facts as written, by keyword.
+    topic: the keyword of its topic, or "". entities: the names in the clause's facts, as written,
+    by keyword.
     """
 
     text: str
@@ -66,7 +68,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class LlmStatements:
-    """The statements in a passage. topics: the names of the topics as written, by keyword."""
+    """The statements in a passage.
+
+    topics: the names of the topics, as written, by keyword.
+    """
 
     topics: Mapping[str, str]
     statements: tuple[Statement, ...]
@@ -89,15 +94,15 @@ class Extractor(Protocol):
 
     @property
     def name(self) -> str:
-        """Identifies prompt and model. A change that can alter results changes the name."""
+        """The prompt and the model. A change that can alter results changes the name."""
         ...
 
     def ask_each(
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
-        """Yield each passage once, with its output or an error, as replies arrive.
+        """Yield each passage with its output or an error, as replies arrive.
 
-        Results that are yielded together come from the same call.
+        The results of one call are yielded together.
         """
         ...
 
@@ -169,7 +174,7 @@ class LlmQuestionMaker:
 def draft_statements(own: Drafts, output: LlmStatements) -> Drafts:
     """Replace the sentences in a passage's drafts by its statements.
 
-    Its headings remain topics, next to the topics of the statements.
+    The headings of the passage remain topics, in addition to the topics of the statements.
     """
     drafts = [one for one in own.questions if one.context == 0]
     asked = {keyword for one in drafts for keyword in one.keywords}

@@ -68,7 +68,7 @@ _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x20
 
 
 def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
-    """Make a validator that drops the malformed items of a list and keeps the others."""
+    """Create a validator that drops the malformed items of a list and keeps the others."""
 
     def is_valid(value: Any) -> bool:
         try:
@@ -117,7 +117,7 @@ def _parse_questions(part: QuestionsPart, passage: Passage) -> LlmQuestions | Ll
 
 
 def has_foreign_link(written: str, text: str) -> bool:
-    """Whether `written` has a link that the passage `text` lacks."""
+    """Return whether `written` has a link that the passage `text` lacks."""
     return any(link.rstrip(_LINK_END) not in text for link in _LINK.findall(written))
 
 
@@ -128,7 +128,7 @@ def unusable_reply_error(why: str) -> LlmNonsense:
 def _usable_questions(
     questions: Iterable[str], text: str, taken: set[str], most: int
 ) -> tuple[str, ...]:
-    """The first `most` usable questions, without duplicates and without questions in `taken`."""
+    """Return the first `most` usable questions, without duplicates and questions in `taken`."""
     kept: list[str] = []
     for question in questions:
         clean = strip_control_characters(question)
@@ -154,7 +154,10 @@ def strip_control_characters(text: str) -> str:
 
 @cache
 def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
-    """The model of a reply about exactly `passages` passages, because small models invent more."""
+    """Create the model of a reply that has at most `passages` parts.
+
+    Small models would otherwise invent more passages.
+    """
     parts = Annotated[
         list[part],  # type: ignore[valid-type]
         drop_invalid(part),
@@ -167,9 +170,9 @@ def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
 class PromptSpec:
     """A prompt about passages, and the parser of its reply.
 
-    prompt: name and version. reply_tokens: tokens to reserve per passage. usual_tokens: tokens
-    expected per passage. part: the model of the reply about one passage. parse: converts such a
-    reply to its output.
+    prompt: the prompt's name and version. reply_tokens: the tokens to reserve per passage.
+    usual_tokens: the tokens expected per passage. part: the model of the reply about one passage.
+    parse: a function that converts such a part to the output for the passage.
     """
 
     prompt: str
@@ -180,7 +183,8 @@ class PromptSpec:
     parse: Callable[[Any, Passage], LlmOutput | LlmNonsense]
 
     def parse_reply(self, reply: Any, passages: Sequence[Passage]) -> list[LlmOutput | LlmNonsense]:
-        """The output for each passage. A passage with two parts in the reply gets an error."""
+        """Return the output for each passage. A passage with two parts in the reply gets an
+        error."""
         times = Counter(part.id for part in reply.passages)
         parts = {part.id: part for part in reply.passages if times[part.id] == 1}
         return [
@@ -225,7 +229,7 @@ def _mark(passages: Sequence[Passage]) -> str:
 
 
 def _json_line(value: object) -> str:
-    """Encode as JSON, without any character that could be taken for the end of a line."""
+    """Encode as JSON, and escape all characters that could be taken for the end of a line."""
     line = json.dumps(value, ensure_ascii=False)
     return re.sub(
         "[\x7f-\x9f\u2028\u2029\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", line
@@ -234,7 +238,7 @@ def _json_line(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The approximate cost in calls and tokens."""
+    """The approximate number of calls and tokens."""
 
     calls: int
     tokens: int
@@ -243,7 +247,7 @@ class Estimate:
 def estimate(
     passages: Sequence[Passage], passages_per_call: int, prompt_spec: PromptSpec = QUESTIONS
 ) -> Estimate:
-    """Estimate the cost of asking about these passages of one source."""
+    """Estimate the calls and tokens for asking about these passages of one source."""
     groups = _groups(passages, passages_per_call)
     prompts = sum(
         estimated_tokens(prompt_spec.system + call_for(group, "", prompt_spec).user)
@@ -253,7 +257,10 @@ def estimate(
 
 
 def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
-    """The passages in groups, in order, within a call's limits of passages and text."""
+    """Split the passages into groups for one call each, in order.
+
+    A call is limited in passages and in text.
+    """
     groups: list[list[Passage]] = []
     room = 0
     for passage in passages:
@@ -267,7 +274,7 @@ def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
 
 
 class LlmExtractor:
-    """Asks an LLM, in rounds of a few calls.
+    """Asks an LLM for the output about each passage, in rounds of a few calls.
 
     If a call with several passages returns too little for one of them, a second call asks about
     that passage alone, and its reply is accepted. After one round without any reply, or two rounds
@@ -340,7 +347,7 @@ def _settle(
 ) -> tuple[list[Result], list[Passage]]:
     """Split the results of a call into final results and passages that need a call of their own.
 
-    `first` gets the results of passages that are asked about again.
+    The results of these passages are stored in `first`.
     """
     settled: list[Result] = []
     again: list[Passage] = []
@@ -363,7 +370,7 @@ def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmO
 
 
 def _stop_reason(errors: Sequence[LlmError], calls: int) -> LlmError | None:
-    """The reason to stop after a round of `calls` calls with these errors; None to continue."""
+    """Return why to stop after a round of `calls` calls with these errors, or None to continue."""
     silent = [error for error in errors if isinstance(error, LlmUnavailable | LlmRefused)]
     spent = [error for error in errors if isinstance(error, BudgetSpent)]
     if spent:

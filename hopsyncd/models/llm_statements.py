@@ -103,7 +103,7 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
 
 
 def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
-    """The subjects and objects of facts that the statement names, by keyword."""
+    """Return the subjects and objects of facts that the statement names, by keyword."""
     text = f" {normalise(statement)} "
     named = [
         strip_control_characters(name)
@@ -123,5 +123,5 @@ STATEMENTS = PromptSpec("statements/1", _SYSTEM, 1500, 700, StatedPart, _parse_s
 
 
 def prompt_spec_for(questions: str) -> PromptSpec:
-    """The prompt for a value of the setting `llm.questions`."""
+    """Return the prompt for a value of the setting `llm.questions`."""
     return STATEMENTS if questions == "statements" else QUESTIONS

@@ -71,7 +71,7 @@ class Models:
     next: "Models | None" = None
 
     def with_newer_encoder(self) -> "Models":
-        """The models with the newer encoder. Raises BadRequest if there is none."""
+        """Return the models with the newer encoder. Raises BadRequest if there is none."""
         if self.newer is None:
             raise BadRequest(
                 "Cannot switch to a newer encoder",
@@ -81,7 +81,8 @@ class Models:
         return self.newer
 
     def for_generation(self, name: str) -> "Models":
-        """The models with the generation of that name: `next`, `newer`, or otherwise these."""
+        """Return `next` or `newer` if it has the generation of this name, otherwise these
+        models."""
         for other in filter(None, (self.next, self.newer)):
             endpoint = other.encoder_endpoint
             if endpoint and not endpoint.is_known:
@@ -92,17 +93,17 @@ class Models:
 
     @property
     def cluster(self) -> str | None:
-        """A description of the Ray cluster and its state; None if there is no cluster."""
+        """The address and state of the Ray cluster, or None if there is none."""
         return self.maker.description if isinstance(self.maker, ClusterMaker) else None
 
     @property
     def encoder_endpoint(self) -> HttpEncoder | None:
-        """The encoder, if it is behind an endpoint."""
+        """The encoder, or None if it is not behind an endpoint."""
         return self.encoder if isinstance(self.encoder, HttpEncoder) else None
 
     @property
     def reranker_endpoint(self) -> HttpReranker | None:
-        """The reranker, if it is behind an endpoint."""
+        """The reranker, or None if it is not behind an endpoint."""
         return self.reranker if isinstance(self.reranker, HttpReranker) else None
 
     def require_encoder(self) -> None:
@@ -111,12 +112,12 @@ class Models:
             self.encoder_endpoint.verify()
 
     def wake(self) -> None:
-        """Start models that ended while idle, because they will soon be needed."""
+        """Start the models that ended while idle, because they will be needed soon."""
         if isinstance(self.language, SpacyLanguage):
             self.language.wake()
 
     def close(self) -> None:
-        """Cancel the requests to endpoints, and send no more."""
+        """Cancel the requests to endpoints, and refuse further requests."""
         for endpoint in (self.endpoint, self.encoder_endpoint, self.reranker_endpoint):
             if endpoint:
                 endpoint.close()
@@ -125,8 +126,7 @@ class Models:
 
     @property
     def preparing(self) -> str | None:
-        """The model file that is being written, which happens once per machine; None if there is
-        none."""
+        """The model file that is being written, which happens once per machine, or None."""
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
         return "the encoder's model file" if making else None
 
@@ -135,7 +135,7 @@ def load_encoder(config: Config, in_use: str = "") -> Encoder:
     """Load the configured encoder. Raises ModelUnavailable.
 
     `in_use` is the name of a generation. If its vectors come from this model in PyTorch, the
-    PyTorch model is loaded. The first time, the model of a folder is prepared, which takes seconds
+    PyTorch model is loaded. The model of a folder is prepared the first time, which takes seconds
     to minutes.
     """
     models = config.models
@@ -160,8 +160,10 @@ def _adapt(models: ModelsConfig, encoder: Encoder) -> Encoder:
 
 
 def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> Encoder | None:
-    """Load the same model in PyTorch, if the vectors in use come from it. None if that is not so or
-    not possible."""
+    """Load the same model in PyTorch if the vectors in use come from it.
+
+    Returns None if they do not, or if PyTorch is not installed.
+    """
     name = predecessor_of(encoder)
     if not name or not in_use.endswith(name):
         return None
@@ -177,7 +179,7 @@ def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> En
 
 
 def load_reranker(config: Config) -> Reranker | None:
-    """The configured reranker; None if there is none. Sends and loads nothing yet.
+    """Return the configured reranker, or None. It sends and loads nothing before it is used.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -243,12 +245,12 @@ def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
 
 
 def warm_up_encoder(encoder: Encoder) -> None:
-    """Use the encoder once, so that it is loaded."""
+    """Use the encoder once, so that it is loaded before a query needs it."""
     _warm_up(encoder.encode, [_WARM_UP_TEXT])
 
 
 def _warm_up(model: Callable[[Any], object], text: Any) -> None:
-    """Use a model once, so that it is loaded."""
+    """Use a model once, so that it is loaded before it is needed."""
     try:
         model(text)
     except Exception as error:  # noqa: BLE001 - the first real use raises it again
@@ -278,9 +280,9 @@ def make_question_maker(
 
 
 def open_endpoint(config: LlmConfig, data_dir: Path, url: str = "") -> OpenAiLlm:
-    """The configured LLM. Sends nothing yet. Raises ConfigError.
+    """Open the configured LLM. Sends nothing yet. Raises ConfigError.
 
-    Its ledger is in the server's database at `url`, if there is one, otherwise in `data_dir`.
+    The ledger is in the server's database at `url`, if there is one, otherwise in `data_dir`.
     """
     from hopsyncd.models.llm.transport import HttpClient
 
@@ -290,7 +292,8 @@ def open_endpoint(config: LlmConfig, data_dir: Path, url: str = "") -> OpenAiLlm
 
 
 def open_http_encoder(config: Config) -> HttpEncoder:
-    """The configured embedding endpoint, with its ledger. Sends nothing yet. Raises ConfigError."""
+    """Open the configured embedding endpoint with its ledger. Sends nothing yet. Raises
+    ConfigError."""
     from hopsyncd.models.llm.transport import HttpClient
 
     models, address = config.models, config.models.encoder_address
@@ -307,14 +310,14 @@ def open_http_encoder(config: Config) -> HttpEncoder:
 def _open_ledger(
     name: str, data_dir: Path, url: str, max_calls: int = 0, max_tokens: int = 0
 ) -> Ledger:
-    """The ledger in a file of that name, or in its table, which all daemons of a server share."""
+    """Open the ledger in a file, or in the table that all daemons of a server share."""
     if url:
         return Ledger(url, max_calls, max_tokens, _LEDGER_TABLES[name])
     return Ledger(data_dir / name, max_calls, max_tokens)
 
 
 def _key(variable: str) -> str:
-    """The key in the environment variable; empty if it is not set, as for local servers."""
+    """Read the key from the environment variable. Local servers need no key, so it may be empty."""
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(

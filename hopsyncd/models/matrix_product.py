@@ -22,7 +22,7 @@ _LARGE = 10_000  # weights; with fewer, a call of a session costs more than it s
 
 
 class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
-    """thinc's operations, with products by large weight matrices in ONNX Runtime.
+    """Computes like thinc, but multiplies large weight matrices in ONNX Runtime.
 
     The choice depends only on the weights, because the two libraries differ in the last bits.
     """
@@ -57,7 +57,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         return made
 
     def _session(self, weights: Matrix) -> Any:
-        """The session that multiplies by these weights, which are not copied."""
+        """Create a session that multiplies by these weights, which are not copied."""
         key = weights.ctypes.data, weights.shape
         if key not in self._sessions:
             self._sessions[key] = create_session(_model(weights)), weights
@@ -75,7 +75,7 @@ def use_onnxruntime(nlp: Any) -> None:
 
 
 def _model(weights: Matrix) -> bytes:
-    """A graph from `given` to `made`: given times the transposed weights."""
+    """Build the graph that multiplies `given` by the transposed weights, to `made`."""
     outputs, inputs = weights.shape
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["given", "weights"], ["made"])],

@@ -21,7 +21,7 @@ _EPSILON = 1e-12
 
 
 class MiniLm:
-    """A BERT encoder with mean pooling and normalisation. Not thread-safe."""
+    """Encodes texts with BERT, mean pooling and normalisation. Not thread-safe."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
         """Load the weights. Raises OSError or ValueError if they are missing or damaged."""
@@ -30,7 +30,7 @@ class MiniLm:
 
     @torch.inference_mode()
     def vector(self, text: str) -> NDArray[np.float32]:
-        """Encode a text: (d,) float32."""
+        """Encode a text. Returns a (d,) float32 vector."""
         tokens = torch.tensor([self._tokenizer.encode(text).ids])
         hidden = self._embed(tokens)
         for layer in range(_LAYERS):

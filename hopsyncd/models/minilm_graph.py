@@ -35,7 +35,7 @@ _CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 
 
 def build_graph(folder: Path) -> bytes:
-    """The graph: from `tokens`, (1, n) int64, to `vector`, (d,) float32 of length 1.
+    """Build the graph from `tokens`, (1, n) int64, to `vector`, (d,) float32 of length 1.
 
     Raises OSError or ValueError if the weights are missing or damaged.
     """
@@ -106,15 +106,18 @@ class _Graph:
         return self._layer_norm(f"{name}.output", self._add_node("Add", [narrow, hidden]))
 
     def _dense_after_norm(self, names: list[str], hidden: str) -> str:
-        """Like `_dense`, for a normalised state. Outlier components are scaled down."""
+        """Add a product like `_dense`, for a normalised state. Outlier components are scaled
+        down."""
         even = self._add_node(
             "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
         )
         return self._dense(names, even, _outlier_scales())
 
     def _dense_by_token(self, name: str, hidden: str) -> str:
-        """Like `_dense`, for activations. Each token has its own scale, because their largest
-        values differ much."""
+        """Add a product like `_dense`, for activations.
+
+        Each token has its own scale, because the largest values of tokens differ much.
+        """
         largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
         largest = self._add_node(
             "Max", [largest, self._shared_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
@@ -131,7 +134,7 @@ class _Graph:
         *,
         with_bias: bool = True,
     ) -> str:
-        """Add one matrix product for the named layers, with their outputs side by side."""
+        """Add a matrix product for the named layers, with their outputs side by side."""
         weight = (
             np.concatenate([self._weights[f"{name}.weight"] for name in names]) * outlier_scales
         )
@@ -169,7 +172,7 @@ class _Graph:
         return name
 
     def _shared_constant(self, name: str, value: NDArray[np.float32]) -> str:
-        """A constant that several layers share."""
+        """Add a constant that several layers share."""
         known = any(one.name == name for one in self._constants)
         return name if known else self._add_constant(name, value)
 
@@ -188,7 +191,7 @@ class _Graph:
 
 
 def _outlier_scales() -> NDArray[np.float32]:
-    """(d,) float32: the factor by which each component of a normalised state is scaled down."""
+    """Return (d,) float32 factors by which the components of a normalised state are scaled down."""
     scales = np.ones(_DIMENSIONS, dtype=np.float32)
     for component, scale in _OUTLIERS.items():
         scales[component] = scale

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class OnnxEncoder:
-    """The default model in ONNX Runtime, with weights of 8 bits. Texts are cut at 256 tokens.
+    """Encodes texts with the default model in ONNX Runtime. Texts are cut at 256 tokens.
 
     Several threads can encode at once, each one text at a time. In a batch, texts would share
     quantisation scales, so a vector would depend on the other texts.
@@ -111,7 +111,7 @@ class OnnxEncoder:
 
 
 def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
-    """Create the session. Returns the function from texts to vectors."""
+    """Create the session. Returns a function that encodes a text."""
     # Slower, but without it sums of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, entries=precise)
@@ -129,7 +129,7 @@ def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
 
 
 def _has_exact_byte_products() -> bool:
-    """Whether this processor is known to have instructions that sum products of bytes exactly."""
+    """Return whether the processor is known to sum products of bytes exactly."""
     try:
         return "vnni" in Path("/proc/cpuinfo").read_text()
     except OSError:

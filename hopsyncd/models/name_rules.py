@@ -25,7 +25,7 @@ _CURRENCY_SIGNS = "$€£¥"
 
 
 def is_value(text: str, start: int, end: int, keyword: str) -> bool:
-    """Whether text[start:end], as `keyword`, is a number or an amount.
+    """Return whether text[start:end], normalised to `keyword`, is a number or an amount.
 
     Years, dates and versions are names: "1984", "3.12".
 
@@ -67,7 +67,7 @@ def _is_amount(text: str, start: int, end: int, whole: str, fraction: str) -> bo
 
 
 def label_spans(text: str) -> list[tuple[int, int]]:
-    """The positions of column names in table rows, as (start, end).
+    """Find the column names in table rows. Returns their (start, end).
 
     >>> text = "Hut: Skarvbu | Beds: 12"
     >>> [text[a:b] for a, b in label_spans(text)]

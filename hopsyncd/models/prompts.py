@@ -49,7 +49,7 @@ class Prompts:
 
     @property
     def suffix(self) -> str:
-        """The prompts' part of an encoder's name, because other prompts give other vectors."""
+        """The part of an encoder's name that identifies the prompts, which change the vectors."""
         if not self.is_any:
             return ""
         parts = compact_json([self.query, self.passage])
@@ -89,7 +89,7 @@ _FAMILIES: Sequence[tuple[str, Prompts]] = (
 
 
 def known_prompts(model: str) -> Prompts:
-    """The prompts of the model's family; none if it is not in the table.
+    """Return the prompts of the model's family, which are empty if it is not in the table.
 
     >>> known_prompts("intfloat/multilingual-e5-small")
     Prompts(query='query: ', passage='passage: ')
@@ -104,7 +104,7 @@ def known_prompts(model: str) -> Prompts:
 
 
 def read_prompts(folder: Path) -> Prompts | None:
-    """The prompts in a sentence-transformers folder; None if it has none.
+    """Read the prompts in a sentence-transformers folder. Returns None if it has none.
 
     Raises ModelUnavailable if its file cannot be used.
     """
@@ -136,8 +136,8 @@ def _pick(named: Mapping[str, str], names: Sequence[str]) -> str:
 def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None) -> Prompts:
     """Choose the prompts of the configured encoder.
 
-    `model` is its name, for the table. `folder` is its folder, if it is on this machine. An
-    endpoint that gets the role of a text in a field gets no prompts from the table.
+    `model` is its name in the table. `folder` is its folder, if it is on this machine. If requests
+    have fields for the role of a text, the prompts in the table are not used.
     """
     prompts = read_prompts(folder) if folder else None
     if prompts is None:
@@ -150,7 +150,7 @@ def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None)
 
 
 class AdaptedEncoder(PromptedEncoder):
-    """Wraps an encoder of this machine: adds prompts, and subtracts the centre."""
+    """Wraps an encoder on this machine: adds prompts, and subtracts the centre."""
 
     def __init__(self, encoder: Encoder, prompts: Prompts) -> None:
         self._encoder = encoder
@@ -164,7 +164,7 @@ class AdaptedEncoder(PromptedEncoder):
 
     @property
     def predecessor(self) -> str:
-        """The name of this encoder with the predecessor in it; empty if there is no predecessor."""
+        """The name of this encoder built on its predecessor, or "" if there is no predecessor."""
         name = predecessor_of(self._encoder)
         return self._adapted_name(name) if name else ""
 
@@ -191,5 +191,5 @@ class AdaptedEncoder(PromptedEncoder):
 
 
 def predecessor_of(encoder: Encoder) -> str:
-    """The name of the encoder whose vectors stay in use until a rebuild; empty if there is none."""
+    """Return the name of the encoder whose vectors stay in use until a rebuild, or ""."""
     return str(getattr(encoder, "predecessor", ""))

@@ -59,13 +59,12 @@ class QuestionMaker(Protocol):
 
     @property
     def generation(self) -> GenerationConfig:
-        """Identifies the generator and the models. A change that can alter results changes the
-        name."""
+        """The generator and the models. A change that can alter results changes the name."""
         ...
 
     @property
     def store_after(self) -> int:
-        """The most results that are stored in one transaction. A crash can lose this many."""
+        """The number of results that are stored in one transaction. A crash can lose this many."""
         ...
 
     @property
@@ -76,26 +75,29 @@ class QuestionMaker(Protocol):
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[MakeResult]]:
-        """Yield each passage once, with its question set or an error, as soon as it is finished.
+        """Yield each passage with its question set or an error, as soon as it is finished.
 
         The error says why the LLM gave no result. Without a `context`, no LLM is called.
         """
         ...
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
-        """Make a question set for use until the LLM has answered for this passage."""
+        """Make a question set to use until the LLM has answered for this passage."""
         ...
 
     @property
     def provisional_generation(self) -> GenerationConfig:
-        """The settings that would give the same set, except for ids, as a regular set."""
+        """The settings that make the same question set, apart from ids, as a regular set."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionDraft:
-    """A question. Its vector is the vector of `contexts[context]`. Context 0 is the whole
-    passage."""
+    """A question without its vector and id.
+
+    context: the text whose vector it gets, as a position in `Drafts.contexts`. Context 0 is the
+    whole passage.
+    """
 
     direction: Direction
     text: str
@@ -107,7 +109,8 @@ class QuestionDraft:
 class Drafts:
     """The questions of one passage, and the texts to embed for them.
 
-    The last `asked` of the contexts are questions, which some encoders treat differently.
+    asked: the number of texts at the end of `contexts` that are questions. Some encoders treat
+    questions differently.
     """
 
     questions: tuple[QuestionDraft, ...]
@@ -137,7 +140,7 @@ def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """The positions of a passage's sentences, without the white space around them.
+    """Find a passage's sentences. Returns their (start, end), without white space around them.
 
     >>> sentence_spans("One. Two.")
     [(0, 4), (5, 9)]
@@ -176,7 +179,7 @@ def _group_by_sentence(
 def _draft_outgoing(
     text: str, by_sentence: Sequence[Sequence[Mention]], asked: set[str]
 ) -> Iterator[QuestionDraft]:
-    """One question per name, with the sentence of its first mention as context."""
+    """Draft a question for each name. Its context is the sentence that first mentions the name."""
     for row, found in enumerate(by_sentence, 1):
         for mention in found:
             if mention.keyword in asked:
@@ -212,7 +215,8 @@ def embed_each(
     *,
     provisional: bool = False,
 ) -> list[QuestionSet]:
-    """Compute ids and vectors for the drafts of each passage, all texts in one call."""
+    """Compute ids and vectors for the drafts of several passages. All texts are encoded in one
+    call."""
     incoming = [draft.contexts[: len(draft.contexts) - draft.asked] for draft in drafts]
     asked = [draft.contexts[len(draft.contexts) - draft.asked :] for draft in drafts]
     vectors = iter(to_grid(encoder.encode([*chain(*incoming)])))
@@ -231,7 +235,7 @@ def embed_each(
 
 
 def _number(in_set: SetId, drafts: Drafts) -> tuple[Question, ...]:
-    """The questions with their ids."""
+    """Give each question its id."""
     ordinals = {direction: count() for direction in Direction}
     return tuple(
         Question(
@@ -246,7 +250,7 @@ def _number(in_set: SetId, drafts: Drafts) -> tuple[Question, ...]:
 
 
 def builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig:
-    """The settings of the built-in generator with these models."""
+    """Return the settings of the built-in generator with these models."""
     return GenerationConfig(
         name=f"{GENERATOR}+{language.name}+{encoder.name}",
         encoder=encoder.name,
@@ -255,24 +259,24 @@ def builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig
 
 
 def _be_nice() -> None:
-    """Lower the priority of this thread; Linux only."""
+    """Lower the priority of this thread. Works only on Linux."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class _LazySet:
-    """A future that runs in the caller's thread when its result is first requested."""
+    """A question set that is made in the caller's thread when its result is first requested."""
 
     def __init__(self, make: Callable[[], QuestionSet]) -> None:
         self.result = cache(make)
 
     def cancel(self) -> None:
-        """Do nothing: no work is running."""
+        """Do nothing, because no work is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PartOfGroup:
-    """The set of one passage, from a future that makes several sets."""
+    """The question set of one passage, from a future that makes several sets."""
 
     making: Future[list[QuestionSet]]
     at: int
@@ -293,7 +297,7 @@ class BuiltinMaker:
     def __init__(
         self, language: Language, encoder: Encoder, workers: int = 1, together: int = 1
     ) -> None:
-        """With more than one worker, `workers` low-priority threads make sets in parallel.
+        """With more than one worker, low-priority threads make sets in parallel.
 
         Meanwhile another thread finds the names in the next passages. Each worker passes the texts
         of `together` passages to the encoder in one call.
@@ -337,7 +341,8 @@ class BuiltinMaker:
     def _begin(
         self, pool: ThreadPoolExecutor | None, group: Sequence[Passage], pending: deque[Passage]
     ) -> None:
-        """Start making the sets of a group, in the pool or lazily in this thread."""
+        """Start to make the sets of a group in the pool. Without a pool, they are made when
+        requested."""
         texts = [passage.text for passage in group]
         if pool is None:
             named = self._language.mentions(texts) if texts else []

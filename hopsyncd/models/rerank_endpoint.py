@@ -59,13 +59,13 @@ class Scores:
         self._usage = usage
 
     def tokens(self) -> tuple[int, int] | None:
-        """Tokens by the endpoint's count; None if the endpoint gives no plausible count."""
+        """The endpoint's count of tokens, or None if it is implausible."""
         used = self._usage.get("total_tokens") if isinstance(self._usage, dict) else None
         return (used, 0) if is_count(used) else None
 
 
 def read_scores(body: bytes, count: int) -> Scores:
-    """The score of each of `count` texts. Raises UnusableReply.
+    """Read the scores of `count` texts from a reply. Raises UnusableReply.
 
     >>> read_scores(b'{"results": [{"index": 1, "score": 2}, {"index": 0, "score": 1}]}', 2).scores
     [1.0, 2.0]
@@ -88,8 +88,8 @@ def read_scores(body: bytes, count: int) -> Scores:
 
 
 class HttpReranker:
-    """Implements encoder.Reranker with an endpoint. Thread-safe. Sends nothing before it is
-    used."""
+    """Scores texts with a reranker behind an endpoint. Sends nothing before it is used.
+    Thread-safe."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class HttpReranker:
         self._failure: ModelUnavailable | None = None
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """A score for each text. Raises ModelUnavailable."""
+        """Return a score for each text. Raises ModelUnavailable."""
         if not texts:
             return []
         try:
@@ -133,12 +133,12 @@ class HttpReranker:
         return found.scores
 
     def close(self) -> None:
-        """Cancel the requests in progress, and send no more."""
+        """Cancel the requests in progress, and refuse further requests."""
         self._stop.set()
         self.ledger.close()
 
     def status(self) -> RerankerStatus:
-        """The part of /v1/status about this endpoint. Reads the ledger once."""
+        """Return the part of /v1/status about this endpoint. Reads the ledger once."""
         spent, problem = spent_today(self.ledger, self._timing)
         return {
             "endpoint": self.host,
@@ -151,7 +151,7 @@ class HttpReranker:
         }
 
     def _ask(self, question: str, texts: list[str]) -> Scores:
-        """Request the reply, with at most one retry. Raises LlmError."""
+        """Send the request, with at most one retry. Raises LlmError."""
         deadline_s = self._timing.monotonic_s() + TIMEOUT_S
         body: dict[str, Any] = {"query": question, "documents": texts, "top_n": len(texts)}
         if self.model:

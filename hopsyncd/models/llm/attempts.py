@@ -34,16 +34,16 @@ DAY_S = 86_400
 
 
 def endpoint_host(base_url: str) -> str:
-    """The host, with its port if one is written, as the status and errors show it."""
+    """Return the host, with its port if the address has one, as the status and errors show it."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
 class Abandoned(LlmUnavailable):
-    """The call was stopped, because the caller no longer waits for the reply."""
+    """The call was stopped because the caller no longer waits for the reply."""
 
 
 class Poster(Protocol):
-    """Sends one request. `transport.HttpClient` is the real implementation."""
+    """Sends a request. `transport.HttpClient` is the real implementation."""
 
     def post(
         self, path: str, body: dict[str, Any], timeout_s: float, stop: threading.Event
@@ -53,10 +53,10 @@ class Poster(Protocol):
 
 
 class Counted(Protocol):
-    """A reply, with the endpoint's token counts if it reports them."""
+    """A reply with the endpoint's token counts, if it reports them."""
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
+        """The endpoint's count of prompt and completion tokens, or None if it is implausible."""
         ...
 
 
@@ -65,7 +65,10 @@ Got = TypeVar("Got", bound=Counted)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Sources of time and randomness. `wait` sleeps, and returns True early if it should stop."""
+    """The clock, the random numbers and the sleep that retries use. Tests replace them.
+
+    `wait` sleeps, and returns True early if it should stop.
+    """
 
     monotonic_s: Callable[[], float] = time.monotonic
     unix_s: Callable[[], float] = time.time
@@ -89,7 +92,10 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to try: until `deadline_s`, up to `max_attempts` times, or until `stop` is set."""
+    """How long to retry a request.
+
+    Attempts end at `deadline_s`, after `max_attempts`, or when `stop` is set.
+    """
 
     deadline_s: float
     max_attempts: int
@@ -97,7 +103,7 @@ class Patience:
 
 
 def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
-    """Today's (UTC) rows of the ledger. If the ledger cannot be read, no rows and the reason."""
+    """Read the ledger's rows of today (UTC). If this fails, returns no rows and the reason."""
     try:
         return ledger.spent(int(timing.unix_s() // DAY_S)), None
     except StoreError as error:
@@ -105,8 +111,7 @@ def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None
 
 
 class Attempts:
-    """Sends requests to one endpoint, one attempt at a time, and computes the time between
-    attempts."""
+    """Sends the requests to an endpoint, and decides when to retry them."""
 
     def __init__(self, texts: EndpointTexts, ledger: Ledger, timing: Timing) -> None:
         self._texts = texts
@@ -121,9 +126,11 @@ class Attempts:
         patience: Patience,
         adapt: Callable[[RequestFailure], bool] = lambda _: False,
     ) -> Got:
-        """Send a request with retries. Raises LlmError. `adapt` returns True if it changed the next
-        request because of the failure; this failure is then not counted. It may raise an error to
-        end the attempts."""
+        """Send a request with retries. Raises LlmError.
+
+        `adapt` returns True if it changed the next request because of the failure, which then does
+        not count as an attempt. It may raise an error to end the attempts.
+        """
         failed = 0
         while True:
             self._check_stop(patience.stop)
@@ -145,8 +152,7 @@ class Attempts:
             )
 
     def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
-        """Send one request and count its tokens. Without the endpoint's count, the estimate is
-        counted.
+        """Send a request once, and count its tokens. If the endpoint does not, the estimate counts.
 
         Raises BudgetSpent, RequestFailure, or LlmNonsense if the request raises UnusableReply.
         """
@@ -173,9 +179,9 @@ class Attempts:
     def pause_s(
         self, failure: RequestFailure, failed: int, deadline_s: float, max_attempts: int
     ) -> float:
-        """The seconds to wait before the next request. Raises LlmError if no retry is worthwhile.
+        """Return how many seconds to wait before the next request. Raises LlmError to give up.
 
-        `failed` is the number of failed attempts. `deadline_s` is when the caller gives up.
+        `failed` is the number of failed attempts. The caller waits only until `deadline_s`.
         """
         error = error_of(failure, self._texts)
         if not isinstance(error, LlmUnavailable):
@@ -219,7 +225,7 @@ class Attempts:
     def _settle(
         self, usage: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
     ) -> None:
-        """Count the tokens that the request used. If the ledger fails, the reservation stays
+        """Count the tokens that the request used. If the ledger fails, the reserved tokens stay
         counted."""
         usage.settle(reserved.tokens, prompt_tokens, completion_tokens)
         try:

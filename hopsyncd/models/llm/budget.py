@@ -12,11 +12,12 @@ _BYTES_PER_TOKEN = 3
 
 
 class Usage:
-    """Counts the calls and tokens of one piece of work. Thread-safe.
+    """Counts the calls and tokens of a piece of work, such as a query. Thread-safe.
 
-    Each request is a call, retries and repairs included. A limit of None means no limit. `failures`
-    counts by kind of LlmError; `cached` counts calls that were answered without a request. When the
-    work is abandoned, its calls are stopped and no more are sent.
+    Each request is a call, including retries and repairs. A limit of None means no limit.
+    `failures` has the number of failures by kind of LlmError; `cached` is the number of calls that
+    were answered without a request. When the work is abandoned, its calls are stopped and no more
+    are sent.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -63,7 +64,7 @@ class Usage:
             self.completion_tokens += completion_tokens
 
     def abandon(self) -> None:
-        """Stop the running calls and send no more, because the caller no longer waits."""
+        """Stop the running calls and send no more. Used when the caller no longer waits."""
         with self._lock:
             self._abandoned = True
             for stop in self._stops:
@@ -71,7 +72,7 @@ class Usage:
 
     @contextmanager
     def stopping(self, stop: threading.Event) -> Iterator[None]:
-        """Within the block, set the event when the work is abandoned."""
+        """Set the event if the work is abandoned during the `with` block."""
         with self._lock:
             self._stops.add(stop)
             if self._abandoned:
@@ -92,7 +93,7 @@ class Usage:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too high than too low.
+    """Estimate the tokens of a text. The estimate is more often too high than too low.
 
     English has about four bytes per token, other scripts about three.
 
@@ -112,8 +113,8 @@ def _spent(why: str) -> BudgetSpent:
 class LlmContext:
     """The piece of work that LLM calls belong to.
 
-    `source` is the source of its passages, for the ledger. When `go_on` returns False, no more
-    calls are sent. `yield_to_edits` is called while waiting for replies.
+    source: the source of its passages, for the ledger. go_on: returns False when no more calls
+    should be sent. yield_to_edits: called while waiting for replies.
     """
 
     source: str

@@ -1,5 +1,4 @@
-"""The `Llm` protocol: an LLM takes a call and returns a checked object, or an error with the
-reason.
+"""Defines the `Llm` protocol: an LLM takes a call, and returns a checked object or an error.
 
 The rest of the program uses an LLM only through this protocol; `openai_llm.py` implements it.
 """
@@ -19,11 +18,12 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class LlmCall:
-    """One question to the LLM.
+    """A prompt for the LLM.
 
-    prompt: name and version of the wording, such as "questions/1"; change it with the wording.
-    user: the material, as data. max_tokens: the limit of the reply. source: the source of the
-    material, for the ledger; empty if it comes from several.
+    prompt: the name and version of the wording, such as "questions/1", which change with the
+    wording. system: the instructions. user: the material, as data. max_tokens: the limit of the
+    reply. source: the source of the material, for the ledger; empty if it comes from several
+    sources.
     """
 
     purpose: Purpose
@@ -35,17 +35,17 @@ class LlmCall:
 
 
 class TokenSink(Protocol):
-    """Receives a reply as it is written, unchecked, on any thread.
+    """Receives a reply while it is written, before it is checked, on any thread.
 
     It may receive nothing until the reply is complete, because not every endpoint streams.
     """
 
     def write(self, text: str) -> None:
-        """Take the next piece of the reply's text."""
+        """Receive the next part of the reply's text."""
         ...
 
     def withdraw(self, why: str) -> None:
-        """Discard the text received so far. It is not the reply; a new text may follow."""
+        """Discard the text received so far, because it is not the reply. A new text may follow."""
         ...
 
 
@@ -54,8 +54,7 @@ class Llm(Protocol):
 
     @property
     def name(self) -> str:
-        """The model and its parameters. This is part of the name of generation settings that use
-        the LLM."""
+        """The model and its parameters, which are part of the name of generation settings."""
         ...
 
     def ask_each(
@@ -66,13 +65,12 @@ class Llm(Protocol):
         yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """Send the calls, several at a time. Yields each result with its call's index, as it
-        arrives.
+        """Send the calls, several at a time. Yields each call's index and result when it arrives.
 
-        A result is a reply of that shape, or the error that remains after the retries; errors of
-        calls are never raised. If the iteration is stopped, the remaining calls are not sent.
-        `yield_to_edits` is called repeatedly while waiting, and may raise. Use a `sink` with a
-        single call only.
+        A result is a reply of the given shape, or the error that remains after the retries; errors
+        of calls are never raised. If the iteration is stopped, the remaining calls are not sent.
+        `yield_to_edits` is called repeatedly while waiting, and may raise. A `sink` can be used
+        only with a single call.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Chat completions: writes the request for the endpoint, and checks the object in its reply.
+"""Writes requests for chat completions, and checks the object in the reply.
 
 A reply comes whole or as a stream of server-sent events. The endpoint is not trusted.
 """
@@ -29,7 +29,7 @@ Repair: TypeAlias = tuple[str, str]
 
 
 class Dialect:
-    """Writes requests for one model, and adapts them to what the endpoint rejects.
+    """Writes requests to one model in a form that its endpoint accepts.
 
     An endpoint may reject JSON schemas, or this schema; then the schema is put into the prompt. It
     may name `max_tokens` differently, require another temperature, or be unable to stream.
@@ -45,7 +45,7 @@ class Dialect:
     def body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
-        """Make the request. `repair` adds the model's last reply and the mistake in it."""
+        """Build the request. `repair` adds the model's last reply and what is wrong with it."""
         schema = _strict_schema(shape)
         structure: dict[str, Any] = {}
         system = call.system
@@ -71,7 +71,10 @@ class Dialect:
         }
 
     def learn(self, failure: RequestFailure, body: dict[str, Any], shape: type[BaseModel]) -> bool:
-        """Adapt to the refusal of this body. Returns True if the next body will differ."""
+        """Change the form after the endpoint refused this body.
+
+        Returns True if the next body will differ.
+        """
         if not refuses_form(failure):
             return False
         message = failure.message.lower()
@@ -87,19 +90,21 @@ class Dialect:
 
 
 def refuses_form(failure: RequestFailure) -> bool:
-    """Whether the endpoint may accept the same request in another form."""
+    """Return whether the endpoint may accept the same request in another form."""
     return failure.status in (400, 422, 501)
 
 
 def _sendable(text: str) -> str:
-    """The text without lone surrogates, which UTF-8 cannot encode."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 
 @functools.lru_cache(maxsize=32)
 def _strict_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    """The schema with all properties required and no others allowed, which strict endpoints
-    need."""
+    """Return a schema that requires all properties and allows no others.
+
+    Strict endpoints accept only such schemas.
+    """
     import openai
 
     tool: dict[str, Any] = dict(openai.pydantic_function_tool(shape)["function"])
@@ -135,18 +140,18 @@ class _Choice(_Lenient):
 
 
 class Completion(_Lenient):
-    """The parts of a chat completion that are used."""
+    """A chat completion, without the parts that are not used."""
 
     choices: list[_Choice]
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
+        """The endpoint's count of prompt and completion tokens, or None if it is implausible."""
         return read_usage(self.usage)
 
 
 def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | None:
-    """Prompt and completion tokens in an endpoint's `usage`; None if it is implausible.
+    """Return the prompt and completion tokens in an endpoint's `usage`; None if implausible.
 
     has_completion: False for replies that are not written token by token.
     """
@@ -162,7 +167,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def read_completion(body: bytes) -> Completion:
-    """Read the completion in a whole response. Raises UnusableReply."""
+    """Read the completion from a whole response. Raises UnusableReply."""
     try:
         completion = Completion.model_validate(from_json(body, allow_inf_nan=False))
     except (ValidationError, ValueError, RecursionError) as error:
@@ -198,7 +203,7 @@ class _Chunk(BaseModel):
 
 
 async def read_stream(chunks: AsyncIterable[object], write: Callable[[str], None]) -> Completion:
-    """Read the completion in a stream of chunks. `write` gets the text as it arrives.
+    """Read the completion from a stream of chunks. `write` gets the text as it arrives.
 
     Raises UnusableReply, or RequestFailure if the stream broke off.
     """
@@ -226,7 +231,10 @@ async def read_stream(chunks: AsyncIterable[object], write: Callable[[str], None
 
 
 def _is_json(text: str) -> bool:
-    """Whether a reply is complete although the endpoint did not say why it ended."""
+    """Return whether the text is valid JSON.
+
+    If it is, the reply is complete although the endpoint did not say why it ended.
+    """
     try:
         from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):
@@ -235,7 +243,7 @@ def _is_json(text: str) -> bool:
 
 
 def read_reply(text: str, shape: type[BaseModel]) -> str:
-    """Find the JSON object of that shape in the text. Raises UnusableReply.
+    """Find a JSON object of the given shape in the text. Raises UnusableReply.
 
     >>> class Colour(BaseModel):
     ...     name: str
@@ -261,8 +269,10 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yield candidates for the JSON: the text after the model's thoughts, a fenced block, text in
-    braces."""
+    """Yield texts that may be the JSON object.
+
+    They are the text after the model's thoughts, a fenced block, and the text in braces.
+    """
     answer = text.rpartition("</think>")[2].strip()
     yield answer
     if fenced := _FENCE.search(answer):
@@ -273,7 +283,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether all numbers fit into a float, unlike 1e999."""
+    """Return whether all numbers fit into a float, unlike 1e999."""
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list):

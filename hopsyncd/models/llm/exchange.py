@@ -1,4 +1,4 @@
-"""An exchange with the endpoint: a request within the budget, its retries, and the reply's text."""
+"""Requests a reply's text from the endpoint, within the budget and with retries."""
 
 import json
 import math
@@ -24,7 +24,7 @@ _HASTY = frozenset({"answers", "reasoning", "decomposition"})
 
 
 class Sender(Protocol):
-    """Sends one request; `transport.HttpClient` is the real implementation."""
+    """Sends a request. `transport.HttpClient` is the real implementation."""
 
     def complete(
         self,
@@ -33,8 +33,7 @@ class Sender(Protocol):
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Completion:
-        """Send a request and return the completion. If it is streamed, `write` gets the text as it
-        arrives.
+        """Send a request and return the completion. If it is streamed, `write` gets the text.
 
         Raises RequestFailure or UnusableReply.
         """
@@ -43,8 +42,10 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A call in progress. `stop` is set when the caller no longer waits. With a `sink`, the reply
-    is streamed if the endpoint can stream."""
+    """A call in progress.
+
+    stop: set when the caller no longer waits. sink: receives the reply, if the endpoint can stream.
+    """
 
     call: LlmCall
     shape: type[BaseModel]
@@ -56,7 +57,10 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompletionText:
-    """The text of a reply. `cut` is true if it ended at the token limit."""
+    """The text of a reply.
+
+    cut: True if the text ended at the token limit.
+    """
 
     text: str
     cut: bool
@@ -74,9 +78,11 @@ class Exchange:
         self._attempts = Attempts(texts, ledger, timing)
 
     def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
-        """Request the model's reply, with retries. Raises LlmError. If a streamed request fails,
-        the retries are not streamed. If a person waits for the reply, there is at most one retry,
-        and none after a timeout."""
+        """Request the model's reply, with retries. Raises LlmError.
+
+        If a streamed request fails, the retries are not streamed. If a person waits for the reply,
+        there is at most one retry, and none after a timeout.
+        """
         failed, record_refusal = 0, False
         hasty = request.call.purpose in _HASTY
         first_share = 1.0 if hasty else _FIRST_SHARE
@@ -115,7 +121,7 @@ class Exchange:
     def _request(
         self, body: dict[str, Any], request: CompletionRequest, timeout_s: float
     ) -> Completion:
-        """Send one request, and count it."""
+        """Send a request once, and count its tokens."""
         call = request.call
         prompt = estimated_tokens(json.dumps(body, ensure_ascii=False))
         spending = Spending(call.purpose, call.source, request.usage, prompt, call.max_tokens)

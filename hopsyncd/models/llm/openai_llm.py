@@ -1,7 +1,6 @@
 """Implements the LLM protocol for any OpenAI-compatible endpoint. The endpoint is not trusted.
 
-Every call ends with a reply that was checked against its schema, or with an LlmError that has the
-reason.
+Every call ends with a reply that fits its schema, or with an LlmError that has the reason.
 """
 
 import json
@@ -36,7 +35,7 @@ _REAL_TIME = Timing()
 
 
 class ReplyCache:
-    """Caches texts by key. The least recently used texts are dropped first. Thread-safe."""
+    """Caches texts by key, and drops the least recently used texts first. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -94,12 +93,12 @@ def _bytes(text: str) -> int:
 
 
 def name_of_model(config: LlmConfig) -> str:
-    """Make the name of a configured LLM from its model and parameters."""
+    """Return the name of a configured LLM: its model and parameters."""
     return f"{config.model} temperature={TEMPERATURE}"
 
 
 class OpenAiLlm:
-    """Implements call.Llm. All calls share a concurrency limit, a cache and the ledger.
+    """Calls the LLM at an endpoint. All calls share a concurrency limit, a cache and the ledger.
 
     A call waits up to `timeout_s` for its turn, and may then take up to `timeout_s`.
     """
@@ -130,7 +129,8 @@ class OpenAiLlm:
         yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """Implements call.Llm. Abandoned calls end within a quarter of a second."""
+        """Send the calls as `Llm.ask_each` describes. Abandoned calls end within a quarter of a
+        second."""
         stop = self._new_stop()
         threads = max(1, min(self._config.concurrency, len(calls)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
@@ -161,7 +161,7 @@ class OpenAiLlm:
         self.ledger.close()
 
     def status(self) -> LlmStatus:
-        """The part of /v1/status about the LLM, as docs/reference/http-api.md shows it.
+        """Return the part of /v1/status about the LLM, as docs/reference/http-api.md documents it.
 
         Reads the ledger once.
         """
@@ -221,7 +221,7 @@ class OpenAiLlm:
         return shape.model_validate_json(text)
 
     def _checked_json(self, request: CompletionRequest) -> str:
-        """Request a valid reply, with one repair if needed. Returns its JSON. Raises LlmError."""
+        """Request a valid reply, with a repair if needed. Returns its JSON. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
             raise LlmUnavailable(
@@ -242,8 +242,10 @@ class OpenAiLlm:
             self._slots.release()
 
     def _ask_with_repair(self, request: CompletionRequest) -> str:
-        """Return the JSON of the first or second reply. Raises UnusableReply if both are
-        invalid."""
+        """Return the JSON of the reply or, if it is invalid, of a second reply.
+
+        Raises UnusableReply if both are invalid.
+        """
         text, why = self._ask_once(request, None)
         if why:
             if request.sink:

@@ -1,4 +1,4 @@
-"""Failed LLM requests: whether and when to retry, and how to report them to the user."""
+"""Decides whether and when to retry failed requests, and describes the failures to the user."""
 
 import math
 import threading
@@ -20,10 +20,11 @@ _SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class EndpointTexts:
-    """The words in which messages name an endpoint and its settings.
+    """The words with which messages describe an endpoint and its settings.
 
-    host: the host as the status shows it. section: the section of the configuration. smaller: what
-    to do if a request is too large. meanwhile: what happens while the endpoint is unavailable.
+    host: the host as the status shows it. section: the section of the configuration. smaller: the
+    advice for a request that is too large. meanwhile: the consequence while the endpoint is
+    unavailable.
     """
 
     host: str
@@ -41,7 +42,7 @@ class EndpointTexts:
     def of_model(
         cls, host: str, api_key_env: str, title: str, setting: str, meanwhile: str
     ) -> "EndpointTexts":
-        """The texts for a model of [models]; its settings begin with `setting`."""
+        """Return the texts for a model of [models] whose settings begin with `setting`."""
         return cls(
             host,
             api_key_env,
@@ -65,16 +66,16 @@ class EndpointTexts:
 
 
 class UnusableReply(Exception):
-    """The reply does not have the requested form. The message is sent to the model."""
+    """The reply does not have the requested form. The message is sent back to the model."""
 
 
 @dataclass(slots=True, eq=False)
 class RequestFailure(Exception):
-    """Why a request failed; `message` is safe to log.
+    """A request failed. Its `message` is safe to log.
 
-    status: the HTTP status, 0 without a complete response. code: OpenAI's code for the error. sent:
-    whether the endpoint may have processed the request. readable: whether the response, if there
-    was one, was small and uncompressed.
+    status: the HTTP status, or 0 without a complete response. code: OpenAI's code for the error.
+    sent: whether the endpoint may have processed the request. readable: False if the response was
+    too large or compressed.
     """
 
     status: int
@@ -86,7 +87,7 @@ class RequestFailure(Exception):
 
 
 def printable_line(text: str) -> str:
-    """An untrusted text on one line, printable and short.
+    """Shorten an untrusted text to one printable line.
 
     >>> printable_line("no such model:\\n\\x1b[31m gpt-9")
     'no such model: [31m gpt-9'
@@ -96,21 +97,22 @@ def printable_line(text: str) -> str:
 
 
 def is_transient(failure: RequestFailure) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     if failure.code == _NO_QUOTA or not failure.readable:
         return False
     return failure.status == 0 or failure.status in _TRANSIENT or failure.status >= 500
 
 
 def concerns_every_call(failure: RequestFailure) -> bool:
-    """Whether every request would be refused for the same reason, such as the key, account or
+    """Return whether every request would fail for the same reason, such as a wrong key or
     address."""
     return failure.code == _NO_QUOTA or failure.status in _EVERY_CALL
 
 
 def backoff_s(attempt: int, random: float) -> float:
-    """The wait after attempt number `attempt` (from 0). `random` in [0, 1) varies it, so that
-    clients do not retry at the same time.
+    """Return how many seconds to wait after an attempt. The first attempt has the number 0.
+
+    `random` in [0, 1) varies the result, so that clients do not retry at the same time.
 
     >>> [backoff_s(attempt, 0.5) for attempt in range(4)]
     [0.375, 0.75, 1.5, 3.0]
@@ -119,7 +121,9 @@ def backoff_s(attempt: int, random: float) -> float:
 
 
 def retry_after_s(header: str, now_s: float) -> float | None:
-    """The wait that a Retry-After header asks for, in seconds or as a date; None if it has none.
+    """Return the seconds to wait by a Retry-After header, or None if it is invalid.
+
+    The header has seconds or a date.
 
     >>> retry_after_s("7", 0.0), retry_after_s("Thu, 01 Jan 1970 00:01:00 GMT", 50.0)
     (7.0, 10.0)
@@ -138,12 +142,11 @@ def retry_after_s(header: str, now_s: float) -> float | None:
 
 
 class Breaker:
-    """A circuit breaker: stops requests to a failing endpoint, so that callers need not wait for
-    them.
+    """A circuit breaker: lets calls fail at once while an endpoint is failing.
 
-    After three unanswered calls in a row, or one failure that concerns every call, calls fail at
-    once for 30 s, or for the time that the endpoint asked for (at most an hour). Then calls are
-    sent again, without retries until a call is answered.
+    It opens after three unanswered calls in a row, or after one failure that concerns every call.
+    It stays open for 30 s, or for the time that the endpoint asked for (at most an hour). Then
+    calls are sent again, without retries until a call is answered.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -154,7 +157,7 @@ class Breaker:
         self._why: LlmError | None = None
 
     def check(self) -> None:
-        """Raise the endpoint's last error while the breaker is open."""
+        """Raise the endpoint's last error if the breaker is open."""
         with self._lock:
             left, why = self._open_until - self._clock(), self._why
         if left > 0 and why is not None:
@@ -164,7 +167,7 @@ class Breaker:
 
     @property
     def is_retry_worthwhile(self) -> bool:
-        """Whether a failure is worth a retry."""
+        """Return whether to retry after this failure."""
         with self._lock:
             return self._failures < _FAILURES
 
@@ -173,7 +176,8 @@ class Breaker:
             self._failures = 0
 
     def record_no_answer(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
-        """Record a call without an answer; the endpoint asked for a pause of `wanted_s`."""
+        """Record a call without an answer. The endpoint may have asked for a pause of
+        `wanted_s`."""
         with self._lock:
             self._failures += 1
             if self._failures >= _FAILURES:

@@ -49,7 +49,7 @@ def count_tokens(text: str) -> int:
 
 @cache
 def _tokenizer() -> "Tokenizer | None":
-    """The tokenizer; None if the default encoder is not installed here."""
+    """Load the tokenizer. Returns None if the default encoder is not installed."""
     try:
         tokenizer = tokenizer_in(default_folder())
     except (ModelUnavailable, OSError):

@@ -35,11 +35,11 @@ Reply = TypeVar("Reply")
 
 
 class ReplyUnreadable(httpx2.TransportError):
-    """The response is too large, or compressed although that was not requested."""
+    """The response is too large, or is compressed although no compression was requested."""
 
 
 class HttpClient:
-    """A client of the endpoint at `base_url`. Its key is sent only there.
+    """Sends requests to the endpoint at `base_url`. The key is sent only there.
 
     Redirects are not followed; proxies from the environment are used.
     """
@@ -59,7 +59,7 @@ class HttpClient:
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Completion:
-        """Send one request and read the whole reply. Raises RequestFailure or UnusableReply.
+        """Send a request and read the reply. Raises RequestFailure or UnusableReply.
 
         Ends soon after `stop` is set. `write` is called on this thread.
         """
@@ -68,8 +68,7 @@ class HttpClient:
     def post(
         self, path: str, body: dict[str, Any], timeout_s: float, stop: threading.Event
     ) -> bytes:
-        """Send a request to that path of the API, and return the whole reply. Raises
-        RequestFailure."""
+        """Post a request to a path of the API. Returns the whole reply. Raises RequestFailure."""
         return self._run(lambda _: self._post(path, body), timeout_s, stop, lambda _: None)
 
     def _run(
@@ -79,8 +78,10 @@ class HttpClient:
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Reply:
-        """Run `send` on the event loop and return its result. Text that `send` streams is passed to
-        `write` on this thread."""
+        """Run `send` on the event loop and return its result.
+
+        Text that `send` streams is passed to `write` on this thread.
+        """
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
             loop, _ = _loop(), self._client
@@ -125,7 +126,7 @@ class HttpClient:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Raise errors of `openai` as RequestFailure."""
+        """Convert errors of `openai` to RequestFailure."""
         import openai
 
         try:
@@ -171,7 +172,7 @@ class HttpClient:
 def bounded_http(
     use_proxies: bool = True, max_reply_bytes: int = MAX_REPLY_BYTES
 ) -> httpx2.AsyncClient:
-    """Make a client for an untrusted endpoint. It raises ReplyUnreadable if a body is too large."""
+    """Create a client for an untrusted endpoint. It raises ReplyUnreadable for large bodies."""
     return httpx2.AsyncClient(
         trust_env=use_proxies,
         headers={"accept-encoding": "identity"},
@@ -184,14 +185,14 @@ def bounded_http(
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop for all requests, on a thread that lives as long as the process."""
+    """Return the event loop for all requests. Its thread runs until the process ends."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="llm-http", daemon=True).start()
     return loop
 
 
 def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Event) -> str | None:
-    """The next text of a streamed reply; None at the end.
+    """Return the next text of a streamed reply, or None at the end.
 
     Raises RequestFailure at the deadline.
     """
@@ -204,7 +205,7 @@ def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Eve
 
 
 async def _limit_body(max_bytes: int, response: httpx2.Response) -> None:
-    """Limit the body before it is read, because `openai` reads the whole body of an error."""
+    """Limit the size of a body before it is read. `openai` reads the whole body of an error."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
         raise ReplyUnreadable("it is compressed although that was not requested")
