@@ -43,7 +43,7 @@ Recorded = Mapping[str, AccessRule | None]
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules in force. Frozen; a change creates a new object.
+    """The access rules in force. A change creates a new object.
 
     rules: the rule of each source, by name; sources without a rule are closed to members. recorded:
     the names of all sources in the database.
@@ -57,8 +57,10 @@ class AccessRules:
 
     @classmethod
     def of(cls, config: Config, recorded: Recorded) -> AccessRules:
-        """Make the rules from the configuration and the recorded rules. A source without a recorded
-        rule is visible only to admins."""
+        """Combine the configuration with the recorded rules.
+
+        A source without a recorded rule is visible only to admins.
+        """
         rules = {
             source.name: narrow(known, configured_rule(source))
             for source in config.sources
@@ -68,9 +70,9 @@ class AccessRules:
         return cls(rules, access.admins, access.group, bool(access.listen), frozenset(recorded))
 
     def acl(self, matches: Callable[[Viewers], object]) -> Acl:
-        """The sources and folders that a caller may see.
+        """Return the sources and folders that a caller may see.
 
-        `matches` says whether a `visible_to` entry includes the caller.
+        `matches` returns whether a `visible_to` entry includes the caller.
         """
         visible, hidden = set[str](), list[HiddenFolders]()
         for name, rule in self.rules.items():
@@ -81,14 +83,15 @@ class AccessRules:
         return Acl(frozenset(visible), frozenset(hidden))
 
     def closed_by_record(self, sources: Iterable[SourceConfig]) -> list[str]:
-        """The sources that the configuration opens to members but the recorded rules keep
-        closed."""
+        """List the sources that only the recorded rules keep closed to members.
+
+        The configuration of this daemon would open them.
+        """
         opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
         return [name for name, rule in opened.items() if self.rules.get(name, rule) != rule]
 
     def warn_of_closed(self, sources: Iterable[SourceConfig]) -> None:
-        """Log the sources that the configuration opens to members but the recorded rules keep
-        closed."""
+        """Log a warning for the sources that only the recorded rules keep closed to members."""
         if closed := self.closed_by_record(sources):
             log.warning(
                 "sources without `visible_to` stay closed to members, because they were closed "
@@ -97,8 +100,11 @@ class AccessRules:
             )
 
     def masks(self) -> list[Mask]:
-        """The different sets of hidden sources: of a member whom no rule names, and of each user or
-        group that a rule names."""
+        """List the different sets of hidden sources.
+
+        They are the sets of each user or group that a rule names, and of a member whom no rule
+        names.
+        """
         if not (self.group or self.has_tokens):
             return []
         entries = [entry for rule in self.rules.values() for entry in entries_of(rule)]
@@ -108,7 +114,7 @@ class AccessRules:
 
 
 def configured_rule(source: SourceConfig) -> AccessRule:
-    """The rule that the configuration sets for a source."""
+    """Return the rule that the configuration sets for a source."""
     rest = _viewers(source.visible_to)
     if source.paths:
         paths = ((folder.match, _viewers(folder.visible_to)) for folder in source.paths)
@@ -117,21 +123,21 @@ def configured_rule(source: SourceConfig) -> AccessRule:
 
 
 def _viewers(visible_to: Sequence[str]) -> Viewers | None:
-    """Who may see a source or a folder; None for all members."""
+    """Return who may see a source or a folder. None means all members."""
     if not visible_to or MEMBERS in visible_to:
         return None
     return tuple(sorted(set(visible_to)))
 
 
 def _is_open(source: SourceConfig) -> bool:
-    """Whether all members may see the source, apart from folders with their own rule."""
+    """Return whether all members may see the source, apart from folders with their own rule."""
     return _viewers(source.visible_to) is None
 
 
 def rules_at_start(
     recorded: Recorded, sources: Iterable[SourceConfig], *, is_shared: bool
 ) -> dict[str, AccessRule]:
-    """The rules to record when a daemon starts to write: only those that change.
+    """Return the changed rules, which a daemon records when it starts to write.
 
     If several daemons can write to the database (`is_shared`), this daemon's configuration may be
     outdated, so it opens no source that is closed.
@@ -151,7 +157,7 @@ def rules_at_start(
 def rules_at_reload(
     recorded: Recorded, before: Iterable[SourceConfig], after: Iterable[SourceConfig]
 ) -> dict[str, AccessRule]:
-    """The rules to record when the writer's configuration changes: only those that change."""
+    """Return the changed rules, which the writer records when its configuration changes."""
     old, new = ({source.name: source for source in sources} for sources in (before, after))
     rules = {
         name: _next(
@@ -176,11 +182,11 @@ def _next(
     counts: bool,
     opens: bool,
 ) -> AccessRule:
-    """The rule to record for a source. If `counts` is true, its `visible_to` replaces the recorded
-    rule.
+    """Return the rule to record for a source.
 
-    If `opens` is true, a missing `visible_to` opens the source, unless the source was removed
-    before. `before` is the former configuration of the source; its `paths` are no longer applied.
+    If `counts` is true, its configured `visible_to` replaces the recorded one. If `opens` is true,
+    a missing `visible_to` opens the source, unless the source was removed before. `before` is the
+    former configuration of the source; its `paths` are no longer applied.
     """
     wanted = configured_rule(source)
     if known is None or (counts and source.visible_to):
@@ -208,18 +214,21 @@ class Caller:
     credentials: Credentials = UNKNOWN
 
     def may(self, right: Right) -> bool:
-        """Whether the caller's role has the right."""
+        """Return whether the caller's role has the right."""
         return right in RIGHTS[self.role]
 
 
 class Access:
-    """Identifies callers. `rules` returns the rules in force, as one frozen object."""
+    """Identifies callers, and applies the access rules to them.
+
+    `rules` returns the rules in force, as one frozen object.
+    """
 
     def __init__(self, rules: Callable[[], AccessRules]) -> None:
         self._rules = rules
 
     def caller(self, credentials: Credentials) -> Caller | None:
-        """The caller behind a process; None if its user has no rights."""
+        """Identify the caller behind a process. Returns None if its user has no rights."""
         rules = self._rules()
         if credentials.uid == os.geteuid():
             return Caller(credentials.user, "owner", EVERYTHING, credentials)
@@ -233,7 +242,8 @@ class Access:
     def remote_caller(
         self, role: Role, credentials: Credentials, sources: Collection[str] | None = None
     ) -> Caller:
-        """The caller behind a token. `sources` are the sources that the token is limited to."""
+        """Identify the caller behind a token. `sources` are the sources that the token is limited
+        to."""
         if role in ("owner", "admin"):
             acl = EVERYTHING
         elif role == "metrics":
@@ -250,7 +260,7 @@ def _matches_any(credentials: Credentials, entries: Iterable[str]) -> bool:
 
 
 def _matches(credentials: Credentials, entry: str) -> bool:
-    """Whether `user:NAME` or `group:NAME` includes this process, or the holder of this token."""
+    """Return whether `user:NAME` or `group:NAME` includes this process or this token's holder."""
     kind, _, name = entry.partition(":")
     if credentials.holder:
         return name == credentials.holder if kind == "user" else name in credentials.group_names
@@ -261,7 +271,7 @@ def _matches(credentials: Credentials, entry: str) -> bool:
 
 @lru_cache
 def _id(look_up: Callable[[str], int], name: str) -> int | None:
-    """The number of a user or group; None if it was deleted since the start."""
+    """Return the number of a user or group, or None if it was deleted since the start."""
     try:
         return look_up(name)
     except ValueError:

@@ -81,7 +81,7 @@ Second = TypeVar("Second")
 
 
 def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> GcAnswer:
-    """Collect the versions that the configured retention does not keep, on the writer's thread.
+    """Delete the versions that the configured retention does not keep, on the writer's thread.
 
     Versions that a request is reading are kept until the next run.
     """
@@ -111,7 +111,7 @@ def reload_index(path: SourceSync, engine: Engine) -> None:
 
 
 class ReportedVersions:
-    """For each caller and source, the version up to which `sync` has reported changes.
+    """Remembers which changes `sync` has reported, for each caller and source.
 
     For a caller's first sync, changes are reported since the version at the daemon's start.
     """
@@ -121,12 +121,11 @@ class ReportedVersions:
         self._versions: dict[tuple[str, str], int] = {}
 
     def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
-        """The version of each source up to which changes were reported to the caller."""
+        """Return the version of each source up to which the caller knows the changes."""
         return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
     def note(self, caller: str, sources: Collection[str], version: int) -> None:
-        """Record that the changes of these sources were reported to the caller up to that
-        version."""
+        """Record that the caller knows the changes of these sources up to that version."""
         self._versions |= {(caller, name): version for name in sources}
 
 
@@ -344,7 +343,8 @@ class AdminService:
 def _sync_answer(
     connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int], served: int
 ) -> SyncAnswer:
-    """The served version, the changes of each source since then, and unreadable documents.
+    """Build the answer of a sync: the served version, each source's changes, and unreadable
+    documents.
 
     The served version contains all requested changes. If another daemon writes, the database may
     have newer versions.
@@ -382,7 +382,7 @@ def _tell_failure(done: Future[None]) -> None:
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
-    """Convert the result of a future. An error of the future or the conversion is passed on."""
+    """Return a future with the converted result of another. Errors are passed on."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 

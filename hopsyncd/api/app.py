@@ -79,11 +79,11 @@ MAX_BODY_BYTES = 1 << 20
 
 
 def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
-    """Make the ASGI application over the services. It expects the caller in the request's state.
+    """Create the ASGI application over the services. The guard stores the caller in the state.
 
-    For the audit log, it adds `action`, `asked`, `found` and `outcome` to the state of audited
-    requests. `outcome` is the status at the end of the work; the HTTP status of a stream is always
-    200.
+    For the audit log, the application adds `action`, `asked`, `found` and `outcome` to the state of
+    audited requests. `outcome` is the status at the end of the work; the HTTP status of a stream is
+    always 200.
     """
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
@@ -95,7 +95,7 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller that the guard stored in the request's state. Fails if there is none."""
+    """Return the caller that the guard stored in the request's state. Fails if there is none."""
     caller: Caller = request.state.caller
     return caller
 
@@ -198,7 +198,7 @@ async def _respond(
 def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener) -> Any:
     """Call `act`, and store a summary of its answer for the audit log.
 
-    If the client disconnects during a stream, the summary has the results so far.
+    If the client disconnects during a stream, the summary describes the results so far.
     """
 
     def note(sources: Collection[str], results: int) -> None:
@@ -212,7 +212,7 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
 
 
 def _lack(caller: Caller, right: Right) -> str:
-    """Why a caller without that right may not do this."""
+    """Explain why a caller without that right may not make the request."""
     may = "may only read metrics" if caller.role == "metrics" else "may only read"
     match right:
         case "admin" | "metrics":
@@ -226,7 +226,7 @@ def _lack(caller: Caller, right: Right) -> str:
 
 
 def _read(work: Work) -> Any:
-    """Do the work. Repeat it once if the connection to the database server was lost."""
+    """Do the work, and repeat it once if the connection to the database server was lost."""
     try:
         return work()
     except ServerLost:
@@ -236,8 +236,10 @@ def _read(work: Work) -> Any:
 def _runner(
     services: Services, pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller
 ) -> Run:
-    """Return the function that runs the work: in a pool, or directly for long admin work and health
-    checks."""
+    """Return the function that runs the work in a pool.
+
+    Long admin work and health checks run directly.
+    """
     if endpoint.right != "read":
         return run_in_threadpool
     by_llm = getattr(parsed, "wants_llm", False) and services.reading.has_llm

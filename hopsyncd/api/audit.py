@@ -50,8 +50,10 @@ _RESULTS = ("answers", "citations", "passages", "documents", "paths", "versions"
 
 @dataclass(frozen=True, slots=True)
 class FoundSummary:
-    """The sources in the results of a read request, and the number of results (None: not
-    counted)."""
+    """The sources in the results of a read request, and the number of results.
+
+    The number is None if the results were not counted.
+    """
 
     sources: tuple[str, ...]
     results: int | None
@@ -82,8 +84,10 @@ def _sources_in(value: Any) -> Iterator[str]:
 
 
 def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
-    """The fields of a read request that the audit log records: names and numbers, and with
-    `questions` also texts."""
+    """Select the fields of a read request for the audit log: names and numbers.
+
+    With `questions`, texts are selected too.
+    """
     fields = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
     wanted = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())
     return {key: value for key, value in fields.items() if key in wanted}
@@ -164,7 +168,7 @@ class AuditLog:
                 log.error("cannot delete old files of the audit log", why=error.strerror)
 
     def status(self) -> AuditStatus:
-        """The settings of the log, and the reason if lines are missing."""
+        """Return the settings of the log, and a reason if lines are missing."""
         settings = self.settings()
         return {
             "enabled": settings.enabled,
@@ -177,7 +181,7 @@ class AuditLog:
     def read(
         self, limit: int, since: datetime | None = None, user: str | None = None
     ) -> tuple[list[dict[str, Any]], int]:
-        """The newest lines, the newest first, and the number of torn lines that were skipped."""
+        """Read the newest lines, newest first. Also returns the number of torn lines."""
         self.purge_due()
         begin = _time_text(since.timestamp()) if since else ""
         torn = 0
@@ -222,7 +226,7 @@ class AuditLog:
             self._purge()
 
     def _rotate_old(self) -> None:
-        """Rename the file if its last line was written on another day."""
+        """Rename the file if its last line was written on an earlier day."""
         try:
             written_s = self._file.stat().st_mtime
         except FileNotFoundError:
@@ -235,12 +239,12 @@ class AuditLog:
         self._file.replace(self._file.with_name(f"{self._file.name}.{stamp}"))
 
     def _older_files(self) -> list[Path]:
-        """The renamed files, the oldest first."""
+        """List the renamed files, the oldest first."""
         found = self._file.parent.glob(f"{self._file.name}.*")
         return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
     def _purge(self) -> None:
-        """Delete renamed files that are too old, and the oldest if the files are too large
+        """Delete renamed files that are too old, and the oldest files while all are too large
         together."""
         oldest_s = time.time() - self.settings().keep_days * _DAY_S
         files = [(file, file.stat()) for file in self._older_files()]
@@ -304,7 +308,7 @@ class NoAuditLog(AuditLog):
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:
-    """Parse a line; None if it is torn."""
+    """Parse a line. Returns None if it is torn."""
     try:
         line = json.loads(raw)
     except ValueError:

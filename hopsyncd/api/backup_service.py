@@ -69,11 +69,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def backup_below(folder: Path | None, file: Path) -> Path:
-    """Resolve symbolic links in the path of a backup. Raises Forbidden unless the path is below the
-    folder.
+    """Resolve symbolic links in the path of a backup.
 
-    Also raises Forbidden if other users can write to a folder on the path or replace `folder`,
-    because they could redirect the backup.
+    Raises Forbidden unless the path is below the folder. Also raises Forbidden if other users can
+    write to a folder on the path or replace `folder`, because they could redirect the backup.
     """
     if folder is None:
         raise Forbidden(
@@ -106,10 +105,10 @@ def backup_below(folder: Path | None, file: Path) -> Path:
 
 
 def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
-    """Raise Forbidden if other users may write here.
+    """Raise Forbidden if other users may write to this folder.
 
-    In the folders above (`is_above`) others may write if the sticky bit keeps them from replacing
-    files.
+    Others may write to a folder above the backup folder (`is_above`) if the sticky bit keeps them
+    from replacing files.
     """
     found = os.fstat(folder)
     is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)

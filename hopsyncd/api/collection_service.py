@@ -1,4 +1,4 @@
-"""Endpoints about all documents of a version: facets, map, examples, files and history. Also
+"""Endpoints about all documents of a version, such as facets and the map, and an endpoint for
 notes."""
 
 import time
@@ -120,8 +120,7 @@ class CollectionService:
         return {"version": key[0], "questions": known}
 
     def _answerable(self, bridges: Sequence[Bridge], caller: Caller) -> list[ExampleQuestion]:
-        """The questions for which the search finds both passages that the question was made
-        from."""
+        """Keep the questions for which the search finds both passages that they were made from."""
         engine, found = self._parts.state.engine, list[ExampleQuestion]()
         until_s = time.monotonic() + _EXAMPLES_S
         for one in bridges:

@@ -54,7 +54,7 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_within(wanted: int, descriptors: int) -> int:
-    """The number of connections that leaves enough file descriptors free.
+    """Return how many connections leave enough file descriptors free.
 
     In addition, a quarter of that number may linger while they are being closed.
 
@@ -74,8 +74,7 @@ _RETRY_AFTER = b"retry-after: 1\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """The time in seconds in which a client must send headers, and send a body or receive an
-    answer."""
+    """The seconds within which a client must send headers, and send a body or receive an answer."""
 
     header_s: float
     body_s: float
@@ -91,8 +90,10 @@ class Connections:
         self._lingering: dict[ClientConnection, asyncio.TimerHandle] = {}
 
     def admit(self, new: "ClientConnection") -> bool:
-        """Admit a connection, if necessary by closing a connection of a user who has more. Returns
-        False if there is no room."""
+        """Admit a connection, if necessary by closing a connection of a user who has more.
+
+        Returns False if there is no room.
+        """
         if len(self._open) >= self._limit:
             greedy = self._greediest(new.credentials)
             if greedy is None:
@@ -112,8 +113,7 @@ class Connections:
             closing.cancel()
 
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
-        """Choose the connection to close: the oldest idle connection, or the newest connection if
-        none is idle.
+        """Choose the connection to close for a new one: the oldest idle, otherwise the newest.
 
         The connection belongs to the user with the most connections. Over TCP the user of the new
         connection is not known yet, so only an idle connection is closed.
@@ -127,9 +127,9 @@ class Connections:
         )
 
     def linger(self, closing: "ClientConnection") -> None:
-        """Stop sending, and close a little later, or at once if too many connections linger.
+        """Stop sending, and close the connection soon, or at once if too many connections linger.
 
-        If the client is still sending and the connection is closed at once, it may never read its
+        If a connection is closed while the client is still sending, the client may never read the
         answer.
         """
         if len(self._lingering) >= max(1, self._limit // _LINGERING_SHARE):
@@ -145,7 +145,7 @@ def _is_remote(connection: "ClientConnection") -> bool:
 
 
 class ClientConnection(HttpToolsProtocol):
-    """uvicorn's HTTP connection, within limits. Each request has the credentials in its state."""
+    """uvicorn's HTTP connection, with limits. Each request has the credentials in its state."""
 
     def __init__(
         self, *arguments: Any, connections: Connections, timeouts: Timeouts, **more: Any
@@ -184,7 +184,7 @@ class ClientConnection(HttpToolsProtocol):
             self.give_way()
 
     def identify(self, credentials: Credentials) -> None:
-        """Set the connection's user: the user of the newest request's token."""
+        """Assign the connection to the user of the newest request's token."""
         self.credentials = credentials
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -282,7 +282,7 @@ class ClientConnection(HttpToolsProtocol):
         )
 
     def _expect(self, within_s: float | None) -> None:
-        """Start the timer for the data that the client must send next; None stops it."""
+        """Start the timer for what the client must send next. None stops the timer."""
         if self._reading:
             self._reading.cancel()
         self._reading = self.loop.call_later(within_s, self._too_slow) if within_s else None
@@ -309,7 +309,7 @@ class ClientConnection(HttpToolsProtocol):
     ) -> None:
         """Answer with an error and close, after the answers to earlier requests.
 
-        at_once: answer instead of completing the current request.
+        at_once: whether to answer instead of completing the current request.
         """
         if self._ignores_input or self.transport.is_closing():
             return
@@ -333,7 +333,7 @@ class ClientConnection(HttpToolsProtocol):
 
 
 def _body_bytes(headers: list[tuple[bytes, bytes]]) -> float:
-    """The declared length of a body."""
+    """Return the length of a body as its headers declare it."""
     declared = dict(headers).get(b"content-length", b"")
     return int(declared) if declared.isdigit() else math.inf
 

@@ -13,8 +13,10 @@ from store.versions import logged_version
 def document_changes(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[DocumentChange]:
-    """The changes of a document, the newest first. A change has no lines if its version was
-    collected."""
+    """List the changes of a document, the newest first.
+
+    If garbage collection has removed a version, its change has no lines.
+    """
     changes = list[DocumentChange]()
     revisions = revisions_of(connection, source, path, limit + 1)
     for at, (born, died) in enumerate(revisions):

@@ -30,12 +30,12 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint. `service` names the service, and `operation` its method that answers.
+    """The declaration of an endpoint. `service` names its service, and `operation` the method.
 
-    `request` is the type of the body of a POST, otherwise of the path and query parameters.
-    `listens`: the method takes a Listener and stops if its client disconnects. `streams`: the
-    client may ask for NDJSON events. `may_accept`: the client may ask for the answer `Accepted`
-    before the work is done.
+    request: the type of a POST's body, otherwise of the path and query parameters. listens: whether
+    the method takes a Listener and stops if its client disconnects. streams: whether the client may
+    ask for NDJSON events. may_accept: whether the client may ask for the answer `Accepted` before
+    the work is done.
     """
 
     method: Method
@@ -61,7 +61,7 @@ def endpoint(
     may_accept: bool = False,
     media_type: str = "application/json",
 ) -> Callable[[Operation], Operation]:
-    """Declare that the decorated method answers `method path` for callers with the right."""
+    """Declare that the decorated method answers `method path` for callers with this right."""
 
     def declare(operation: Operation) -> Operation:
         hints = get_type_hints(operation)
@@ -86,7 +86,7 @@ def endpoint(
 
 
 def endpoints_of(services: type) -> tuple[Endpoint, ...]:
-    """The endpoints of a dataclass of services, in their order."""
+    """List the endpoints of a dataclass of services, in order."""
     return tuple(
         replace(getattr(method, _DECLARED), service=name)
         for name, service in get_type_hints(services).items()
@@ -97,7 +97,7 @@ def endpoints_of(services: type) -> tuple[Endpoint, ...]:
 
 @cache
 def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
-    """Every endpoint with its request, its answer and its errors, in OpenAPI 3.1."""
+    """Generate the OpenAPI 3.1 document: every endpoint with its request, answer and errors."""
     answers, schemas = _answer_schemas(endpoints)
     bodies = [one.request for one in endpoints if one.method == "POST"]
     _, found = models_json_schema([(body, "validation") for body in bodies], ref_template=_REF)
@@ -120,7 +120,7 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 def _answer_schemas(
     endpoints: Sequence[Endpoint],
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
-    """The schema of each operation's answer, and the schemas that these refer to."""
+    """Return the schema of each operation's answer, and the schemas that they refer to."""
     wanted = {one.operation: one.answer for one in endpoints}
     wanted |= {_FAILED: Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
     made, whole = TypeAdapter.json_schemas(
@@ -175,7 +175,7 @@ def _parameters(one: Endpoint) -> list[dict[str, Any]]:
 
 
 def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter without its null variant: a query string cannot express null."""
+    """Remove the null variant from a parameter's schema: a query string cannot express null."""
     kinds = [one for one in field.pop("anyOf", ()) if one != {"type": "null"}]
     schema = field | dict(*kinds)
     return {key: value for key, value in schema.items() if key != "title" and value is not None}

@@ -19,14 +19,14 @@ _MOST_VALUES = 40  # of each facet, the commonest first
 
 
 class FacetCounts:
-    """Counts facets of snapshots, and caches the counts. Any thread may use it."""
+    """Counts the facets of snapshots, and caches the counts. Thread-safe."""
 
     def __init__(self) -> None:
         self._counted: WeakKeyDictionary[Snapshot, Facets] = WeakKeyDictionary()
         self._lock = Lock()
 
     def count(self, head: Snapshot, wanted: Filter) -> Facets:
-        """The facets of a snapshot that a filter has narrowed."""
+        """Count the facets of a snapshot that a filter has narrowed."""
         with self._lock:
             facets = self._counted.get(head)
         if facets is None:
@@ -57,7 +57,8 @@ def count_facets(head: Snapshot, wanted: Filter) -> Facets:
 
 
 def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]:
-    """The last modification of each document, given as SOURCE/PATH; None if it is not visible."""
+    """Return when each document, given as SOURCE/PATH, was last modified; None if it is not
+    visible."""
     index, times = head.index, list[str | None]()
     visible = np.flatnonzero(head.statistics.visible.documents)
     keys = index.documents.path_key[visible]
@@ -70,7 +71,7 @@ def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]
 
 
 def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
-    """How many visible documents have each type, tag and author."""
+    """Count the visible documents of each type, tag and author."""
     index, visible = head.index, head.statistics.visible.documents
     table = index.document_properties
     known = table.document_row < len(visible)
@@ -87,7 +88,7 @@ def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
 
 
 def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[str]:
-    """How many documents are in each folder directly below the chosen folder."""
+    """Count the documents in each folder directly below the chosen folder."""
     chosen = [one.value for one in wanted if one.key == "path" and not one.is_excluded]
     above = chosen[-1].rstrip("/") + "/" if len(chosen) == 1 else ""
     counts = Counter[str]()
@@ -102,7 +103,7 @@ def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[st
 
 
 def _count_months(modified_ms: Integers) -> list[MonthCount]:
-    """The number of documents last modified in each month, in order, without empty months."""
+    """Count the documents last modified in each month, in order. Empty months are left out."""
     dated = modified_ms[modified_ms != NO_DATE]
     months = dated.astype("datetime64[ms]").astype("datetime64[M]")
     found, counts = np.unique(months, return_counts=True)
@@ -113,7 +114,7 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
 
 
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
-    """The values that at least one document has, the most frequent first, each with its filter."""
+    """List the values that a document has, the most frequent first, each with its filter."""
     found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
     ordered = sorted(found, key=lambda one: (-one[1], one[0].casefold(), one[0]))
     return [

@@ -1,5 +1,4 @@
-"""Slows down addresses that send wrong tokens. The counts are kept in memory, in tables of limited
-size."""
+"""Delays addresses that send wrong tokens. The counts are in memory, in tables of limited size."""
 
 import time
 from collections import OrderedDict
@@ -24,7 +23,8 @@ class _Failures:
 
 
 class FailedTokens:
-    """Counts wrong tokens by address. From the sixth on, the wait grows from 1 s to a minute.
+    """Counts wrong tokens by address. From the sixth on, an address waits 1 s, later up to a
+    minute.
 
     Valid tokens never wait, so a misconfigured program does not lock out others at its address. The
     wait only reduces load and log lines. Tokens cannot be guessed, because they have 256 random
@@ -36,14 +36,12 @@ class FailedTokens:
         self._failed: OrderedDict[str, _Failures] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """The seconds until the next wrong token of this address is checked; 0 if it need not
-        wait."""
+        """Return the seconds until this address's next wrong token is checked, or 0."""
         failures = self._failed.get(network_of(address))
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
-        """Count a wrong token. Returns the number of wrong tokens so far, and the seconds to wait
-        now."""
+        """Count a wrong token. Returns how many there were, and how many seconds to wait now."""
         now_s, network = self._now_s(), network_of(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:

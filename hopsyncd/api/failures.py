@@ -41,8 +41,10 @@ INTERNAL = failure_body("internal", "The daemon failed on this request", "Its lo
 
 
 def failure_of(error: Exception) -> tuple[int, Failed]:
-    """The status and body for an exception of REPORTABLE: 4xx for the caller's mistakes, 503 for
-    problems of the daemon."""
+    """Return the status and body for an exception of REPORTABLE.
+
+    The status is 4xx for the caller's mistakes, and 503 for problems of the daemon.
+    """
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     for kinds, status, code in _REFUSALS:
         if isinstance(error, kinds):
@@ -52,7 +54,7 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
 
 
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
-    """The error for the first mistake in a request, with its field. Unknown fields come first."""
+    """Describe the first mistake in a request, with its field. Unknown fields come first."""
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     # Positions in a list count from 1 for people.

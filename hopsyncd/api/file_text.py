@@ -49,7 +49,7 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
 
 
 def no_file(source: str, path: str, why: str) -> NotFound:
-    """Make the error for a document whose file cannot be shown."""
+    """Create the error for a document whose file cannot be shown."""
     return NotFound(
         f"The file {source}/{path} is not shown", why, "GET /v1/document has its passages"
     )

@@ -60,16 +60,17 @@ class TeamPage(Protocol):
     """The page that browsers of other machines open, as an ASGI application."""
 
     def find_person(self, key: bytes) -> Person | None:
-        """The user whose session has this key; None if there is no such session or it has ended."""
+        """Find the user whose session has this key. Returns None if the session does not exist any
+        more."""
 
     def find_user(self, user: str) -> Person | None:
-        """The user of this name, as of the newest login whose session is open."""
+        """Find the user of this name, as of the newest login with an open session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class OwnNames:
-    """The host names of this daemon: local names, configured names, and the certificate's names."""
+    """The host names of this daemon: local names, configured names and the certificate's names."""
 
     def __init__(self, hosts: Iterable[str], tls: ServerTls | None = None) -> None:
         self._names = LOCAL_NAMES.union(hosts)
@@ -82,8 +83,8 @@ class OwnNames:
 class Guard:
     """Passes a request on to `app` with its caller in the state, or refuses it.
 
-    `is_own_name` says whether a host name means this daemon. `per_user` is the most requests that a
-    token's user may run at a time.
+    `is_own_name` returns whether a host name belongs to this daemon. `per_user` is the most
+    requests that a token's user may run at a time.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Guard:
     async def _pass_on_while_valid(
         self, caller: Caller, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Pass the request on, and end its response within a second once the token is revoked."""
+        """Pass the request on. If the token is revoked, end the response within a second."""
         sent = _bearer_token(list(scope["headers"])) or b""
         problem: WrongToken | None = None
         has_begun = False
@@ -165,7 +166,7 @@ class Guard:
         self._audit.purge_due()
 
         def record() -> None:
-            """Record the action once, before the end of the response is sent."""
+            """Record the action in the audit log, once, before the end of the response is sent."""
             if "action" in state and "outcome" in state:
                 asked, found = state.get("asked", {}), state.get("found")
                 action = state.pop("action")
@@ -183,7 +184,7 @@ class Guard:
             record()
 
     def _caller(self, scope: Scope) -> Caller | JSONResponse:
-        """The caller of a request, or the refusal to send."""
+        """Return the caller of a request, or the refusal to send."""
         credentials: Credentials = scope["state"]["credentials"]
         headers: Headers = list(scope["headers"])
         browsers = [value.decode("latin-1") for name, value in headers if name == _BROWSER_HEADER]
@@ -201,7 +202,7 @@ class Guard:
         return self._browser_refusal(headers) or found
 
     def _page_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
-        """The user of the page, identified by a session or by a pasted token."""
+        """Return the page's user, who is identified by a session or by a pasted token."""
         sent = _bearer_token(headers)
         if sent is None or sent.startswith(TOKEN_START):
             return self._remote_caller(credentials, headers)
@@ -213,7 +214,7 @@ class Guard:
         return self._access.remote_caller(person.role, known)
 
     def _remote_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
-        """The caller whose token is in a request over TCP, or the refusal."""
+        """Return the caller whose token is in a request over TCP, or the refusal to send."""
         sent = _bearer_token(headers)
         if sent is None:
             return _refuse_token("it has no token")
@@ -265,7 +266,7 @@ def guard_daemon(
     tls: ServerTls | None,
     page: TeamPage | None = None,
 ) -> ASGIApp:
-    """The daemon's application behind its guard and, if configured, its proxy check.
+    """Wrap the daemon's application in its guard and, if configured, in its proxy check.
 
     With a page, requests over TCP that are not for the API go to the page.
     """

@@ -1,4 +1,4 @@
-"""Makes the answer of the map endpoint: the map of a version, with names and titles of its
+"""Builds the answer of the map endpoint: a version's map, with the names and titles of
 documents."""
 
 import threading
@@ -42,7 +42,7 @@ _NO_MAP: MapAnswer = {
 
 
 class MapMaker:
-    """Makes maps, one at a time because each takes up to a second. Caches the last maps."""
+    """Computes maps one at a time, because each takes up to a second, and caches the last maps."""
 
     def __init__(self) -> None:
         self._kept = dict[tuple[int, Mask, Filter], tuple[list[int], MapAnswer]]()
@@ -51,8 +51,10 @@ class MapMaker:
     def make(
         self, connection: Connection, snapshot: Snapshot | None, wanted: Filter = ()
     ) -> MapAnswer:
-        """The map of the snapshot's visible documents. `wanted` is the filter that narrowed the
-        snapshot."""
+        """Return the map of the snapshot's visible documents, from the cache if possible.
+
+        `wanted` is the filter that narrowed the snapshot.
+        """
         if snapshot is None:
             return _NO_MAP
         key = (snapshot.version.id, snapshot.hidden, wanted)
@@ -125,7 +127,7 @@ def _describe(snapshot: Snapshot, found: CollectionMap, numbers: AnyIntegers) ->
 
 
 def _days(modified_ms: Integers) -> list[str | None]:
-    """The day of each time; None for NO_DATE."""
+    """Return the day of each time, or None for NO_DATE."""
     days = modified_ms.astype("datetime64[ms]").astype("datetime64[D]").astype(str).tolist()
     dated = (modified_ms != NO_DATE).tolist()
     return [day if is_dated else None for day, is_dated in zip(days, dated, strict=True)]

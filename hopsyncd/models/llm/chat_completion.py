@@ -45,7 +45,7 @@ class Dialect:
     def body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
-        """Build the request. `repair` adds the model's last reply and what is wrong with it."""
+        """Build the request. `repair` adds the model's last reply and the mistake in it."""
         schema = _strict_schema(shape)
         structure: dict[str, Any] = {}
         system = call.system
