@@ -36,9 +36,10 @@ _INTRODUCTION = """\
 
 Every table on this page comes from a file in `benchmarks/results`. The [last table](#origins) names
 the file, the command that repeats it, the commit, the date and the machine. Unless a table says
-otherwise, the models are the default ones and no LLM is asked.
+otherwise, the default models are used, no LLM is called, and the questions were used during
+development, so expect lower figures on others.
 
-In brackets are 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
+Brackets show 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
 
 Recall varies by at most two questions between processor types. Times depend on the machine: most
 runs shared two cores with other work, so compare ratios rather than milliseconds.
@@ -52,7 +53,7 @@ A `~` before a commit means that this commit or a slightly older commit was meas
 names no machine, the results are from this machine: {machine}.
 """
 _CLOSING = """\
-The other files in `benchmarks/results` have no table here. `tried` has ideas that did not help.
+The other files in `benchmarks/results` have no table here. `tried` lists ideas that did not help.
 """
 
 

@@ -301,7 +301,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/purge", "admin")
     def purge(self, request: PurgeRequest, caller: Caller) -> Future[PurgeAnswer]:
-        """Remove a document from every version; with `again`, let scans index it once more."""
+        """Remove a document from every version; with `again`, let scans index it again."""
 
         def job(path: SourceSync) -> PurgeAnswer:
             if request.again:

@@ -273,7 +273,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/health", "health")
     def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
-        """Whether the daemon serves. Fast enough for frequent checks."""
+        """Report whether the daemon can answer; fast enough for frequent checks."""
         self._parts.freshness.require_database()
         return {"status": "ok", "version": self._parts.state.version}
 

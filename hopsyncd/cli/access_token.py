@@ -57,7 +57,7 @@ def _name(_: click.Context, __: click.Parameter, given: Any) -> Any:
 
 
 @token.command()
-@click.option("--user", required=True, callback=_name, help="Whose token it is.")
+@click.option("--user", required=True, callback=_name, help="The user of the token.")
 @click.option(
     "--role",
     type=click.Choice(get_args(Role)),
@@ -104,9 +104,10 @@ def create(
 ) -> None:
     """Make a token, and print it. It cannot be shown again.
 
-    "metrics" reads metrics and health. "read" asks about the sources that are open to all members
-    or visible to the user. "write" also writes notes into mcp.inbox. "admin" has the rights of the
-    users in access.admins. "owner" may do everything except name programs.
+    "metrics" may read metrics and health. "read" may search the sources that are open to all
+    members or visible to the user. "write" may also write notes into mcp.inbox and watch questions.
+    "admin" has the rights of the users in access.admins. "owner" may do everything except name
+    programs.
 
     Example: hopsyncd token create --user ann --source notes --expires 30d
     """

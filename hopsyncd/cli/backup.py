@@ -41,7 +41,7 @@ class _BackupGroup(click.Group):
 def backup() -> None:
     """Make, list and restore backups.
 
-    If `dir` is set in [backup], the daemon makes backups by itself.
+    If `dir` is set in [backup], the daemon also makes scheduled backups.
 
     Example: hopsyncd backup now
     """
@@ -151,11 +151,12 @@ def _folder_of(config: Config) -> Path:
 def restore(
     context: click.Context, name: str, folder: Path | None, yes: bool, as_json: bool
 ) -> None:
-    """Replace the database by a backup.
+    """Replace the database with a backup.
 
     NAME is a name from `hopsyncd backup list`, `latest`, or the path of a database file. The
-    command says what will be lost, and asks. The daemon answers until the copy is ready. Then it is
-    stopped. The replaced database stays in the data folder until the next backup succeeds.
+    command says what will be lost, and asks for confirmation. The daemon answers until the copy is
+    ready, and is then stopped. The replaced database stays in the data folder until the next backup
+    succeeds.
 
     Example: hopsyncd backup restore latest
     """

@@ -260,7 +260,7 @@ def uninstall(system: bool) -> None:
 def service_status(context: click.Context, system: bool) -> None:
     """Show the installed files and the state of the service.
 
-    If the service does not run, the exit status is 3.
+    If the service is not running, the exit status is 3.
     """
     found = [path for path in _places(system) if path.exists()]
     for path in found:

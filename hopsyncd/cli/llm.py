@@ -52,7 +52,8 @@ def test(
     """Ask the LLM a question about made-up documents, and report the result.
 
     It shows the times and the tokens of a question, and whether the LLM writes valid JSON and reads
-    long prompts whole. Nothing of yours is sent. If the LLM cannot be used, the exit status is 1.
+    long prompts completely. None of your text is sent. If the LLM cannot be used, the exit status
+    is 1.
 
     Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
     """

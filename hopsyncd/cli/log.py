@@ -266,7 +266,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
     """End the pins that `restore` set, and sync.
 
-    Scans index every document as its file is again.
+    The next scans index the restored documents from their files again.
 
     Example: hopsyncd release
     """

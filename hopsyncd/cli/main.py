@@ -116,7 +116,7 @@ class _Commands(click.Group):
     "--server",
     envvar="HOPSYNCD_SERVER",
     metavar="URL",
-    help="Ask this server instead of the daemon of this machine: https://HOST:PORT.",
+    help="Use this server instead of this machine's daemon: https://HOST:PORT.",
 )
 @click.option(
     "--token-file",

@@ -78,17 +78,14 @@ def rebuild(
     llm_price: float | None,
     as_json: bool,
 ) -> None:
-    """Rebuild the graph from the stored passages and questions.
-
-    The result is one new version.
+    """Rebuild the graph from the stored passages and questions, as one new version.
 
     With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
     old vectors are used, and edits are indexed as usual.
 
     To estimate a switch to other models, change the encoder, the language model or `llm.questions`
-    in the configuration. Then run --estimate before you reload. It shows how many passages, how
-    much time and how many tokens the switch takes. With prices, it also shows the cost. Nothing is
-    rebuilt or sent.
+    in the configuration. Then run --estimate before you reload. It shows the passages, the time,
+    the tokens and, with prices, the cost of the switch. Nothing is rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
     """

@@ -80,7 +80,7 @@ _SIMILAR_LINES = 5
     "--profile",
     type=click.Choice(PROFILES),
     default="default",
-    help="How `hop` searches: in the way of hopsyncd, or exactly as in the HopRAG paper.",
+    help="How `hop` searches: as hopsyncd does, or exactly as in the HopRAG paper.",
 )
 @click.option(
     "--reasoner",
@@ -115,7 +115,7 @@ _SIMILAR_LINES = 5
     show_default=True,
     help="For statement and topic, how to rank the statements: none (by their best path), cosine,"
     " mean (path, cosine, and cosine and words of the passage), or cross-encoder: the reranker in"
-    " [models]. For hop, cross-encoder lets the reranker take part in the order.",
+    " [models]. For hop, cross-encoder lets the reranker help to order the results.",
 )
 @click.option(
     "--unit",

@@ -179,7 +179,7 @@ def mcp(
     """Serve your documents to an agent through MCP.
 
     The agent's client starts this command and speaks to it on standard input and output. It needs
-    a running daemon, here or on a --server.
+    a running daemon, on this machine or on a --server.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """

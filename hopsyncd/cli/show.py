@@ -151,9 +151,9 @@ def show(
 ) -> None:
     """Print a whole passage or document.
 
-    ID is the id of a passage, as `query` prints it, or its first characters. DOCUMENT is a path. It
-    may have its source before it (`notes: people/ada.md`) and a line after it. With #HEADING, only
-    the passages below that heading are printed.
+    ID is the id of a passage, as `query` prints it, or its first characters. DOCUMENT is a path.
+    Its source may precede it (`notes: people/ada.md`), and a line may follow it. With #HEADING,
+    only the passages below that heading are printed.
 
     \b
     Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"
@@ -193,8 +193,8 @@ def show(
 def open_(context: click.Context, named: str, only_print: bool, at: str) -> None:
     """Open a passage or document in your editor or its own program.
 
-    Text files open in your editor at the line of the passage. The editor is the setting
-    `open.editor`, else $VISUAL or $EDITOR, else the program that the system opens such files with.
+    Text is opened in the editor, at its line. The editor is `open.editor` in the configuration,
+    else $VISUAL or $EDITOR, else the system's program for the file.
 
     Example: hopsyncd open 68e8242676714bee
     """

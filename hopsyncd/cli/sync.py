@@ -23,7 +23,7 @@ _SHOWN = 10  # documents of each kind in a dry run
     "--accept-empty",
     is_flag=True,
     help=(
-        "Remove all documents of a source that is empty now. Without this option, the source "
+        "Remove all documents of a source that is now empty. Without this option, the source "
         "is paused."
     ),
 )

@@ -31,7 +31,7 @@ from hopsyncd.printable import printable
     " standard input.",
 )
 @click.option(
-    "--webhook", metavar="URL", help="POST each change to this http address of this machine."
+    "--webhook", metavar="URL", help="POST each change to this http address on this machine."
 )
 @click.option("--mcp", is_flag=True, help="Notify the agents that `hopsyncd mcp` serves.")
 @json_option
@@ -75,8 +75,8 @@ def watches(
 ) -> None:
     """List your watched questions, or show the changes of one. Admins see all users' questions.
 
-    A program or webhook from a copied, restored or older database is off. --allow shows it, asks,
-    and turns it on.
+    A program or webhook from a copied, restored or older database is off. --allow shows it, asks
+    for confirmation, and turns it on.
 
     Example: hopsyncd watches 3
     """

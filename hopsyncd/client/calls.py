@@ -245,7 +245,7 @@ def sources() -> Call[daemon_state.SourcesAnswer]:
 
 
 def health() -> Call[daemon_state.HealthAnswer]:
-    """Whether the daemon serves. Fast enough for frequent checks."""
+    """Report whether the daemon can answer; fast enough for frequent checks."""
     return call("GET", "/v1/health", {}, "HealthAnswer")
 
 
@@ -385,7 +385,7 @@ def gc(dry_run: bool = False) -> Call[changed.GcAnswer]:
 def purge(
     document: str, source: str | None = None, again: bool = False
 ) -> Call[changed.PurgeAnswer]:
-    """Remove a document from every version; with `again`, let scans index it once more."""
+    """Remove a document from every version; with `again`, let scans index it again."""
     return call(
         "POST", "/v1/purge", {"document": document, "source": source, "again": again}, "PurgeAnswer"
     )

@@ -10,7 +10,7 @@ from scripts.config_docs import PAGE, meanings_in, page_text
 def test_the_page_is_made_from_the_schema_as_it_is() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == page_text(), "run `python scripts/config_docs.py`"
-    assert "| `k` | number, 1 to 1,000, default `5` | How many passages to return. |" in page
+    assert "| `k` | 1 to 1,000, default `5` | How many passages to return. |" in page
 
 
 def test_each_meaning_is_a_sentence_of_the_comment_above_the_key() -> None:
