@@ -1,4 +1,4 @@
-"""Counts and times of requests, for /v1/stats and, in Prometheus's format, for /v1/metrics.
+"""Counts and times requests, for /v1/stats and, in Prometheus's format, for /v1/metrics.
 
 No metric's label contains a name or text of the user.
 """
@@ -52,7 +52,7 @@ class Load:
 
 
 class Requests:
-    """Counts requests since the start, by operation of the API. Any thread may use it."""
+    """Counts requests since the start, by operation of the API. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class Requests:
 
 
 class Metrics:
-    """Histograms of durations since the start. Any thread may use it."""
+    """Collects histograms of durations since the start. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class Metrics:
     def text(
         self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path
     ) -> str:
-        """All metrics in Prometheus's format, with the current values of the status and the LLM
+        """Format all metrics for Prometheus, with the current values of the status and LLM
         ledger."""
         current = CollectorRegistry()
         current.register(_Current(status, load, spent, data_dir))
@@ -209,7 +209,7 @@ class _Current(Collector):
         yield GaugeMetricFamily("hopsyncd_disk_free_bytes", "Free space on it", value=usage.free)
 
     def _backups(self) -> Iterator[Metric]:
-        """The metrics of backups; none if no backups are scheduled."""
+        """Return the metrics of backups, or none if no backups are scheduled."""
         backup = self._status["backup"]
         if backup is None:
             return

@@ -26,19 +26,21 @@ log = structlog.get_logger(__name__)
 
 
 class ModelReload:
-    """Loads models for a reload. `load` takes a configuration and the generation in use."""
+    """Loads the models for a reload of the configuration.
+
+    load: a function of a configuration and the generation in use.
+    """
 
     def __init__(self, load: Callable[[Config, str], Models]) -> None:
         self._load = load
         self._former: list[Models] = []
 
     def load(self, state: ServingState, wanted: Config) -> Models | None:
-        """Load the models of the new configuration. Returns None if they are unchanged or need a
-        restart.
+        """Load the models of the new configuration.
 
-        They need a restart if the models of the stored vectors cannot be loaded. Loading takes
-        seconds, or minutes if a model must be prepared. Raises ModelUnavailable or ConfigError if
-        the models cannot be used.
+        Returns None if they are unchanged or need a restart. They need a restart if the models of
+        the stored vectors cannot be loaded. Loading takes seconds, or minutes if a model must be
+        prepared. Raises ModelUnavailable or ConfigError if the models cannot be used.
         """
         if not has_other_models(state.config, wanted):
             return None
@@ -62,12 +64,10 @@ class ModelReload:
         watchers: SourceWatchers,
         connection: Connection,
     ) -> ConfigChange:
-        """Apply a configuration on the worker's thread, while another daemon writes.
+        """Apply a configuration on the worker's thread while another daemon writes.
 
-        models: the result of `load`.
-
-        If the models are new, the present vectors serve until a version has vectors of the new
-        models. Only the writer changes the database.
+        `models` is the result of `load`. If the models are new, the stored vectors serve until a
+        version has vectors of the new models. Only the writer changes the database.
         """
         state = serving.state
         if models:  # the writer's switch may have come meanwhile
@@ -99,7 +99,7 @@ class ModelReload:
         return applied
 
     def retire(self, models: Models) -> None:
-        """Keep models that requests may still use, until the daemon ends."""
+        """Keep models open until the daemon ends, because requests may still use them."""
         self._former.append(models)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class ModelReload:
 
 
 def has_other_models(config: Config, wanted: Config) -> bool:
-    """Whether the new configuration has different models that a reload can load."""
+    """Return whether the new configuration has different models that a reload can load."""
     return (config.models, config.llm) != (wanted.models, wanted.llm)
 
 

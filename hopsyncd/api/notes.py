@@ -20,9 +20,9 @@ _TAG = re.compile(r"[\w/-]{1,60}")
 
 
 def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
-    """Write a note to a new file in the folder; returns its path. Raises BadRequest.
+    """Write a note to a new file in the folder. Returns its path. Raises BadRequest.
 
-    `author`: the user, if the request comes from another machine; otherwise empty. The daily limit
+    `author` is the user if the request comes from another machine, otherwise empty. The daily limit
     is per author.
     """
     line = " ".join(title.split())
@@ -52,8 +52,8 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author
 
 
 def _require_room(today: Sequence[Path], signed: bytes) -> None:
-    """Raise BadRequest if this author, or all authors together, have written too many notes
-    today."""
+    """Raise BadRequest if this author, or all authors together, reached the daily limit of
+    notes."""
     most, by = _MOST_FILES_A_DAY, "all users together"
     if len(today) < most:
         most, by = _MOST_A_DAY, "you"
@@ -66,7 +66,7 @@ def _require_room(today: Sequence[Path], signed: bytes) -> None:
 
 
 def _author_of(note: Path) -> bytes:
-    """The author named in a note's file; empty if there is none."""
+    """Return the author that a note's file names; empty if it names none."""
     if not note.is_file():
         return b""
     try:
@@ -78,7 +78,7 @@ def _author_of(note: Path) -> bytes:
 
 
 def _put(folder: int, name: str, content: bytes) -> str:
-    """Create a new file. Existing files and links of the same name stay unchanged."""
+    """Create a new file. Never changes an existing file or link."""
     number = 1
     while True:
         file = f"{name}.md" if number == 1 else f"{name}-{number}.md"
@@ -94,7 +94,7 @@ def _put(folder: int, name: str, content: bytes) -> str:
 
 
 def _slug(title: str) -> str:
-    """A file name for a title, made of letters, digits and dashes.
+    """Return a file name for a title, made of letters, digits and dashes.
 
     >>> _slug("../Who is Ada?")
     'who-is-ada'

@@ -26,7 +26,7 @@ _IDLE_S = 60.0  # after which the process ends
 
 @dataclass(frozen=True, slots=True)
 class WantedPage:
-    """A page of a document whose content has this hash, and the text to find on it."""
+    """A page to draw: the hash of the document's content, and the text to highlight on the page."""
 
     version: int
     source: str
@@ -40,7 +40,7 @@ class WantedPage:
 def find_page(
     connection: Connection, head: Snapshot | None, request: PageImageRequest
 ) -> WantedPage:
-    """The page of a PDF that a request means. Raises NotFound or BadRequest."""
+    """Find the page of a PDF that a request means. Raises NotFound or BadRequest."""
     passage, places = placed_passage(connection, head, request.id)
     assert head is not None
     place = next((one for one in places if one.media_type == PDF), None)
@@ -56,7 +56,7 @@ def find_page(
 
 
 class PageImages:
-    """Renders pages one at a time, and caches the last ones. Any thread may use it."""
+    """Renders pages one at a time, and caches the last pages. Thread-safe."""
 
     def __init__(self, limits: Limits = _LIMITS, idle_s: float = _IDLE_S) -> None:
         self._process = ExtractionProcess(limits=limits)
@@ -66,7 +66,7 @@ class PageImages:
         self._timer: threading.Timer | None = None
 
     def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
-        """The picture of a page. Raises NotFound if the file has changed since it was indexed."""
+        """Draw a page. Raises NotFound if the file has changed since it was indexed."""
         # The file is read even if the picture is kept: a changed file is not shown.
         data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
         key = (wanted.content, wanted.page, wanted.text)

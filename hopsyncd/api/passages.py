@@ -68,7 +68,7 @@ def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
 def placed_passage(
     connection: Connection, head: Snapshot | None, hexadecimal: str
 ) -> tuple[Passage, list[Place]]:
-    """A passage and its visible places. Raises NotFound, BadRequest."""
+    """Read a passage and its visible places. Raises NotFound or BadRequest."""
     entry = entry_of(head, hexadecimal)
     assert head is not None
     id_ = _id(head, entry)
@@ -81,7 +81,7 @@ def placed_passage(
 def passage_answer(
     connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
 ) -> PassageAnswer:
-    """A passage with its places and questions. Raises NotFound, BadRequest."""
+    """Describe a passage, its places and its questions. Raises NotFound or BadRequest."""
     entry = entry_of(head, hexadecimal)
     assert head is not None
     id_, version = _id(head, entry), head.version.id
@@ -104,7 +104,7 @@ def documents_answer(
     request: DocumentsRequest,
     degraded: Sequence[str],
 ) -> DocumentsAnswer:
-    """A page of the list of documents. Pass its `next` as `after` to get the following page."""
+    """Return a page of the list of documents. Its `next` is the `after` of the following page."""
     found = (
         documents_after(
             connection,
@@ -136,7 +136,7 @@ def documents_answer(
 
 
 def _key(after: str | None) -> tuple[str, str]:
-    """Split the parameter `after` into source and path. The name of a source contains no slash."""
+    """Split the parameter `after` into source and path. A source's name contains no slash."""
     if after is None:
         return _FIRST
     source, _, path = after.partition("/")
@@ -146,7 +146,7 @@ def _key(after: str | None) -> tuple[str, str]:
 def document_answer(
     connection: Connection, head: Snapshot | None, request: DocumentRequest, degraded: Sequence[str]
 ) -> DocumentAnswer:
-    """The passages of a document, in reading order. Raises NotFound."""
+    """Return the passages of a document, in reading order. Raises NotFound."""
     version = head.version.id if head else 0
     hidden = head is None or hides(head.hidden, request.source, request.document)
     found = None if hidden else document_at(connection, version, request.source, request.document)
@@ -196,7 +196,7 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
 def _beginning_with(
     source: str, document: str, first_line: int, places: Sequence[Place]
 ) -> list[Place]:
-    """The places, with the given place first."""
+    """Reorder the places so that the given place is the first."""
     here = (source, document, first_line)
     return sorted(places, key=lambda one: (one.source, one.document, one.first_line) != here)
 
@@ -207,7 +207,7 @@ def neighbours_answer(
     request: NeighboursRequest,
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
-    """The passages near a passage in the graph, the nearest first. Raises NotFound."""
+    """Return the passages near a passage in the graph, the nearest first. Raises NotFound."""
     start = entry_of(head, request.id)
     assert head is not None
     found = around(head, start, request.hops, request.limit)
@@ -225,7 +225,7 @@ def neighbours_answer(
 def paths_answer(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
 ) -> PathsAnswer:
-    """The paths from one passage to another, the shortest first. Raises NotFound."""
+    """Return the paths from one passage to another, the shortest first. Raises NotFound."""
     ends = entry_of(head, request.start), entry_of(head, request.end)
     assert head is not None
     found = paths(head, *ends, request.max_hops, request.limit)
@@ -265,8 +265,10 @@ def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]
 
 
 def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
-    """Whether the store still has the passage. A purge may have removed it before the index in
-    memory is updated."""
+    """Return whether the store still has the passage.
+
+    A purge may have removed it before the index in memory is updated.
+    """
     return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
 
 
@@ -285,7 +287,8 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
 
 
 def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
-    """A hop in the form of a search result; its share is 0, because no score flowed along it."""
+    """Format a hop like a hop of a search result. Its share is 0, because no score flowed along
+    it."""
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
@@ -303,7 +306,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
 def _answer_to_show(
     connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
-    """Read texts and places, as an Answer without a ranking."""
+    """Read texts and places, and return them as an Answer without a ranking."""
     ids = {_id(head, position) for position in positions}
     questions = [joint.question for joint in joints]
     return Answer(

@@ -16,10 +16,10 @@ from hopsyncd.api.failures import failure_body
 
 
 class BehindProxy:
-    """Refuses requests over TCP that do not come from a trusted proxy, or whose client did not use
-    TLS.
+    """Passes on requests from the trusted proxies whose clients used TLS, and refuses others over
+    TCP.
 
-    The scope's client is then the proxy's client.
+    In the scope, it replaces the proxy's address by the client's address.
     """
 
     def __init__(self, app: ASGIApp, proxies: Sequence[str]) -> None:

@@ -56,7 +56,10 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryMessage:
-    """A query at a version number; `encoded` are its texts, encoded by the encoder of that name."""
+    """A query at a version.
+
+    encoded: the vectors of its texts, from the encoder with the given name.
+    """
 
     meant: Understood
     k: int
@@ -70,7 +73,7 @@ class QueryMessage:
 
 @dataclass(frozen=True, slots=True)
 class AskMessage:
-    """A question to be answered from the passages that its query finds."""
+    """A question to answer from the passages that its query finds."""
 
     query: QueryMessage
     with_passages: bool
@@ -78,24 +81,22 @@ class AskMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A worker's request to the daemon's models during a query. The reply has a result for each
-    text."""
+    """A worker's request for results of the daemon's models, one for each text."""
 
     what: Literal["questions", "vectors", "entities"]
     texts: tuple[str, ...]
 
 
 class _Outdated(Exception):
-    """The worker's index is out of date: the daemon must start a new worker."""
+    """The worker's index is out of date, so the daemon must start a new worker."""
 
 
 class _Unaided(Exception):
-    """The daemon cannot supply model results: its models failed or were replaced."""
+    """The daemon cannot supply model results, because its models failed or were replaced."""
 
 
 class _DaemonModels(PromptedEncoder):
-    """Stands for the daemon's models in a query worker, and returns the vectors that the daemon
-    sent."""
+    """Requests results of the daemon's models for a worker, unless the query came with them."""
 
     def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
         self._generation = generation
@@ -111,12 +112,12 @@ class _DaemonModels(PromptedEncoder):
         return self._generation.dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Raises _Unaided if the daemon cannot supply the result."""
+        """Return the vectors of passages. Raises _Unaided if the daemon cannot supply them."""
         vectors = self._wants(Wanted("vectors", tuple(texts))) if texts else ()
         return np.array(vectors).reshape(len(texts), self.dimensions)
 
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Raises _Unaided if the daemon cannot supply the result."""
+        """Return the vectors of questions. Raises _Unaided if the daemon cannot supply them."""
         missing = tuple(text for text in dict.fromkeys(texts) if text not in self.told)
         if missing:
             vectors = self._wants(Wanted("questions", missing))
@@ -124,13 +125,13 @@ class _DaemonModels(PromptedEncoder):
         return np.array([self.told[text] for text in texts]).reshape(len(texts), self.dimensions)
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """Raises _Unaided if the daemon cannot supply the result."""
+        """Return the entities in texts. Raises _Unaided if the daemon cannot supply them."""
         found: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
         return found
 
 
 class _Copy:
-    """The live index of a worker, and the engine that answers from it. One thread uses it."""
+    """Answers queries from the worker's own live index. Only one thread uses it."""
 
     def __init__(self, settings: WorkerSettings, wants: Callable[[Wanted], Any]) -> None:
         self._connection = open_reader(settings.database)
@@ -158,7 +159,7 @@ class _Copy:
         self._publish(newest)
 
     def follow(self, number: int) -> None:
-        """Bring the index to a version. Raises _Outdated."""
+        """Update the index to a version. Raises _Outdated."""
         with snapshot(self._connection):
             self._check()
             if number <= self.version:
@@ -176,7 +177,7 @@ class _Copy:
         self._publish(wanted)
 
     def _read_again(self, wanted: Version) -> None:
-        """Map the newly saved index instead of one that has grown in memory."""
+        """Replace an index that has grown in memory by the newly saved index, as a mapped file."""
         self._statistics = None
         self._index = self._saved.load(self._connection, self._generation, wanted.id)
         self._publish(wanted)
@@ -187,7 +188,7 @@ class _Copy:
         release_memory(self._connection)
 
     def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:
-        """Answer a message; None if the daemon must answer. Raises _Outdated."""
+        """Answer a message. Returns None if the daemon must answer. Raises _Outdated."""
         asked = message.query if isinstance(message, AskMessage) else message
         with snapshot(self._connection):
             self._check()
@@ -219,7 +220,7 @@ class _Copy:
         return reply_json(found, reply, [], meant, with_passages)
 
     def _check(self) -> None:
-        """Raise _Outdated after a purge or a rebuild: the change feed does not report them."""
+        """Raise _Outdated after a purge or a rebuild, which the change feed does not report."""
         if rewrites(self._connection) != self._rewrites:
             raise _Outdated
 

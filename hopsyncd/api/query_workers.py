@@ -67,9 +67,9 @@ class _Worker:
 
 
 def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
-    """The version at which a worker can answer this query; None if no worker can.
+    """Return the version at which a worker can answer this query, or None if none can.
 
-    reranks: whether `hop` ends with the reranker, which workers do not have.
+    `reranks` says whether `hop` ends with the reranker, which workers do not have.
     """
     plain = search.strategy in _STRATEGIES and not search.wants_llm
     if search.strategy == "hop" and (reranks or search.rerank == "cross-encoder"):
@@ -79,7 +79,7 @@ def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = Fals
 
 
 def query_workers(config: Config) -> "QueryWorkers":
-    """The query workers of a daemon; none if its database is on a server."""
+    """Create the query workers of a daemon. There are none if its database is on a server."""
     is_file = isinstance(config.database, Path)
     # A worker has another working directory.
     place = config.database.absolute() if isinstance(config.database, Path) else config.database
@@ -91,7 +91,7 @@ def query_workers(config: Config) -> "QueryWorkers":
 
 
 class QueryWorkers:
-    """Up to `count` worker processes. Any thread may use it."""
+    """Starts up to `count` worker processes, and hands queries to them. Thread-safe."""
 
     def __init__(
         self, settings: WorkerSettings, count: int, patience_s: float, idle_s: float = _IDLE_S
@@ -120,7 +120,8 @@ class QueryWorkers:
         given: Given,
         here: Callable[[], _Answer],
     ) -> _Answer:
-        """Let a worker that has the version answer. If there is none, answer in this process."""
+        """Let a worker with this version answer the query. Without such a worker, answer it
+        here."""
         worker = self._take_worker(number)
         if worker is not None:
             found: _Answer | None = self._ask(worker, asked, given)
@@ -136,7 +137,7 @@ class QueryWorkers:
                 self._changed.notify_all()
 
     def renew(self, number: int) -> None:
-        """Make the workers check for rewritten history before they answer again."""
+        """Make the workers check for a purge or a rebuild before they answer again."""
         with self._changed:
             for worker in self._workers:
                 worker.version, self._wanted = 0, max(self._wanted, number)
@@ -155,7 +156,7 @@ class QueryWorkers:
             self._tending.join(_STOP_S)  # one that is being started ends with its pipe
 
     def _take_worker(self, number: int) -> _Worker | None:
-        """Reserve a worker that has the version; None if this process must answer."""
+        """Reserve a worker that has the version. Returns None if this process must answer."""
         with self._changed:
             while True:
                 current = [worker for worker in self._workers if worker.version >= number]
@@ -172,7 +173,7 @@ class QueryWorkers:
                 self._changed.wait()
 
     def _ask(self, worker: _Worker, asked: QueryMessage | AskMessage, given: Given) -> Any:
-        """The worker's answer; None if the worker was lost."""
+        """Return the worker's answer, or None if the worker was lost."""
         try:
             found = worker.ask(asked, given, self._patience_s)
         except (OSError, EOFError) as error:
@@ -191,7 +192,7 @@ class QueryWorkers:
             self._changed.notify_all()
 
     def _end_if_idle(self) -> None:
-        """End all workers if there was no query for a while; two overlapping queries start them
+        """End all workers if there was no query for a while. Overlapping queries start them
         again."""
         with self._changed:
             if not self._idle.has_expired or self._here or any(w.busy for w in self._workers):
@@ -203,7 +204,7 @@ class QueryWorkers:
             worker.end()
 
     def _lose(self, worker: _Worker, error: BaseException) -> None:
-        """End a worker that does not reply. Another is started when it is needed."""
+        """End a worker that does not reply. A new worker starts when it is needed."""
         with self._changed:
             if worker not in self._workers:  # closed meanwhile
                 return
@@ -213,7 +214,8 @@ class QueryWorkers:
         log.warning("a query worker ended", pid=worker.process.pid, why=_why(error))
 
     def _tend(self, number: int) -> None:
-        """Start catching up workers to that version in the background. The caller has the lock."""
+        """Start to update the workers to that version in the background. The caller holds the
+        lock."""
         self._wanted = max(self._wanted, number)
         if self._tending is None:
             self._tending = threading.Thread(target=self._tend_all, name="workers", daemon=True)
@@ -221,7 +223,7 @@ class QueryWorkers:
         self._changed.notify_all()
 
     def _tend_all(self) -> None:
-        """Let the workers catch up one at a time, so that the others can answer queries."""
+        """Update the workers one at a time, so that the others can answer queries."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_to_do)
@@ -246,14 +248,14 @@ class QueryWorkers:
         return is_short or not self._count or self._behind() is not None
 
     def _behind(self) -> _Worker | None:
-        """A free worker with an older version than the wanted version, if there is any."""
+        """Return a free worker with an older version than the wanted version, or None."""
         found = (
             worker for worker in self._workers if worker.version < self._wanted and not worker.busy
         )
         return next(found, None)
 
     def _start(self) -> None:
-        """Start another worker. After repeated failures, this process answers alone."""
+        """Start another worker. After repeated failures, only this process answers."""
         try:
             with self._restarts.attempt():
                 worker = _start_worker(self._settings)

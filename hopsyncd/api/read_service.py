@@ -81,8 +81,10 @@ _Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
 
 
 def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | None:
-    """Compute the model results that a worker requests. Returns None if the models fail or were
-    replaced."""
+    """Compute the model results that a worker requests.
+
+    Returns None if the models fail or were replaced.
+    """
     if models.encoder.name != encoder:
         return None
     try:
@@ -96,7 +98,10 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
 
 
 def _make_draft(listener: Listener, searched: Sequence[Answer]) -> AnswerDraft:
-    """Make a draft that is sent as events. The last answer in `searched` has the cited passages."""
+    """Create a draft whose parts are sent as events.
+
+    The last answer in `searched` has the cited passages.
+    """
     return AnswerDraft(
         tell=lambda text: listener.tell("text", text=text),
         tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
@@ -107,7 +112,7 @@ def _make_draft(listener: Listener, searched: Sequence[Answer]) -> AnswerDraft:
 
 
 def add_price(cost: AskCost, usage: Usage, config: LlmConfig) -> AskCost:
-    """The cost of an answer with its price, if prices are configured."""
+    """Add the price to the cost of an answer, if prices are configured."""
     if not (config.input_price or config.output_price):
         return cost
     spent = usage.prompt_tokens * config.input_price
@@ -123,7 +128,7 @@ class ReadService:
 
     @property
     def has_llm(self) -> bool:
-        """Whether an LLM is configured, which then answers questions."""
+        """Whether an LLM is configured, which then answers questions by default."""
         return self._parts.state.models.llm is not None
 
     @endpoint("POST", "/v1/query", "read")
@@ -174,7 +179,7 @@ class ReadService:
         here: Callable[[], _Answer],
         message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
     ) -> _Answer:
-        """A worker's answer to the message; without a suitable worker, this process answers."""
+        """Let a worker answer the message. Without a suitable worker, this process answers."""
         engine, models = state.engine, state.models
         newest = engine.head.version.id if engine.head else 0
         number = handed_over_at(search, at, newest, reranks=engine.settings.rerank)

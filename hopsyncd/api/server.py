@@ -63,9 +63,12 @@ def share_heap() -> None:
 
 @contextmanager
 def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
-    """Listen on a socket at `path`, mode 0600 in a folder of mode 0700. It is removed at the end.
-    With a group, the mode is 0660, in a folder that the group may enter. Raises AlreadyRunning if a
-    daemon serves there, and SocketRefused if the path is used for something else."""
+    """Listen on a socket at `path`, and remove it at the end.
+
+    The mode is 0600, in a folder of mode 0700. With a group, the mode is 0660, in a folder that the
+    group may enter. Raises AlreadyRunning if a daemon serves there, and SocketRefused if the path
+    is used for something else.
+    """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise SocketRefused(
             f"Cannot listen on {path}",
@@ -101,8 +104,7 @@ def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket
 
 
 def _own_folder(folder: Path, group: int | None) -> None:
-    """Make the folder, or check that this user owns it and that only this user and the group may
-    enter it."""
+    """Create the folder, or check that only this user owns it and only the group may enter it."""
     try:
         if not folder.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -181,8 +183,10 @@ def _already_running(path: Path) -> AlreadyRunning:
 
 
 def _clear_stale(path: Path) -> None:
-    """Remove a socket that no process listens on. Raises SocketRefused for any other file at the
-    path."""
+    """Remove a socket that no process listens on.
+
+    Raises SocketRefused for any other file at the path.
+    """
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -219,8 +223,10 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
 
 
 def bound_address(host: str, port: int, hint: str) -> socket.socket:
-    """Bind a socket to an address without listening. Port 0 takes a free port. Raises
-    SocketRefused."""
+    """Bind a socket to an address without listening. Raises SocketRefused.
+
+    For port 0, the system chooses a free port.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends without delay only where the protocol is named.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -237,7 +243,7 @@ def bound_address(host: str, port: int, hint: str) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The listening sockets: `plain`, and with TLS (`tls`) `secured`."""
+    """The listening sockets: `secured` with TLS, configured by `tls`, and `plain` without."""
 
     plain: Sequence[socket.socket]
     secured: Sequence[socket.socket] = ()
@@ -245,8 +251,8 @@ class Listeners:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that stops running work at its end, and then waits for the requests of this
-    work."""
+    """A uvicorn server that stops running work when it ends, and waits for the requests to
+    finish."""
 
     def __init__(
         self,
@@ -305,7 +311,7 @@ def end_at_signals(server: uvicorn.Server) -> None:
 
 
 def bound_listeners(stack: ExitStack, config: Config) -> Listeners:
-    """The configured sockets. The stack closes them."""
+    """Open the configured sockets. The stack closes them."""
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
@@ -355,7 +361,7 @@ def serve(
 
 
 def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
-    """A second server beside the daemon's, with the same limits. Signals end it too."""
+    """Create a second server beside the daemon's, with the same limits. Signals end it too."""
     server = uvicorn.Server(_limit_server(app, limits, Load(), "auto"))
     end_at_signals(server)
     return server

@@ -40,7 +40,10 @@ from store.versions import head
 
 @dataclass(frozen=True, slots=True)
 class ServingState:
-    """Everything in force at one moment. `reloaded` has the result of the last reload."""
+    """The state from which requests are answered.
+
+    reloaded: the result of the last reload.
+    """
 
     config: Config
     models: Models
@@ -70,8 +73,10 @@ def make_engine(
     copy: LocalCopy | None,
     is_busy: Callable[[], bool],
 ) -> Engine:
-    """Make the engine of a configuration. `copy` is passed to Engine if another daemon can
-    write."""
+    """Create the engine of a configuration.
+
+    `copy` is passed to Engine if another daemon can write.
+    """
     engine = Engine(
         config.database,
         models.encoder,
@@ -89,12 +94,12 @@ def make_engine(
 
 
 def usage_of_sync(config: Config) -> Usage:
-    """Make a counter for the LLM usage of one sync."""
+    """Create a counter for the LLM usage of one sync."""
     return Usage(max_tokens=config.llm.max_tokens_per_sync or None)
 
 
 class Serving:
-    """Holds the state in force. A request that needs several parts of it must read `state` once."""
+    """Holds the current state. A request that needs several parts of it must read `state` once."""
 
     def __init__(self, state: ServingState) -> None:
         self._state = state
@@ -118,8 +123,10 @@ class Serving:
 
 
 class SourceNames:
-    """The names of the sources. `removed` are sources that were removed but are still
-    configured."""
+    """Lists the names of the sources.
+
+    removed: sources that were removed but are still configured.
+    """
 
     def __init__(self, serving: Serving, removed: Collection[str]) -> None:
         self._serving = serving
@@ -127,17 +134,17 @@ class SourceNames:
 
     @property
     def configured(self) -> list[str]:
-        """The configured sources that are not removed, in the order of the configuration."""
+        """List the configured sources that are not removed, in the order of the configuration."""
         sources = self._serving.state.config.sources
         return [source.name for source in sources if source.name not in self.removed]
 
     def list_known(self, connection: Connection) -> set[str]:
-        """The names of all configured or stored sources."""
+        """List the names of all configured or stored sources."""
         configured = {source.name for source in self._serving.state.config.sources}
         return configured | {*source_names(connection).values()}
 
     def list_visible(self, acl: Acl = EVERYTHING) -> set[str]:
-        """The names of all configured or stored sources that `acl` permits."""
+        """List the names of all configured or stored sources that `acl` permits."""
         with self._serving.state.engine.reading() as (connection, _):
             return {name for name in self.list_known(connection) if acl.shows(name)}
 
@@ -177,11 +184,11 @@ class Freshness:
 
     @property
     def is_behind(self) -> bool:
-        """Whether changes were noticed that no served version contains yet."""
+        """Whether changes were noticed that the served version does not contain yet."""
         return self._worker.pending
 
     def reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
-        """Why an answer may be behind the documents; empty if no reason is known.
+        """List the reasons why an answer may be out of date; empty if no reason is known.
 
         `was_behind` is the value of `is_behind` when the answer was begun. Sources that `acl` hides
         are not mentioned.
@@ -217,7 +224,7 @@ class Freshness:
         return reasons
 
     def error(self) -> str | None:
-        """Why the last sync failed, or why the next one will fail."""
+        """Explain why the last sync failed, or why the next sync will fail."""
         try:
             self.require_database()
         except DatabaseGone as error:
@@ -254,7 +261,7 @@ class Publisher:
         return self._serving.state.models.maker.generation
 
     def generation_for(self, name: str) -> GenerationConfig:
-        """The settings of the models that answer at versions of that generation."""
+        """Return the settings of the models that answer at versions of that generation."""
         return self._serving.state.models.for_generation(name).maker.generation
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:

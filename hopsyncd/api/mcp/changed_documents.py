@@ -1,4 +1,4 @@
-"""The documents that differ between two versions, with the added and removed sentences."""
+"""Finds the documents that differ between two versions, with the added and removed sentences."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,8 +15,7 @@ _Place = tuple[str, str]
 def changed_documents(
     diff: Mapping[str, Any], wanted: Collection[_Place] | None, sources: Sources
 ) -> list[dict[str, Any]]:
-    """The documents that differ, edited documents first. If `wanted` is given, only documents in
-    it."""
+    """List the documents that differ, edited documents first. `wanted` limits the documents."""
     lines = _lines_of(diff)
     found = []
     for kind, document in _documents(diff):
@@ -41,7 +40,7 @@ def changed_documents(
 def documents_about(
     about: str, diff: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
 ) -> set[_Place]:
-    """The differing documents that concern a topic.
+    """Select the changed documents that concern a topic.
 
     A document concerns a topic if a search for the topic finds it at either version with more than
     a weak match, or if a changed sentence has all words of the topic.
@@ -70,7 +69,7 @@ def _documents(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _lines_of(diff: Mapping[str, Any]) -> dict[_Place, list[str]]:
-    """The removed and added sentences of each document."""
+    """Return the removed and added sentences of each document."""
     return {
         (text["source"], text["document"]): [
             line for line in text["lines"] if line[:1] in ("-", "+")

@@ -66,7 +66,7 @@ _INSTRUCTIONS = (
 
 
 def address(source: str, document: str) -> str:
-    """The address of a document.
+    """Return the resource address of a document.
 
     >>> address("my notes", "people/ada?.md")
     'hopsyncd://my%20notes/people/ada%3F.md'
@@ -75,7 +75,8 @@ def address(source: str, document: str) -> str:
 
 
 def list_resources(client: Client) -> list[Resource]:
-    """The watched questions and the first 200 documents of the index; `search` finds others."""
+    """List the watched questions and the first 200 documents. `search` finds the other
+    documents."""
     watches = [
         Resource(
             uri=uri,
@@ -99,16 +100,20 @@ def list_resources(client: Client) -> list[Resource]:
 
 
 def text_of(client: Client, source: str, document: str) -> str:
-    """The indexed text of a document: its passages under their headings. A long text is
-    shortened."""
+    """Return the indexed text of a document: its passages under their headings.
+
+    A long text is shortened.
+    """
     content = "\n\n".join(document_text(client.document(source, document)["passages"]))
     text = shorten(content, _MAX_TEXT_TOKENS)
     return text if text == content else f"{text}\n\n[cut: the tool `get` reads on]"
 
 
 def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """The questions that are watched for agents, by their addresses; empty if the user may only
-    read."""
+    """Map addresses to the questions that are watched for agents.
+
+    The mapping is empty if the user has only the right to read.
+    """
     try:
         watches = client.watches()["watches"]
     except RequestFailed as error:
@@ -119,11 +124,13 @@ def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
 
 
 class WatchBus(InMemorySubscriptionBus):
-    """Notifies listeners of changes of watched questions. It polls the daemon only while there are
-    listeners."""
+    """Notifies listeners of changes of watched questions.
+
+    It polls the daemon only while there are listeners.
+    """
 
     def __init__(self, client: Client, ask_s: float = _ASK_S) -> None:
-        """`ask_s`: the interval at which the daemon is asked."""
+        """Poll the daemon every `ask_s` seconds while there are listeners."""
         super().__init__()
         self._client = client
         self._ask_s = ask_s
@@ -183,7 +190,7 @@ class DocumentServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. A mistake in its arguments is a ToolError of one line."""
+        """Call a tool. A mistake in its arguments raises a ToolError of one line."""
         tool = self._tool_manager.get_tool(name)
         names = list(tool.parameters["properties"]) if tool else []
         try:
@@ -224,8 +231,10 @@ class DocumentServer(MCPServer[Any]):
 
 
 def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
-    """The functions that end a connection's subscriptions, by address. All of them are called when
-    the connection closes."""
+    """The functions that end a connection's subscriptions, by address.
+
+    All of them are called when the connection closes.
+    """
     if _SUBSCRIBED not in connection.state:
         ends: dict[str, Callable[[], None]] = {}
         connection.state[_SUBSCRIBED] = ends
@@ -242,7 +251,7 @@ def _end_all(ends: Mapping[str, Callable[[], None]]) -> None:
 def make_server(
     client: Client, allow_write: bool, inbox: Path | None = None, *, is_structured: bool = False
 ) -> MCPServer[Any]:
-    """Make an MCP server over a running daemon; it never starts one.
+    """Create an MCP server that uses a running daemon. It never starts a daemon.
 
     With `is_structured`, results are also sent as structured content. Some clients show a model
     both forms, others only the text.
@@ -327,8 +336,10 @@ def _add(
 
 
 def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
-    """An MCP server over HTTP behind the guard of the daemon's API, which refuses requests from
-    browsers, for other host names, or without the token."""
+    """Create an MCP server over HTTP behind the guard of the daemon's API.
+
+    The guard refuses requests without the token, from browsers, and for other host names.
+    """
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         max_sessions=_MAX_SESSIONS,

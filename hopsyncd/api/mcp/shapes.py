@@ -28,7 +28,7 @@ Sources = Mapping[str, Mapping[str, Any]]
 
 
 def document_brief(passage: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
-    """The document of a passage: source, name, absolute path, title, author and date."""
+    """Describe the document of a passage: source, name, absolute path, title, author and date."""
     brief = {"source": passage["source"], "document": passage["document"]}
     if path := local_file(passage["source"], passage["document"], sources):
         brief["path"] = path
@@ -38,21 +38,21 @@ def document_brief(passage: Mapping[str, Any], sources: Sources) -> dict[str, An
 
 
 def _document_title(passage: Mapping[str, Any]) -> str:
-    """The subject and sender of a mail, or the first heading above the passage."""
+    """Return the subject and sender of a mail, or the first heading above the passage."""
     if mail_subject(passage):  # people know no message ids
         return document_name(passage)[:_TITLE_CHARACTERS]
     return str(passage["heading"][0])[:_TITLE_CHARACTERS] if passage["heading"] else ""
 
 
 def _origin_brief(origin: Mapping[str, str]) -> dict[str, str]:
-    """The author, day, commit and address, without values that are too long to cite."""
+    """Return the author, day, commit and address, without values that are too long to cite."""
     found = {name: str(origin.get(name) or "") for name in _ORIGIN_FIELDS}
     found |= {"date": found["date"][:10], "commit": found["commit"][:10]}
     return {name: text for name, text in found.items() if 0 < len(text) <= _ORIGIN_CHARACTERS}
 
 
 def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
-    """A passage to cite: its id, its place in the document, its text under `quote`."""
+    """Describe a passage to cite: its id, its location in the document, its text under `quote`."""
     brief = {"id": id_brief(passage["id"]), "location": passage["location"]}
     if heading := heading_line(passage):
         brief["heading"] = heading
@@ -65,13 +65,15 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def id_brief(id_: str) -> str:
-    """The beginning of an id, which is enough to find its passage."""
+    """Return the beginning of an id, which is enough to find its passage."""
     return id_[:_ID_CHARACTERS]
 
 
 def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
-    """Describe near-duplicates in a line: the place and id of the first three, and the number of
-    the rest."""
+    """Describe near-duplicates in one line.
+
+    The line has the location and id of the first three, and the number of the others.
+    """
     shown = [
         f"{one['document']}, {one['location']} ({id_brief(one['id'])})" for one in similar[:_PLACES]
     ]
@@ -80,18 +82,19 @@ def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
 
 
 def heading_line(passage: Mapping[str, Any]) -> str:
-    """The headings above a passage, below the title of its document; a long line is shortened."""
+    """Return the headings above a passage, below its document's title. A long line is shortened."""
     return " > ".join(passage["heading"][1:])[:_TITLE_CHARACTERS]
 
 
 def hop_line(hop: Mapping[str, Any]) -> str:
-    """A hop as a line: both ends, and the question that connects them."""
+    """Describe a hop in one line: both ends, and the question that connects them."""
     start, end = (title_of(hop[key])[:_TITLE_CHARACTERS] for key in ("from", "to"))
     return f"{start} {hop_verb(hop['asked_by'])} {end}: {hop['question']}"
 
 
 def reached_line(hops: Sequence[Mapping[str, Any]]) -> str:
-    """The hops to a passage, each by the title of its start, and the question of the last one."""
+    """Describe the hops to a passage in one line: the title of each start, and the last
+    question."""
     steps = [
         f"{title_of(hop['from'])[:_HOP_CHARACTERS]} {hop_verb(hop['asked_by'])}" for hop in hops
     ]
@@ -101,7 +104,7 @@ def reached_line(hops: Sequence[Mapping[str, Any]]) -> str:
 def group(
     passages: Sequence[Mapping[str, Any]], briefs: Sequence[Mapping[str, Any]], sources: Sources
 ) -> list[dict[str, Any]]:
-    """The documents of passages, the best first, each with the briefs of its passages."""
+    """Group passages by document, the best document first."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for passage, brief in zip(passages, briefs, strict=False):
         head = document_brief(passage, sources)
@@ -117,9 +120,10 @@ def fit_grouped(
     sources: Sources,
     max_tokens: int,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Group as many of the first passages as fit beside the frame; also returns their briefs.
+    """Group the first passages that fit into the limit beside the frame. Also returns their briefs.
 
-    Quotes are shortened fairly; an object whose quote was shortened has `shortened`.
+    If quotes do not fit, all long quotes are shortened to the same length. An object whose quote
+    was shortened has `shortened`.
     """
     count = len(passages)
     while count:
@@ -133,7 +137,7 @@ def fit_grouped(
 
 
 def document_text(passages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The parts of a document's text: its passages, each after its headings as Markdown."""
+    """Split a document's text into parts: each passage after its headings, as Markdown."""
     parts: list[str] = []
     above: Sequence[str] = ()
     for passage in passages:
@@ -150,7 +154,7 @@ def document_text(passages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def span(passages: Sequence[Mapping[str, Any]]) -> str:
-    """The location of passages that follow one another.
+    """Return the location of passages that follow each other.
 
     >>> span([{"lines": [3, 4], "location": "lines 3-4"}, {"lines": [6, 9], "location": ""}])
     'lines 3-9'
@@ -164,7 +168,7 @@ def span(passages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def largest(build: Callable[[int], dict[str, Any]], count: int, max_tokens: int) -> dict[str, Any]:
-    """The answer with the most lines, up to `count`, that fits into `max_tokens`."""
+    """Return the answer with the most lines, up to `count`, that fits into `max_tokens`."""
     if token_count(whole := build(count)) <= max_tokens:
         return whole
     least, most = 0, count  # `least` fits or is nothing, `most` does not fit
@@ -199,12 +203,12 @@ def source_brief(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_text(value: object) -> str:
-    """Compact JSON, as it is sent."""
+    """Format a value as compact JSON, as it is sent."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def token_count(value: object) -> int:
-    """The approximate number of tokens that the JSON of a value has for a language model.
+    """Estimate how many tokens the JSON of a value has for a language model.
 
     >>> token_count({"quote": "It burns day and night."})
     12
@@ -213,8 +217,9 @@ def token_count(value: object) -> int:
 
 
 def shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Divide a total among requests. Small requests are granted in full; the others get equal parts
-    of the rest.
+    """Divide a total among requests.
+
+    Small requests are granted in full; the others get equal parts of the rest.
 
     >>> shares([10, 100, 200], 150)
     [10, 70, 70]
@@ -228,7 +233,7 @@ def shares(wanted: Sequence[int], total: int) -> list[int]:
 
 
 def shorten(text: str, max_tokens: int) -> str:
-    """The longest beginning within `max_tokens` that ends with a sentence, or a line, or a word.
+    """Cut a text to `max_tokens` at the end of a sentence, or of a line, or of a word.
 
     >>> shorten("It rains. It pours. The old man snores.", 10)
     'It rains. It pours.'
@@ -246,9 +251,10 @@ def shorten(text: str, max_tokens: int) -> str:
 def fit_quotes(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """The first objects that fit beside the frame, with their quotes shortened fairly.
+    """Return the first objects that fit beside the frame.
 
-    An object whose quote was shortened has `shortened`.
+    If quotes do not fit, all long quotes are shortened to the same length. An object whose quote
+    was shortened has `shortened`.
     """
     bare = [token_count({**one, "quote": "", "shortened": True}) for one in quoting]
     wanted = [token_count(one["quote"]) for one in quoting]

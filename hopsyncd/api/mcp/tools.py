@@ -353,7 +353,7 @@ class Tools:
         return largest(first, len(documents), max_tokens)
 
     def _sources(self) -> Sources:
-        """The sources by name, for the paths of their documents."""
+        """Return the sources by name, to find the paths of their documents."""
         return sources_here(self._client)
 
 
@@ -400,27 +400,30 @@ class WritingTools:
 
 
 def _receiving_hosts(models: Mapping[str, Any]) -> str | None:
-    """The hosts that receive text of documents or questions; None if all text stays on this
-    machine."""
+    """List the hosts that receive text of documents or questions.
+
+    Returns None if all text stays on this machine.
+    """
     others = [models[name] for name in ("encoder_endpoint", "reranker_endpoint") if models[name]]
     hosts = [models["llm_endpoint"], *(one["endpoint"] for one in others)]
     return ", ".join(dict.fromkeys(filter(None, hosts))) or None
 
 
 def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The version of an answer, and the reasons if it may be out of date."""
+    """Return the version of an answer, and the reasons if it may be out of date."""
     degraded = {"degraded": answer["degraded"]} if answer["degraded"] else {}
     return {"version": answer["version"], **degraded}
 
 
 def _read_question(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """How the daemon read the question: corrected and absent words, filters and their effect."""
+    """Describe how the daemon read the question: corrected and absent words, and its filters."""
     understood = {name: value for name, value in (answer["understood"] or {}).items() if value}
     return {"understood": understood} if understood else {}
 
 
 def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """The edges between a passage and nearer ones, each with the id of the other passage."""
+    """Describe the edges between a passage and nearer passages, each with the other passage's
+    id."""
     distances = {one["id"]: one["distance"] for one in found["passages"]}
     lines = []
     for edge in found["edges"]:
@@ -437,7 +440,7 @@ def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> lis
 
 
 def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
-    """A note on the texts that were left out, and how to get them; empty if everything fitted."""
+    """Explain which texts were left out and how to get them; empty if everything fitted."""
     left_out, short = wanted - len(kept), sum("shortened" in one for one in kept)
     if not left_out and not short:
         return {}
