@@ -20,13 +20,13 @@ _DIFF_LINES = 100  # of each list: documents, passages and edges
 
 
 class ChangeViews(View):
-    """The view of changes."""
+    """Shows what each version changed."""
 
     name = "Changes"
 
     @run_view
     def changes(self, request: Request) -> Response:
-        """The newest versions, with the sentences that each changed."""
+        """Show the newest versions, with the sentences that each changed."""
         before = read_number(request.query_params.get("before", ""))
         log = self.client.log(_VERSIONS_SHOWN, before)
         versions = log["versions"]
@@ -47,7 +47,7 @@ class ChangeViews(View):
 
     @run_view
     def version(self, request: Request) -> Response:
-        """The changes of a version: documents and sentences."""
+        """Show the changed documents and sentences of a version."""
         number: int = request.path_params["number"]
         entry, previous = [*self.client.log(2, number + 1)["versions"], None, None][:2]
         if entry is None or entry["version"] != number:
@@ -62,7 +62,7 @@ class ChangeViews(View):
 
     @run_view
     def compare(self, request: Request) -> Response:
-        """The same question at two versions, side by side."""
+        """Show the answers to a question at two versions, side by side."""
         asked = read_asked(request)
         given = request.query_params
         old, new = given.get("old", "").strip(), given.get("new", "").strip() or "head"
@@ -92,6 +92,6 @@ class ChangeViews(View):
 
 
 def _changed_answer(sides: Any, at: int) -> Markup:
-    """The answer of one side. Words that the other side lacks are marked."""
+    """Return the answer at one version. Words that the other answer lacks are marked."""
     before, after = (str(side["answer"] or "") for side in sides)
     return word_diff(before if at else after, after if at else before, bool(at))

@@ -25,8 +25,10 @@ _EVERYBODY = ""
 
 
 class EndedSessions:
-    """The Unix time at which each user's sessions were last ended. The file is read again when it
-    changes."""
+    """Reads and writes the Unix time at which each user's sessions were last ended.
+
+    The file is read again when it changes.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -39,7 +41,7 @@ class EndedSessions:
         return cls((tokens.parent if tokens else config.daemon.data_dir) / FILE_NAME)
 
     def has_ended(self, user: str, began_s: float) -> bool:
-        """Whether a session of the user that began at that time has been ended since."""
+        """Return whether a session of the user that began at that time has been ended."""
         self._follow()
         return began_s <= max(self._times.get(user, 0.0), self._times.get(_EVERYBODY, 0.0))
 
@@ -61,8 +63,8 @@ class EndedSessions:
             ) from error
 
     def _follow(self) -> None:
-        """Read the file again if it has changed. A damaged file ends all sessions that began before
-        it."""
+        """Read the file again if it has changed. A damaged file ends all sessions that began
+        earlier."""
         try:
             found = self._file.stat()
         except OSError:

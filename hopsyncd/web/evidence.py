@@ -32,7 +32,7 @@ _CELL_SHOWN = " \u00b7 "
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The sentences of an answer from one passage.
+    """A cited passage with its sentences of an answer.
 
     joined_by: the name that this passage shares with an earlier card's passage, or the question
     that led here; empty if neither is known, and for the first card. joined_to: the number of the
@@ -50,7 +50,7 @@ class Card:
 
     @property
     def said(self) -> Markup:
-        """The sentences as one text. Code, items of a list and rows have lines of their own."""
+        """The sentences as one text. Code, list items and table rows have lines of their own."""
         text, was_laid_out = Markup(""), False
         for one in self.sentences:
             is_laid_out = "\n" in one or _CELL_SHOWN in one
@@ -62,7 +62,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage among the results, with two lines of its text."""
+    """A passage in the results, with two lines of its text."""
 
     passage: Passage
     rank: int
@@ -72,7 +72,7 @@ class Hit:
 
 @dataclass(slots=True)
 class Group:
-    """The results from one document. `more` are the results after the first two."""
+    """The results from one document. `more` has the results after the first two."""
 
     source: str | None
     document: str | None
@@ -92,7 +92,7 @@ class Group:
 
 @lru_cache(maxsize=64)
 def question_terms(question: str) -> frozenset[str]:
-    """The terms of a question to mark in texts, without words such as "the"."""
+    """Return the terms of a question to mark in texts, without words such as "the"."""
     words = [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
     return frozenset(index_terms(" ".join(words)))
 
@@ -118,7 +118,7 @@ def mark_words(text: str, terms: frozenset[str]) -> Markup:
 
 
 def snippet(text: str, terms: frozenset[str]) -> Markup:
-    """The part of a text with most words of the question, marked; about two lines long."""
+    """Cut out about two lines with most words of the question, and mark these words."""
     flat = flatten_text(text)
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
@@ -211,7 +211,7 @@ aria-label="Source 1: a.md">[1]</a>.')
 
 
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """The connection between two passages, and whether it is a shared name or a question.
+    """Return the name or question that connects two passages, and which of the two it is.
 
     >>> ends = [{"id": one, "heading": [], "text": one} for one in "ab"]
     >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "from", "question": "Who was he?"}
@@ -234,7 +234,7 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
 
 
 def shared_name(first: Passage, second: Passage) -> str:
-    """The name that connects two passages; empty if there is none.
+    """Return the name that connects two passages, or "" if there is none.
 
     It is a title of one passage in the text of the other, or the longest name that both texts have.
 
@@ -264,14 +264,14 @@ def _whole_words(text: str, wanted: str) -> str:
 
 
 def document_key(passage: Passage) -> str:
-    """The document as SOURCE/PATH; empty if no document has the passage."""
+    """Return the document as SOURCE/PATH, or "" if no document has the passage."""
     return f"{passage['source']}/{passage['document']}" if passage["document"] else ""
 
 
 def group_by_document(
     passages: Sequence[Passage], question: str, modified: Mapping[str, str | None]
 ) -> list[Group]:
-    """The results by document, in the order of the best passage of each."""
+    """Group the results by document, in the order of each document's best passage."""
     terms = question_terms(question)
     groups = dict[str, Group]()
     for rank, passage in enumerate(passages, 1):
@@ -305,12 +305,12 @@ class Reason:
 
     @property
     def is_shared(self) -> bool:
-        """Whether both ends mention the name."""
+        """Whether both passages mention the name."""
         return self.verb == _BOTH_MENTION
 
 
 def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
-    """The hops as sentences such as "Ada Lovelace mentions Lord Byron", without repetitions.
+    """Describe the hops in sentences such as "Ada Lovelace mentions Lord Byron", each once.
 
     >>> names = ("Grace Hopper", "Harvard Mark I", "Jacquard loom")
     >>> ends = [{"id": one, "heading": [one], "document": None} for one in names]
@@ -332,7 +332,7 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
 
 
 def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
-    """The verb of a hop, and the name or question that it is about."""
+    """Return the verb of a hop, and its name or question."""
     question = str(hop["question"])
     match hop["asked_by"]:
         case "link":
@@ -358,7 +358,10 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _whole_name(hop: Mapping[str, Any], name: str) -> str:
-    """The name, or the title of an end that begins with it: a search may leave out a short word."""
+    """Return the name, or the title of one of the passages if it begins with the name.
+
+    A search may leave out a short word of a title.
+    """
     titles = (one for end in (hop["to"], hop["from"]) for one in end["heading"][:1])
     start = f"{name} ".casefold()
     return next((one for one in titles if f"{one} ".casefold().startswith(start)), name)

@@ -1,4 +1,4 @@
-"""The bars of documents by the month or year of their last change."""
+"""Counts documents by the month or year of their last change, for a bar chart."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The bars in order of time. `first` and `last` are the labels of the first and last bar."""
+    """The bars in order of time, with the labels of the first and last bar."""
 
     bars: Sequence[Bar]
     first: str
@@ -40,7 +40,7 @@ class Histogram:
 def make_histogram(
     months: Sequence[Mapping[str, Any]], links: Links, filters: Sequence[str]
 ) -> Histogram:
-    """Draw a bar for each month, or for each year if the dates span more than 36 months."""
+    """Make a bar for each month, or for each year if the dates span more than 36 months."""
     counts = {str(one["month"]): int(one["documents"]) for one in months}
     is_narrowed = any(one.partition(":")[0] in _DATE_KEYS for one in filters)
     periods = list[tuple[str, int]]()
@@ -73,7 +73,7 @@ def _ordinal(month: str) -> int:
 
 
 def _fill(first: str, last: str, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """All months from the first to the last, including months without documents.
+    """List all months from the first to the last, including months without documents.
 
     >>> _fill("2025-12", "2026-02", {"2025-12": 3, "2026-02": 1})
     [('2025-12', 3), ('2026-01', 0), ('2026-02', 1)]
@@ -104,7 +104,7 @@ def _bars(periods: Sequence[tuple[str, int]], link: Callable[[str, str], str]) -
 
 
 def _bounds(period: str) -> tuple[str, str]:
-    """The filters for a month or year.
+    """Return the filters that select a month or year.
 
     >>> _bounds("2025-12"), _bounds("2025")
     (('since:2025-12', 'before:2026-01'), ('since:2025', 'before:2026'))

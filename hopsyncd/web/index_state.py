@@ -14,10 +14,10 @@ _LEAST_S = 2.0  # of an import, before the time left is estimated
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """The text for the header. `count` is the number of documents, shown after the text if there is
-    space.
+    """The text for the header.
 
-    share: the finished part of an import, from 0 to 1; None if no import is running.
+    count: the number of documents, shown after the text if there is space. share: the finished part
+    of an import, from 0 to 1; None if no import is running.
     """
 
     kind: Kind
@@ -37,7 +37,7 @@ class ImportClock:
         self._began_share = 0.0
 
     def left_s(self, source: str, share: float) -> float | None:
-        """The seconds left; None if unknown."""
+        """Estimate the seconds left, or return None if they are unknown."""
         now_s = self._now_s()
         if source != self._source or share < self._began_share:
             self._source, self._began_s, self._began_share = source, now_s, share
@@ -49,7 +49,7 @@ class ImportClock:
 
 
 def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
-    """The state of the index, for the header."""
+    """Describe the state of the index for the header."""
     documents = plural(status["documents"], "document")
     if progress := status["progress"]:
         left_s = clock.left_s(progress["source"], progress["share"])

@@ -1,4 +1,4 @@
-"""Makes the addresses of the page. Each keeps the current version, question and filters."""
+"""Builds the links of the page. Each keeps the current version, question and filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,11 @@ _HEAD = "head"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The fields of the search form. `question` may be empty. `opened` is the passage in the
-    preview, and `tab` the part of the preview that is shown."""
+    """The fields of the search form.
+
+    question: the question, which may be empty. opened: the passage in the preview. tab: the visible
+    part of the preview.
+    """
 
     question: str
     filters: Sequence[str]
@@ -32,7 +35,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """The words to search for. If there is no question, these are the values of the filters."""
+        """The words to search for. Without a question, these are the values of the filters."""
         return self.question or " ".join(self.filters)
 
 
@@ -54,13 +57,13 @@ def read_asked(request: Request) -> Asked:
 
 
 def read_number(text: str) -> int | None:
-    """A number above zero in a query string; None for anything else."""
+    """Parse a positive number in a query string. Returns None for anything else."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
     return int(text) or None if is_number else None
 
 
 class Links:
-    """Makes addresses for the templates, based on the current request."""
+    """Builds links for the templates, based on the current request."""
 
     def __init__(self, request: Request, base: str, asked: Asked) -> None:
         self._base = base
@@ -69,7 +72,7 @@ class Links:
         self._fields = [pair for pair in request.query_params.multi_items() if pair[0] != "part"]
 
     def names(self) -> Mapping[str, Any]:
-        """The functions and values, by the names that templates use."""
+        """Return the functions and values for the templates, by name."""
         return {
             "url": self.url,
             "here": self.here,
@@ -84,12 +87,12 @@ class Links:
         }
 
     def url(self, path: str, **fields: Any) -> str:
-        """An address at the version in view."""
+        """Return the link to a path, at the version in view."""
         query = query_string({**fields, "at": self._asked.at})
         return f"{self._base}{path}{'?' if query else ''}{query}"
 
     def here(self, at: object) -> str:
-        """The current view at another version."""
+        """Return the link to the current view at another version."""
         fields = dict[str, list[str]]()
         for name, value in self._fields:
             if name not in ("at", "open", "tab"):
@@ -98,19 +101,19 @@ class Links:
         return f"{self.here_path}{'?' if query else ''}{query}"
 
     def open_url(self, passage: str, tab: str = "document") -> str:
-        """The search with a passage in the preview."""
+        """Return the link to the current search with a passage in the preview."""
         shown = None if tab == "document" else tab
         return f"{self._search(open=passage, tab=shown)}#preview"
 
     def toggle_filter(self, text: str) -> str:
-        """The search with a filter added, or removed if it is there."""
+        """Return the link to the search with the filter added, or removed if it is active."""
         filters = [one for one in self._asked.filters if one != text]
         if len(filters) == len(self._asked.filters):
             filters.append(text)
         return self._search(f=filters)
 
     def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
-        """The address of this search, with the filters of these keys replaced by `added`."""
+        """Return the link to the search with the filters of these keys replaced by `added`."""
         kept = [one for one in self._asked.filters if one.partition(":")[0] not in keys]
         return self._search(f=[*kept, *added])
 

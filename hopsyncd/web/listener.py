@@ -59,7 +59,7 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 
 @dataclass
 class Door:
-    """The token that opens the page once, and the sessions opened with it.
+    """Opens sessions for browsers that bring the one-time token.
 
     `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. If `kept`
     is given, this file always contains a valid one-time address that does not expire.
@@ -74,8 +74,10 @@ class Door:
     _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
     def new_address(self) -> str:
-        """Make an address that opens the page once. It expires in 10 min, unless it is for the
-        `kept` file."""
+        """Create an address that opens the page once.
+
+        It expires in 10 min, unless it is for the `kept` file.
+        """
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
         if self.kept:
@@ -85,7 +87,7 @@ class Door:
         return address
 
     def session_for(self, token: str) -> str | None:
-        """Open a session and return its cookie; None if the token is wrong, used or expired."""
+        """Open a session and return its cookie, or None if the token is wrong, used or expired."""
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
@@ -97,22 +99,22 @@ class Door:
         return self._sessions[-1]
 
     def form_token(self, request: Request) -> str:
-        """The token in the forms of a request's session. Other pages do not know it."""
+        """Return the token in the forms of a request's session. Other pages do not know it."""
         session = next(filter(self.is_open_to, cookies_of(request)), "")
         return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
 
     def is_form_of(self, request: Request, token: str) -> bool:
-        """Whether a form has the token of the session that sends it."""
+        """Return whether a form has the token of the session that sends it."""
         return hmac.compare_digest(self.form_token(request).encode(), token.encode())
 
     def is_open_to(self, cookie: str) -> bool:
-        """Whether a cookie belongs to a session."""
+        """Return whether a cookie belongs to a session."""
         given = cookie.encode()
         return any(hmac.compare_digest(given, own.encode()) for own in self._sessions)
 
 
 def add_security_headers(send: Send) -> Send:
-    """Make a `send` function that adds missing security headers to a response."""
+    """Wrap a `send` function so that it adds missing security headers to a response."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -157,8 +159,7 @@ class PageGuard:
         return None
 
     def _entrance(self, request: Request) -> Response | None:
-        """Answer a request without a session. If it has a valid token, open a session; otherwise
-        refuse it."""
+        """Answer a request without a session: open a session for a valid token, or refuse it."""
         base = self._door.base
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))
@@ -173,7 +174,7 @@ class PageGuard:
 
 
 def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
-    """The values of the cookie of that name in a request.
+    """Return the values of the cookie with that name in a request.
 
     `request.cookies` is not used, because unquoting values takes quadratic time in some versions of
     Python. The page's values are never quoted.
@@ -188,13 +189,15 @@ def _refusal(status: int, why: str) -> HTMLResponse:
 
 
 def opener(address: str) -> str:
-    """A page that redirects to the one-time address. It is passed to the browser instead of the
-    address, because other users can see command lines."""
+    """Return an HTML page that redirects to the one-time address.
+
+    The browser gets this page as a file, because other users can see addresses in command lines.
+    """
     return _OPENER.format(address=address)
 
 
 def kept_address(file: Path) -> str | None:
-    """The one-time address in the file; None if no daemon serves the page."""
+    """Read the one-time address in the file. Returns None if no daemon serves the page."""
     try:
         return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None
     except OSError:
@@ -214,7 +217,7 @@ def _write_own(file: Path, text: str) -> None:
 
 
 def team_page(config: Config) -> "TeamPage | None":
-    """The page at `access.page`; None if the setting is empty. Raises SocketRefused."""
+    """Create the page at `access.page`, or return None without one. Raises SocketRefused."""
     if not config.access.page:
         return None
     from hopsyncd.web.team_page import make_team_page  # slow to import

@@ -33,13 +33,13 @@ Event = Mapping[str, Any]
 
 
 def newest_version(client: Client) -> int:
-    """The number of the daemon's newest version."""
+    """Ask the daemon for the number of its newest version."""
     return client.health()["version"]
 
 
 class SharedVersion:
-    """Returns the newest version, and asks the daemon only once for the pages of many users. Any
-    thread may call it."""
+    """Asks the daemon for the newest version, only once for the pages of many users.
+    Thread-safe."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -56,9 +56,10 @@ class SharedVersion:
 
 
 class VersionHub:
-    """Asks the daemon for new versions, for all open pages of a user.
+    """Asks the daemon for new versions, on behalf of all open pages of a user.
 
-    `version` returns the number of the newest version. By default, it asks the daemon.
+    version: a function that returns the number of the newest version. By default, it asks the
+    daemon.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class VersionHub:
         self._thread = CapacityLimiter(1)
 
     async def events(self, request: Request) -> Response:
-        """The stream of one page."""
+        """Return the stream of events for one page."""
         return StreamingResponse(self._lines(), media_type="text/event-stream", headers=_HEADERS)
 
     async def _lines(self) -> AsyncIterator[bytes]:
@@ -102,7 +103,7 @@ class VersionHub:
             self._listeners.pop(queue, None)
 
     async def _poll(self) -> None:
-        """Ask the daemon repeatedly until no page listens or this program or the daemon ends."""
+        """Ask the daemon repeatedly, until no page listens or the program or the daemon ends."""
         known: int | None = None
         while self._listeners:
             try:
@@ -126,8 +127,10 @@ class VersionHub:
         return await run_sync(work, limiter=self._thread)
 
     def _changes(self, old: int, new: int) -> Event | None:
-        """The documents that differ between two versions; None if the user may not see any of
-        them."""
+        """List the documents that differ between two versions.
+
+        Returns None if the user may not see any of them.
+        """
         noticed_ms = int(time.time() * 1000)
         if not old:
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}

@@ -41,14 +41,13 @@ class Group:
 
 
 class MapViews(View):
-    """The view of the map. A script draws it. Without JavaScript, the groups are shown as a
-    list."""
+    """Shows the map, which a script draws. Without JavaScript, the groups are shown as a list."""
 
     name = "Map"
 
     @run_view
     def map(self, request: Request) -> Response:
-        """The map, and the list of its groups or of all documents of a group."""
+        """Show the map, and the list of its groups or of all documents of a group."""
         asked = read_asked(request)
         drawn = self.client.document_map(asked.at, asked.filters)
         only = read_number(request.query_params.get("group", ""))
@@ -68,7 +67,7 @@ class MapViews(View):
 
     @run_view
     def data(self, request: Request) -> Response:
-        """The map as JSON, for the script that draws it."""
+        """Return the map as JSON, for the script that draws it."""
         asked = read_asked(request)
         drawn = self.client.document_map(asked.at, asked.filters)
         documents = drawn["documents"]
@@ -77,11 +76,11 @@ class MapViews(View):
 
     @run_view
     def find(self, request: Request) -> Response:
-        """The documents that a search finds, to mark them on the map."""
+        """Return the documents that a search finds, to mark them on the map."""
         return self.part(request, "map_found.html", **self._search(request, read_asked(request)))
 
     def _search(self, request: Request, asked: Asked) -> Mapping[str, Any]:
-        """The documents that the field `find` of a request asks for."""
+        """Search for the field `find` of a request, and return the documents found."""
         words = request.query_params.get("find", "").strip()[:_LONGEST_FIND]
         if not words:
             return {"find": "", "found": [], "title": document_title}
@@ -96,7 +95,7 @@ class MapViews(View):
 
 
 def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
-    """The groups of a map, each with up to `limit` of its most central documents."""
+    """List the groups of a map, each with up to `limit` of its most central documents."""
     documents = drawn["documents"]
     members: list[list[tuple[int, int]]] = [[] for _ in drawn["groups"]]
     for at, (group, rank) in enumerate(zip(documents["group"], documents["rank"], strict=True)):

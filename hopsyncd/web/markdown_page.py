@@ -45,7 +45,7 @@ def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Ma
 
 
 def _show_boxes(tokens: Sequence["Token"]) -> None:
-    """Show the tasks of a list with a box, and links to places that the page cannot open as text.
+    """Show list items that are tasks with a box, and disable links that the page cannot open.
 
     >>> print(markdown_html("- [x] Read [b](b.md)", None), end="")
     <ul>
@@ -66,7 +66,7 @@ def _show_boxes(tokens: Sequence["Token"]) -> None:
 
 
 def _mark(tokens: Sequence["Token"], first: int, last: int) -> None:
-    """Mark the innermost blocks that lie within the lines, which count from 1."""
+    """Mark the innermost blocks within the lines, which are counted from 1."""
     is_first, inside_until = True, 0
     for token in tokens:
         if token.type not in _BLOCKS or token.map is None or token.map[0] < inside_until:
@@ -93,7 +93,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _is_read(address: str) -> bool:
-    """Every link is read; only those to web addresses stay links."""
+    """Accept every link. Later, only links to web addresses stay links."""
     return True
 
 
@@ -102,6 +102,8 @@ def _is_web_address(address: str) -> bool:
 
 
 def _image_text(self: Any, tokens: Sequence["Token"], at: int, *_: Any) -> str:
-    """The description of a picture. It replaces the picture, because the page loads nothing from
-    other hosts."""
+    """Return the description of a picture.
+
+    It replaces the picture, because the page loads nothing from other hosts.
+    """
     return str(Markup('<span class="picture">{}</span>').format(tokens[at].content or "picture"))

@@ -1,4 +1,4 @@
-"""Pages of PDFs as pictures, with the passage marked."""
+"""Shows pages of PDFs as pictures, with the passage marked."""
 
 import base64
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ _MOST_PAGES = 3  # of a passage
 
 
 class PdfViews(View):
-    """The pictures that the preview of a PDF shows."""
+    """Shows the pages of a PDF in the preview."""
 
     name = "Ask"
 
     @run_view
     def pages(self, request: Request) -> Response:
-        """The pages of a passage with its text marked, or the reason why they are not shown."""
+        """Show the pages of a passage with its text marked, or the reason why there are none."""
         passage = request.path_params["id"]
         drawn, problem = draw_pages(self.client, passage, request)
         return self.part(request, "pdf_page.html", drawn=drawn, problem=problem, passage_id=passage)
 
     @run_view
     def picture(self, request: Request) -> Response:
-        """The picture of a page."""
+        """Return the picture of a page."""
         asked = read_asked(request)
         number: int = request.path_params["page"]
         drawn = self.client.page_image(request.path_params["id"], asked.at, number)
@@ -37,7 +37,10 @@ class PdfViews(View):
 
 
 def draw_pages(client: Client, id_: str, request: Request) -> tuple[Sequence[PageImageAnswer], str]:
-    """The requested page, or the pages of the passage. If there are none, the reason."""
+    """Draw the requested page, or the pages of the passage.
+
+    Returns the pages and, if there are none, the reason.
+    """
     asked = read_asked(request)
     page = read_number(request.query_params.get("page", ""))
     try:

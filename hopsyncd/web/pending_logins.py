@@ -1,4 +1,4 @@
-"""Logins that have begun, before the provider has redirected the browser back.
+"""Stores logins that have begun, until the provider redirects the browser back.
 
 A cookie binds each login to the browser that began it, so a link with another user's code has no
 effect. Each login can be completed once, within ten minutes.
@@ -20,10 +20,10 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class PendingLogin:
-    """A login in progress. `browser` is the value of the browser's cookie, and `to` the requested
-    path.
+    """A login in progress.
 
-    address: the browser's address. network: the network for which failed tokens are counted.
+    browser: the value of the browser's cookie. to: the requested path. address: the browser's
+    address. network: the network for which failed tokens are counted.
     """
 
     state: str
@@ -37,8 +37,10 @@ class PendingLogin:
 
 
 class PendingLogins:
-    """A limited number of logins. If there are too many, a login of the network with the most is
-    dropped."""
+    """Stores a limited number of logins.
+
+    If there are too many, a login of the network with the most logins is dropped.
+    """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -88,6 +90,5 @@ def _secret() -> str:
 
 
 def _digest(secret: str) -> str:
-    """Hash a state for the look-up, so that the duration of the look-up reveals nothing about
-    stored states."""
+    """Hash a state, so that the duration of the look-up reveals nothing about stored states."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

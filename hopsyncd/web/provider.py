@@ -43,8 +43,10 @@ _BY_POWER: Sequence[PageRole] = ("read", "write", "admin")
 
 
 class LoginFailed(Exception):
-    """The login failed: the reason, what to do, and the HTTP status of the error page. `detail` is
-    only for the server's log."""
+    """The login failed, with the reason, what to do, and the HTTP status of the error page.
+
+    detail: an explanation only for the server's log.
+    """
 
     def __init__(self, why: str, hint: str, status: int = 403, detail: str = "") -> None:
         super().__init__(why)
@@ -55,7 +57,7 @@ class LoginFailed(Exception):
 
 
 def provider_down(detail: str) -> LoginFailed:
-    """Make the error for a provider that gives no usable response."""
+    """Create the error for a provider that gives no usable response."""
     return LoginFailed(
         "The login of your company does not answer",
         "Try again in a minute. Sessions that are open already go on",
@@ -66,8 +68,10 @@ def provider_down(detail: str) -> LoginFailed:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses of a provider. `by_body` says whether the client sends its secret in the
-    body."""
+    """The addresses of a provider.
+
+    by_body: whether the client sends its secret in the body.
+    """
 
     authorization: str
     token: str
@@ -77,7 +81,7 @@ class Endpoints:
 
 
 class Provider:
-    """The provider of `access.oidc`. Its description and keys are cached for an hour.
+    """Logs users in at the provider of `access.oidc`. Caches its description and keys for an hour.
 
     `redirect_uri` is the address to which it redirects browsers. Raises SocketRefused if the secret
     or the file of authorities cannot be used.
@@ -110,7 +114,7 @@ class Provider:
         return urlsplit(self._settings.issuer).hostname or ""
 
     def login_address(self, state: str, nonce: str, verifier: str) -> str:
-        """The address at which the browser logs in. Raises LoginFailed."""
+        """Return the address at which the browser logs in. Raises LoginFailed."""
         challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
         fields = {
             "response_type": "code",
@@ -125,7 +129,7 @@ class Provider:
         return _with_fields(self.endpoints().authorization, fields)
 
     def logout_address(self) -> str:
-        """The address at which the browser ends its login at the provider; empty if there is
+        """Return the address at which the browser logs out of the provider, or "" if there is
         none."""
         try:
             address = self.endpoints().end_session
@@ -134,10 +138,9 @@ class Provider:
         return _with_fields(address, {"client_id": self._settings.client_id}) if address else ""
 
     def log_in(self, brought: Mapping[str, str], verifier: str, nonce: str) -> Person:
-        """Complete a login and return the person. `brought` has the fields with which the provider
-        redirected the browser.
+        """Complete a login and return the person. Raises LoginFailed.
 
-        Raises LoginFailed.
+        `brought` has the fields with which the provider redirected the browser.
         """
         if error := brought.get("error"):
             raise LoginFailed(
@@ -152,7 +155,7 @@ class Provider:
         return person_of(self._claims(token, nonce), self._settings)
 
     def endpoints(self) -> Endpoints:
-        """The addresses of the provider. Raises LoginFailed."""
+        """Return the addresses of the provider. Raises LoginFailed."""
         with self._lock:
             known, read_s = self._endpoints
             kept_s = _FAILURE_KEPT_S if isinstance(known, LoginFailed) else _KEPT_S
@@ -238,7 +241,7 @@ class Provider:
         return claims
 
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
-        """Find the provider's key with that id. If it is unknown, the keys are read again once."""
+        """Return the provider's key with that id. If it is unknown, the keys are read once more."""
         for again in (False, True):
             keys = self._read_keys(again)
             fitting = [
@@ -269,8 +272,7 @@ class Provider:
         fields: Mapping[str, str] | None = None,
         auth: httpx2.BasicAuth | None = None,
     ) -> dict[str, Any]:
-        """Fetch a JSON object from the provider. Errors of its token endpoint are JSON objects
-        too."""
+        """Fetch a JSON object from the provider. Errors of its token endpoint are objects too."""
         until_s, body = time.monotonic() + _WHOLE_S, bytearray()
         try:
             with self._http.stream(method, address, data=fields, auth=auth) as response:
@@ -294,8 +296,10 @@ class Provider:
 
 
 def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
-    """The person with these verified claims. If several roles apply, the person gets the most
-    powerful role. Raises LoginFailed."""
+    """Return the person with these verified claims. Raises LoginFailed.
+
+    If several roles apply, the person gets the most powerful role.
+    """
     for name, wanted in settings.required_claims.items():
         if _claim(claims, name) != wanted:
             raise _no_access(f"the claim {name} is not {wanted!r}")
@@ -320,7 +324,7 @@ def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
-    """A claim by its name, or by a path with dots such as `realm_access.roles`."""
+    """Return a claim by its name, or by a path with dots such as `realm_access.roles`."""
     if name in claims:
         return claims[name]
     value: Any = claims

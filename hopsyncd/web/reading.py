@@ -21,7 +21,7 @@ _MOST_HEADINGS = 6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A passage of the document, with the headings that begin at it."""
+    """A passage of the document, with the headings that begin before it."""
 
     headings: Sequence[tuple[int, str]]
     html: Markup
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(slots=True)
 class Opened:
-    """A passage in its document. `total` counts all passages of the document."""
+    """A document around a passage. `total` is the number of all its passages."""
 
     passage: Passage
     version: int
@@ -57,7 +57,7 @@ class Opened:
 
 
 def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:
-    """Show the passages of a document around a passage."""
+    """Convert the passages of a document around a passage."""
     place = next((at for at, one in enumerate(whole) if one["id"] == passage["id"]), 0)
     first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
     shown = whole[first : first + _SHOWN]
@@ -87,7 +87,7 @@ def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> O
 
 
 def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The headings of a passage that the previous passage does not have, with their levels.
+    """Return the headings of a passage that the previous passage lacks, with their levels.
 
     >>> list(_new_headings(["Ada", "Youth"], ["Ada", "Work", "Notes"]))
     [(3, 'Work'), (4, 'Notes')]
@@ -115,7 +115,7 @@ def _block_html(block: str) -> Markup:
 
 
 def _item_text(line: str) -> str:
-    """The text of a list item. A numbered item keeps its number.
+    """Return the text of a list item. A numbered item keeps its number.
 
     >>> _item_text("- [x] Call Ann"), _item_text("2. Then rest")
     ('☑ Call Ann', '2. Then rest')
@@ -126,14 +126,14 @@ def _item_text(line: str) -> str:
 
 
 def show_box(text: str) -> str:
-    """The text of a task, with a box instead of its mark."""
+    """Replace the mark of a task by a box."""
     boxes = (box + text[len(mark) :] for mark, box in _TASK.items() if text.startswith(mark))
     return next(boxes, text)
 
 
 def _table_html(rows: Sequence[Sequence[str]]) -> Markup:
-    """Convert rows to a table. If all cells have a label before a colon, the labels become the
-    header."""
+    """Convert rows to a table. If all cells begin with a label and a colon, the labels become
+    headers."""
     found = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
     if all(all(row) for row in found):
         columns = dict.fromkeys(cell[1] for row in found for cell in row if cell)
@@ -157,7 +157,7 @@ def _row_html(cells: Sequence[str] | Mapping[str, Any], kind: str) -> Markup:
 
 
 def passage_citation(quoted: str, passage: Passage, version: int) -> str:
-    """A quotation with its place, in Markdown.
+    """Format a quotation with its location, in Markdown.
 
     >>> one = {"source": "notes", "document": "ada.md", "location": "line 3", "heading": ["Ada"]}
     >>> print(passage_citation("She wrote it.", one, 7))

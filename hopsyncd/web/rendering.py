@@ -38,7 +38,7 @@ _SHORT_TYPES = {
 
 
 def make_templates(**shared: Any) -> Environment:
-    """Make the templates, with the functions and values that all of them use."""
+    """Create the template environment, with the functions and values that all templates use."""
     templates = Environment(
         loader=PackageLoader("hopsyncd.web"),
         autoescape=True,
@@ -77,7 +77,7 @@ def _make_printable(value: object) -> object:
 
 
 def query_string(fields: Mapping[str, Any]) -> str:
-    """The query string of a link, without empty fields and the default version.
+    """Build the query string of a link, without empty fields and the default version.
 
     >>> query_string({"q": "a b", "at": "head", "k": None, "f": ["type:md", "tag:x"]})
     'q=a+b&f=type%3Amd&f=tag%3Ax'
@@ -98,7 +98,7 @@ def with_code(message: str) -> Markup:
 
 
 def time_element(moment: str | None) -> Markup:
-    """An element with a time of the API in relative form, which shows the full time on hover."""
+    """Render a time of the API as relative time, which shows the full time on hover."""
     if moment is None:
         return Markup("never")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -107,8 +107,10 @@ def time_element(moment: str | None) -> Markup:
 
 
 def change_time_element(moment: str, today: date | None = None) -> Markup:
-    """When a document was last changed. Some formats state only the day, which the API gives as its
-    first moment in UTC; no hour is made up for it.
+    """Render the time at which a document was last changed.
+
+    Some formats state only the day, which the API gives as its first moment in UTC. Then only the
+    day is shown.
 
     >>> change_time_element("2026-11-26T00:00:00Z", date(2026, 11, 27))
     Markup('<time datetime="2026-11-26">yesterday</time>')
@@ -126,7 +128,7 @@ def change_time_element(moment: str, today: date | None = None) -> Markup:
 
 
 def document_kind(document: str | None) -> str:
-    """A short name for a document's type, by its path.
+    """Return a short name for a document's type, by its path.
 
     >>> document_kind("people/ada.md"), document_kind("1234@example.org")
     ('md', 'mail')
@@ -139,7 +141,7 @@ def document_kind(document: str | None) -> str:
 
 
 def filter_label(condition: str) -> str:
-    """Describe a filter in words. Filters by other keys than facets are returned unchanged.
+    """Describe a filter in words. Filters that are not facets are returned unchanged.
 
     >>> filter_label("path:people/"), filter_label("before:2026-01"), filter_label("-tag:x")
     ('Folder: people/', 'Before 2026-01', '-tag:x')
@@ -150,5 +152,5 @@ def filter_label(condition: str) -> str:
 
 
 def file_name(document: str | None) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return (document or "").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The view Ask: the answer with its evidence, the results, and the preview of a passage."""
+"""The view Ask: shows the answer with its evidence, the results, and the preview of a passage."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class SearchViews(View):
 
     @run_view
     def search(self, request: Request) -> Response:
-        """The first screen, or the answer and the results if there is a question or a filter."""
+        """Show the first screen or, for a question or a filter, the answer and the results."""
         asked = read_asked(request)
         if not asked.words:
             return self.html(
@@ -52,7 +52,7 @@ class SearchViews(View):
 
     @run_view
     def results(self, request: Request) -> Response:
-        """Only the answer and the results, for searching while the user types."""
+        """Show only the answer and the results. Used to search while the user types."""
         asked = read_asked(request)
         if not asked.words:
             return self.html(request, "welcome.html", **self._welcome(request))
@@ -60,16 +60,16 @@ class SearchViews(View):
 
     @run_view
     def welcome(self, request: Request) -> Response:
-        """The first screen without its frame."""
+        """Show the first screen without its frame."""
         return self.html(request, "welcome.html", **self._welcome(request))
 
     @run_view
     def examples(self, request: Request) -> Response:
-        """The example questions of the first screen, which take a moment to find."""
+        """Show the example questions of the first screen, which take a moment to find."""
         return self.part(request, "examples.html", examples=self.client.examples()["questions"])
 
     def _welcome(self, request: Request) -> Mapping[str, Any]:
-        """The first screen. The example questions are loaded separately."""
+        """Render the first screen. The example questions are loaded separately."""
         is_asked = "examples" in request.query_params
         examples = self.client.examples()["questions"] if is_asked else None
         return {"examples": examples, "is_first": True}
@@ -119,14 +119,14 @@ class SearchViews(View):
 
     @run_view
     def preview(self, request: Request) -> Response:
-        """A passage in its document, for the preview beside the results."""
+        """Show a passage in its document, as the preview beside the results."""
         asked = read_asked(request)
         opened = self._open(request.path_params["id"], asked.at, asked.tab)
         return self.part(request, "preview.html", opened=opened)
 
     @run_view
     def passage(self, request: Request) -> Response:
-        """A passage in its document, on a page of its own."""
+        """Show a passage in its document, on a separate page."""
         asked = read_asked(request)
         opened = self._open(request.path_params["id"], asked.at, asked.tab)
         opened.page = read_number(request.query_params.get("page", ""))
@@ -161,7 +161,7 @@ class SearchViews(View):
         return opened
 
     def _read_written(self, passage: Mapping[str, Any], at: str) -> Markup | None:
-        """The Markdown file of a passage as HTML; None if the passages are shown instead."""
+        """Render the Markdown file of a passage. Returns None if the passages are shown instead."""
         path = str(passage["document"] or "")
         if at != "head" or not path.lower().endswith((".md", ".markdown")):
             return None
@@ -174,7 +174,8 @@ class SearchViews(View):
         return markdown_html(text, passage["lines"], document_title(passage))
 
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
-        """The passages of other documents that are related to a passage, each with the reason."""
+        """Find the passages of other documents that are related to a passage, each with the
+        reason."""
         near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
         ends = {one["id"]: one for one in near["passages"]}
         related = dict[str, Mapping[str, Any]]()
@@ -204,7 +205,7 @@ def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
 
 
 def _reason(edge: Mapping[str, Any], *, leaves: bool, name: str) -> tuple[str, str]:
-    """The reason why a passage is related to another, and the name or question."""
+    """Return why a passage is related to another, and the name or question that connects them."""
     kind = edge["asked_by"]
     if kind in ("link", "backlink"):
         return ("This passage links to it" if leaves else "It links to this passage"), ""

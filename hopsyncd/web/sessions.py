@@ -30,7 +30,7 @@ class Person:
 
 @dataclass(eq=False)
 class Session:
-    """The login of a browser. Times are from the clock of Sessions, except opened_s, which is Unix
+    """The login of a browser. Times are from the clock of Sessions, except that opened_s is Unix
     time.
 
     person: the user; None for a pasted token, which the daemon identifies. key: the secret that the
@@ -49,7 +49,7 @@ class Session:
 
 
 class Sessions:
-    """A limited number of open sessions. Only one thread may use it, except for `find_user`.
+    """Stores a limited number of sessions. Only `find_user` is thread-safe.
 
     A session ends at logout, IDLE_S after its last use, LONGEST_S after its login, and when
     `has_ended` returns True for its user and opened_s.
@@ -86,7 +86,7 @@ class Sessions:
         return made, cookie
 
     def find(self, cookies: Iterable[str]) -> Session | None:
-        """Find the session of the first of these cookies that belongs to a session."""
+        """Find the session of the first of these cookies that has a session."""
         for cookie in cookies:
             found = self._by_cookie.get(_digest(cookie))
             if found and self.is_open(found):
@@ -94,11 +94,11 @@ class Sessions:
         return None
 
     def note_use(self, session: Session) -> None:
-        """Keep a session open, because its user did something."""
+        """Record that the session was used, so that it does not end soon."""
         session.used_s = self._now_s()
 
     def is_open(self, session: Session) -> bool:
-        """Whether a session has not ended. Ends it if its time is over."""
+        """Return whether a session is still open. Ends it if its time is over."""
         if self._has_lapsed(session):
             self.end(session)
         return not session.is_over
@@ -115,13 +115,13 @@ class Sessions:
         self._by_key.pop(session.key, None)
 
     def find_person(self, key: str) -> Person | None:
-        """The user whose open session has this key; None if there is none."""
+        """Return the user whose open session has this key, or None if there is none."""
         found = self._by_key.get(key)
         return found.person if found and self.is_open(found) else None
 
     def find_user(self, user: str) -> Person | None:
-        """The user of this name, as of the newest login whose session is open. Any thread may
-        call it."""
+        """Return the user of this name, as of the newest login with an open session.
+        Thread-safe."""
         opened = [one for one in [*self._by_key.values()] if one.user == user and one.person]
         newest = max(opened, key=lambda one: one.began_s, default=None)
         is_open = newest and not newest.is_over and not self._has_lapsed(newest)

@@ -11,7 +11,7 @@ from hopsyncd.web.views import Shared, View, run_view
 
 
 class SourceViews(View):
-    """The views of the tab Sources."""
+    """Shows the sources, and the state of the index."""
 
     name = "Sources"
 
@@ -21,7 +21,7 @@ class SourceViews(View):
 
     @run_view
     def sources(self, request: Request) -> Response:
-        """The sources with their state, the running sync, and unreadable documents."""
+        """Show the sources with their state, the running sync, and unreadable documents."""
         removing = request.query_params.get("remove", "")
         if "part" in request.query_params:
             status = self.client.status()
@@ -34,7 +34,7 @@ class SourceViews(View):
 
     @run_view
     def state(self, request: Request) -> Response:
-        """The state of the index, for the header."""
+        """Show the state of the index in the header."""
         status = self.client.status()
         state = describe_state(status, self.shared.clock)
         return self.part(request, "state.html", state=state)

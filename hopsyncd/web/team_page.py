@@ -1,4 +1,4 @@
-"""The page for browsers of other machines, at `access.page`: its login, and its sessions.
+"""Serves the page to browsers of other machines at `access.page`, with logins and sessions.
 
 Each session has its own views and client, so no data of one user can reach another. The client
 sends the key of the session to the daemon's socket, and the daemon answers with the rights of the
@@ -57,7 +57,7 @@ _GO_ON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>hopsyncd
 
 
 class SessionForms:
-    """The forms of one session."""
+    """Checks that forms come from the page of one session."""
 
     base = ""
 
@@ -65,18 +65,18 @@ class SessionForms:
         self._session = session
 
     def form_token(self, request: Request) -> str:
-        """The token in the forms of the session."""
+        """Return the token in the forms of the session."""
         return self._session.form_token
 
     def is_form_of(self, request: Request, token: str) -> bool:
-        """Whether a form has the token of the session that sends it."""
+        """Return whether a form has the token of the session that sends it."""
         return _is_equal(self._session.form_token, token)
 
 
 class TeamPage:
     """The ASGI application of the page at `address`, such as "https://notes.example.org".
 
-    `client_of` makes a client for a browser's address and a token. `has_ended`: as in Sessions.
+    client_of: creates a client for a browser's address and a token. has_ended: as in Sessions.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class TeamPage:
         self._logins = CapacityLimiter(_LOGINS_AT_ONCE)
 
     def find_person(self, key: bytes) -> Person | None:
-        """The user whose session has this key; None if there is no such session or it has ended."""
+        """Return the user whose session has this key, or None if the session has ended."""
         return self._sessions.find_person(key.decode("latin-1"))
 
     def find_user(self, user: str) -> Person | None:
-        """The user of this name, as of the newest login whose session is open."""
+        """Return the user of this name, as of the newest login with an open session."""
         return self._sessions.find_user(user)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +120,7 @@ class TeamPage:
             await answer(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Refuse a request that does not come from this page."""
+        """Return the refusal of a request that does not come from this page, or None."""
         headers = request.headers
         if request.url.scheme != "https":
             return self._message(403, "The page is open over https only", f"Use {self._address}")
@@ -177,7 +177,7 @@ class TeamPage:
         return sent
 
     async def _come_back(self, request: Request, provider: Provider) -> Response:
-        """Complete a login: the provider has redirected the browser here with a code."""
+        """Complete a login after the provider has redirected the browser here with a code."""
         given = request.query_params
         try:
             if any(len(given.getlist(name)) > 1 for name in given):
@@ -224,8 +224,7 @@ class TeamPage:
     def _enter(
         self, request: Request, user: str, person: Person | None, token: str, to: str
     ) -> Response:
-        """Replace the browser's earlier session by a new session, and redirect to a page of this
-        server."""
+        """Replace the browser's session by a new one, and redirect to a path of this server."""
         if before := self._sessions.find(cookies_of(request, SESSION_COOKIE)):
             self._end(before)
         session, cookie = self._sessions.open(user, person, token)
@@ -309,7 +308,7 @@ class TeamPage:
 
 
 def make_team_page(config: Config) -> TeamPage:
-    """The page at `access.page`. Raises SocketRefused."""
+    """Create the page at `access.page`. Raises SocketRefused."""
     access, socket = config.access, config.daemon.socket
     provider = Provider(access.oidc, access.page + CALLBACK) if access.oidc else None
 
@@ -326,7 +325,7 @@ def _address_of(request: Request) -> str:
 
 
 def _is_navigation(request: Request) -> bool:
-    """Whether a browser requests a whole page."""
+    """Return whether a browser requests a whole page."""
     headers = request.headers
     mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest", "document")
     if mode is None:  # an old browser
@@ -335,14 +334,14 @@ def _is_navigation(request: Request) -> bool:
 
 
 def _asked_path(request: Request) -> str:
-    """The path and query of a request, unchanged, for the redirect after the login."""
+    """Return the unchanged path and query of a request, for the redirect after the login."""
     path = request.scope.get("raw_path") or request.scope["path"].encode()
     query = request.scope["query_string"]
     return _local_path((path + (b"?" + query if query else b"")).decode("latin-1"))
 
 
 def _local_path(to: str) -> str:
-    """The path, if it is on this page; otherwise the path of the first page."""
+    """Return the path if it is on this page, otherwise the path of the first page."""
     is_plain = to.isascii() and to.isprintable() and " " not in to and "\\" not in to
     if not is_plain or len(to) > _MAX_PATH or not to.startswith("/") or to.startswith("//"):
         return "/"
@@ -354,7 +353,7 @@ def _is_equal(wanted: str, given: str) -> bool:
 
 
 async def _form_of(request: Request) -> dict[str, str]:
-    """The fields of a posted form; none if it is too long."""
+    """Read the fields of a posted form. A form that is too long has none."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

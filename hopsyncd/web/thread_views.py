@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"(\w)://")
 
 
 class ThreadViews(View):
-    """Asks an LLM on behalf of a conversation."""
+    """Asks an LLM the questions of a conversation, and saves the conversation."""
 
     name = "Ask"
 
@@ -82,7 +82,7 @@ class ThreadViews(View):
 
 
 def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of an answer that the page shows, printable, with a card for each citation."""
+    """Return the parts of an answer that the page shows, printable, with a card per citation."""
     quotes = dict[int, list[str]]()
     for one in answer["sentences"]:
         quotes.setdefault(one["citation"], []).append(_make_printable(one["text"]))
@@ -99,7 +99,7 @@ def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def card_json(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str, Any]:
-    """A cited passage as the page shows it, printable, with the sentences quoted from it."""
+    """Return a cited passage as the page shows it, printable, with the sentences quoted from it."""
     document, title = cited["document"], title_of(cited)
     return {
         "number": cited["number"],
@@ -115,7 +115,7 @@ def card_json(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str,
 
 
 def cost_text(cost: Mapping[str, Any]) -> str:
-    """The tokens of an answer, and its price if prices are configured.
+    """Describe the tokens of an answer, and its price if prices are configured.
 
     >>> cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
     '1,870 tokens · 0.0004 USD'
@@ -177,7 +177,7 @@ def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_question(asked: str) -> Call[Any]:
-    """The call for a posted question. Raises BadRequest."""
+    """Return the call for a posted question. Raises BadRequest."""
     given = _parse(asked)
     if not isinstance(given, dict):
         raise _refusal()
@@ -200,7 +200,7 @@ def _read_question(asked: str) -> Call[Any]:
 
 
 def _turns(given: object) -> list[dict[str, Any]]:
-    """The turns of a posted conversation. Raises BadRequest."""
+    """Read the turns of a posted conversation. Raises BadRequest."""
     if not isinstance(given, list) or not given:
         raise _refusal()
     turns = []

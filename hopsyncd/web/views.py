@@ -54,7 +54,7 @@ def run_view(view: Callable[..., Response]) -> Shown:
 
 
 class Forms(Protocol):
-    """The path of the page, and the tokens that prove that its own forms were sent."""
+    """The path of the page, and the tokens that show that a form came from the page."""
 
     @property
     def base(self) -> str: ...
@@ -108,8 +108,10 @@ class Shared:
         self._rights = frozenset(caller["rights"]) if caller else None
 
     def has_right(self, right: str) -> bool:
-        """Whether to offer actions that need a right. If the user's rights are unknown, they are
-        offered, and the daemon decides."""
+        """Return whether to offer actions that need a right.
+
+        If the user's rights are unknown, the actions are offered, and the daemon decides.
+        """
         return self._rights is None or right in self._rights
 
 
@@ -170,7 +172,7 @@ class View:
         return HTMLResponse(page.render(**(names | context)), code)
 
     def show_error(self, request: Request, error: Exception) -> Response:
-        """An error of the daemon, as a page."""
+        """Render an error of the daemon as a page."""
         status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
         if isinstance(error, RequestFailed):
             status = error.status
@@ -179,7 +181,7 @@ class View:
     def modified_times(
         self, at: str, passages: Any, filters: Any = ()
     ) -> tuple[Mapping[str, Any], dict[str, str | None]]:
-        """The facets of the filters, and when the documents of these passages were last
+        """Return the facets of the filters, and when the documents of these passages were
         modified."""
         keys = list(dict.fromkeys(filter(None, map(document_key, passages))))[:100]
         found = self.client.facets(at=at, filters=filters, documents=keys)
@@ -188,7 +190,7 @@ class View:
     async def form_of(
         self, request: Request, max_bytes: int = _MAX_FORM_BYTES
     ) -> dict[str, str] | None:
-        """The fields of a posted form; None if it does not have the token of the session."""
+        """Read the fields of a posted form. Returns None if the session's token is missing."""
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -203,7 +205,7 @@ class View:
         return RedirectResponse(f"{self.base}{path}", 303)
 
     def refuse_form(self, request: Request) -> Response:
-        """The answer to a form without the token of its session."""
+        """Answer a form without the token of its session."""
         error = RequestFailed(
             403,
             "forbidden",
@@ -224,7 +226,7 @@ class View:
 
 
 def _confirmation(request: Request) -> str:
-    """The sentence that confirms the action that led here; empty if there was none."""
+    """Return the sentence that confirms the action that led here, or ""."""
     given = request.query_params
     sentence = DONE.get(given.get("done", ""), "")
     for name in ("source", "document", "version"):

@@ -10,13 +10,13 @@ _CHANGES_SHOWN = 20
 
 
 class WatchViews(View):
-    """Watched questions."""
+    """Shows and changes watched questions."""
 
     name = "Watches"
 
     @run_view
     def watches(self, request: Request) -> Response:
-        """The watched questions, and a form to watch another question."""
+        """Show the watched questions, and a form to watch another question."""
         listed = self.client.watches()
         if "part" in request.query_params:
             return self.part(request, "watch_list.html", listed=listed)
@@ -24,7 +24,7 @@ class WatchViews(View):
 
     @run_view
     def watched_question(self, request: Request) -> Response:
-        """A watched question with its changes: the answers before and after each."""
+        """Show a watched question with its changes: the answers before and after each."""
         shown = self.client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
         if "part" in request.query_params:
             return self.part(request, "watched_answers.html", shown=shown, word_diff=word_diff)

@@ -1,4 +1,4 @@
-"""Changed sentences as HTML, with the changed words marked."""
+"""Shows changed sentences as HTML, with the changed words marked."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _PUNCTUATION = ".,;:!?"
 
 
 def word_diff(other: str, text: str, is_new: bool) -> Markup:
-    """Convert the text to HTML, and mark the words that another text does not have.
+    """Convert the text to HTML, and mark the words that the other text lacks.
 
     >>> word_diff("He died in 1824.", "He died in 1825.", True)
     Markup('He died in <ins>1825</ins>.')
@@ -32,8 +32,9 @@ def word_diff(other: str, text: str, is_new: bool) -> Markup:
 
 
 def changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
-    """The lines of a diff, each with its sign. A sentence and the similar sentence that replaces it
-    become one line.
+    """Return the lines of a diff, each with its sign.
+
+    A sentence and the similar sentence that replaces it become one line.
 
     >>> list(changed_lines(["@@ Ada", "-She died in 1852.", "+She died in London in 1852."]))
     [('@', Markup('Ada')), ('+', Markup('She died in <ins>London in</ins> 1852.'))]
@@ -54,8 +55,10 @@ def changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
 
 
 def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]]:
-    """Merge removed and added sentences that are similar, in order. Other sentences stay
-    separate."""
+    """Merge removed sentences with similar added sentences, in order.
+
+    Other sentences stay separate.
+    """
     for at in range(max(len(old), len(new))):
         before, after = old[at : at + 1], new[at : at + 1]
         if before and after and (merged := _merge(before[0], after[0])):
@@ -68,7 +71,7 @@ def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]
 
 
 def _merge(old: str, new: str) -> Markup | None:
-    """Merge both sentences, with the removed and the added words. None if they differ much.
+    """Merge two sentences with the removed and added words. Returns None if they differ much.
 
     >>> _merge("She was born in Oslo.", "She was born in Oslo, by the fjord.")
     Markup('She was born in Oslo<ins>, by the fjord</ins>.')
@@ -104,7 +107,7 @@ def _space_after(words: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Split into words with the space after them. Punctuation after a word is an item of its own.
+    """Split into words with the space after them. Punctuation after a word is a separate item.
 
     >>> _words("Of 1.5 m, or so.")
     ['Of ', '1.5 ', 'm', ', ', 'or ', 'so', '.']
