@@ -324,7 +324,8 @@ class _Sample:
 def top(context: click.Context, once: bool) -> None:
     """Show live syncs, requests and sources of the daemon.
 
-    The view refreshes every second. Press q or Ctrl-C to quit. Without a terminal, --once applies.
+    The view refreshes every second. Press q or Ctrl-C to quit. Without a terminal, --once is
+    implied.
 
     Example: hopsyncd top --once
     """
