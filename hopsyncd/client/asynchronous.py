@@ -86,7 +86,7 @@ class AsyncClient(Methods):
         await self._http.aclose()
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """The answer to any call."""
+        """Send a call and return its answer."""
         try:
             async with asyncio.timeout(self._timeout_s), self._response(call, JSON) as response:
                 content = await _content_of(self._place, response)
@@ -140,7 +140,7 @@ class AsyncClient(Methods):
 def _only_to(
     place: Path, trusted: frozenset[int]
 ) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
-    """A trace hook for httpx2 that closes a connection to an untrusted user before it is used."""
+    """Create a trace hook for httpx2 that refuses connections to an untrusted user's process."""
 
     async def trace(step: str, info: Mapping[str, Any]) -> None:
         if step == "connection.connect_unix_socket.complete":
@@ -155,8 +155,7 @@ def _only_to(
 
 
 async def _content_of(place: Path | Remote, response: httpx2.Response) -> bytes:
-    """Read the body. It must arrive within WHOLE_S, because an answer that is not streamed is sent
-    in one piece."""
+    """Read the body of an answer that is not streamed. All of it must arrive within WHOLE_S."""
     content = bytearray()
     async with asyncio.timeout(WHOLE_S):
         async for part in response.aiter_raw():

@@ -45,7 +45,7 @@ _IDLE_S = 30.0  # shorter than the server keeps them
 
 
 class _Deadline(socket.socket):
-    """A socket whose deadline applies to a whole answer, even if the server sends it slowly."""
+    """A socket with a deadline for the whole answer, even if the server sends it slowly."""
 
     until_s: float | None = None  # the deadline, by time.monotonic()
     whole_s: float | None = None  # the time for the answer, from its first byte on
@@ -65,7 +65,7 @@ class _Deadline(socket.socket):
 
 
 class _TlsDeadline(_Deadline, ssl.SSLSocket):
-    """A TLS socket with a deadline for a whole answer."""
+    """A TLS socket with a deadline for the whole answer."""
 
 
 class _Connection(HTTPConnection):
@@ -106,8 +106,7 @@ class _Connection(HTTPConnection):
             return secured
 
     def expect(self, timeout_s: float | None, *, streams: bool) -> None:
-        """Set the deadlines of the next answer. Without `timeout_s`, there is no limit for its
-        beginning.
+        """Set the deadlines of the next answer. Without `timeout_s`, its beginning has no limit.
 
         If it `streams`, it may pause between two lines. Otherwise it must be complete WHOLE_S after
         its beginning.
@@ -120,8 +119,10 @@ class _Connection(HTTPConnection):
 
     @property
     def is_usable(self) -> bool:
-        """Whether an idle connection is still open. A connection that the server closed is
-        readable."""
+        """Return whether an idle connection is still open.
+
+        If the server closed the connection, its socket is readable.
+        """
         if time.monotonic() - self.idle_since_s > _IDLE_S:
             return False
         readable, _, _ = select.select([self.sock], [], [], 0)
@@ -160,12 +161,11 @@ class Client(Methods):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the daemon may be on another machine, so that its files are not on this
-        machine."""
+        """Whether the daemon may be on another machine, so that its files are not here."""
         return isinstance(self._place, Remote) or self._browser is not None
 
     def asynchronous(self) -> AsyncClient:
-        """A client for asyncio that speaks to the same daemon with the same token."""
+        """Create a client for asyncio that uses the same daemon and the same token."""
         from hopsyncd.client.asynchronous import AsyncClient
 
         return AsyncClient(self._place, self._token, self._timeout_s, browser=self._browser)
@@ -177,7 +177,7 @@ class Client(Methods):
         self.close()
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -194,7 +194,7 @@ class Client(Methods):
         return self.send(Call("DELETE", path))
 
     def send(self, call: Call[Answer]) -> Answer:
-        """The answer to any call."""
+        """Send a call and return its answer."""
         with self._response(call, JSON) as response:
             content = self._content_of(response)
         media_type = response.headers.get("Content-Type", "")
@@ -252,7 +252,7 @@ class Client(Methods):
             self._release(connection, may_keep=may_keep)
 
     def _connection(self) -> _Connection:
-        """An idle connection, or a new one."""
+        """Return an idle connection, or open a new one."""
         while self._idle:
             with self._lock:
                 kept = self._idle.pop() if self._idle else None

@@ -1,4 +1,4 @@
-"""Requests to the daemon as values, and the methods with which both clients send them.
+"""Describes requests to the daemon, and defines the methods with which both clients send them.
 
 This module does not use the network.
 """
@@ -26,8 +26,8 @@ Awaits = TypeVar("Awaits")
 class Call(Generic[Answer_co]):
     """A request whose answer is an `Answer_co`.
 
-    `answer` names a type in hopsyncd.answers that the answer must match. If it is empty, the answer
-    is not checked. `is_text` means that the answer is plain text instead of JSON.
+    answer: the name of the type in hopsyncd.answers that the answer must match; if it is empty, the
+    answer is not checked. is_text: whether the answer is plain text instead of JSON.
     """
 
     method: str
@@ -40,7 +40,7 @@ class Call(Generic[Answer_co]):
 def call(
     method: str, path: str, fields: Mapping[str, Any], answer: str = "", *, is_text: bool = False
 ) -> Call[Any]:
-    """Make a call. Fields go into the path, the body of a POST, or the query string.
+    """Create a call. Fields go into the path, the body of a POST, or the query string.
 
     Fields that are None are left out, so the daemon's defaults apply.
 
@@ -77,7 +77,7 @@ class Asynchronous(Protocol):
 
 
 class Method(Generic[Fields, Blocks, Awaits]):
-    """A method of both clients. It makes a call, and passes it to the client's method `act`."""
+    """A method of both clients. It creates a call, and passes it to the client's method `act`."""
 
     def __init__(self, make: Callable[Fields, Call[Any]], act: str) -> None:
         self._make, self._act = make, act
@@ -95,12 +95,12 @@ class Method(Generic[Fields, Blocks, Awaits]):
 
 
 def send_method(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitable[Answer]]:
-    """A client method that returns the answer to the call."""
+    """Create a client method that returns the answer to the call."""
     return Method(make, "send")
 
 
 def event_method(
     make: Callable[Fields, Call[Any]],
 ) -> Method[Fields, Generator[Event, None, None], AsyncGenerator[Event, None]]:
-    """A client method that returns the events of the call's work."""
+    """Create a client method that returns the events of the call's work."""
     return Method(make, "events")

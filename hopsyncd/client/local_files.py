@@ -11,7 +11,7 @@ from hopsyncd.client.blocking import Client
 def local_file(
     source: str | None, document: str | None, sources: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """The absolute path of a document; None if it is not a file of this machine.
+    """Return the absolute path of a document, or None if it is not a file on this machine.
 
     `sources` are the daemon's sources, by name.
     """
@@ -24,9 +24,9 @@ def local_file(
 
 
 def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """The daemon's sources by name; empty if the daemon is on another machine.
+    """Return the daemon's sources by name, or {} if the daemon is on another machine.
 
-    Otherwise a file of this machine with the same path could be taken for the document.
+    Otherwise a file on this machine with the same path could be taken for the document.
     """
     if client.is_remote:
         return {}
@@ -34,8 +34,7 @@ def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
 
 
 def add_paths(value: Any, sources: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Copy an answer. Each object whose document has a file on this machine gets `path` after
-    `document`."""
+    """Copy an answer, and add `path` after `document` if the document is a file on this machine."""
     if isinstance(value, Mapping):
         copied = {}
         for name, part in value.items():
@@ -50,7 +49,7 @@ def add_paths(value: Any, sources: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def names_documents(value: Any) -> bool:
-    """Whether an answer names any document, so that paths can be added."""
+    """Return whether an answer names any document, so that paths can be added."""
     if isinstance(value, Mapping):
         named = isinstance(value.get("document"), str) and bool(value.get("source"))
         return named or any(map(names_documents, value.values()))

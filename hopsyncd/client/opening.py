@@ -26,7 +26,7 @@ _AT_LINE = {
 def target_of(
     place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, bool]:
-    """The URL or absolute path of a document, and whether an editor can open it at a line.
+    """Return the URL or absolute path of a document, and whether an editor can open it at a line.
 
     Raises NotFound if no program on this machine can open the document.
     """
@@ -48,7 +48,7 @@ def target_of(
 
 
 def editor_command(editor: str, path: str, line: int) -> list[str] | None:
-    """The command that opens a line in an editor; None for the system's program."""
+    """Return the command that opens a line in an editor, or None for the system's program."""
     template = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     if not template:
         return None

@@ -25,7 +25,10 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RE
 
 @dataclass(frozen=True)
 class Remote:
-    """A daemon behind TCP. `ca`: the file of the authorities to trust instead of the system's."""
+    """A daemon behind TCP.
+
+    ca: the file of the authorities to trust instead of the system's.
+    """
 
     host: str
     port: int
@@ -42,7 +45,8 @@ class Remote:
 
     @cached_property
     def context(self) -> ssl.SSLContext:
-        """The settings that verify the server. Raises DaemonUntrusted if `ca` is not usable."""
+        """Return the settings that verify the server. Raises DaemonUntrusted if `ca` is not
+        usable."""
         try:
             return ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:
@@ -57,7 +61,7 @@ class Remote:
 
 
 def remote_place(place: str, ca: Path | None = None) -> Remote | None:
-    """Parse an https:// or http:// address, or HOST:PORT; None for anything else.
+    """Parse an https:// or http:// address, or HOST:PORT. Returns None for anything else.
 
     Raises DaemonUntrusted for a place that would receive the token in clear text.
 
@@ -92,7 +96,7 @@ def remote_place(place: str, ca: Path | None = None) -> Remote | None:
 
 
 def tls_error(place: Remote, error: ssl.SSLError) -> DaemonUntrusted:
-    """Make the error for a server without TLS, or with a certificate that is not valid."""
+    """Create the error for a server without TLS, or with a certificate that is not valid."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why, hint = _certificate_problem(place, error)
     elif error.reason in _NO_TLS:

@@ -45,7 +45,7 @@ class RequestFailed(HopsyncdError):
 
 
 def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remote:
-    """Parse the place of a daemon: a path is a socket; an address or HOST:PORT is TCP.
+    """Parse the place of a daemon. A path is a socket; an address or HOST:PORT is TCP.
 
     >>> place_of("run/s.sock")
     PosixPath('run/s.sock')
@@ -56,9 +56,9 @@ def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remot
 
 
 def headers_of(token: str, browser: str | None = None) -> dict[str, str]:
-    """The headers of every request. Only TCP connections and pages need the token.
+    """Return the headers of every request. Only TCP connections and pages need the token.
 
-    browser: as in Client.
+    `browser` has the same meaning as in Client.
     """
     headers = {"Content-Type": JSON, "Accept-Encoding": "identity"}
     if token:
@@ -114,7 +114,7 @@ def check_type(place: object, status: int, media_type: str, wanted: str) -> None
 
 
 def unusable(place: object, why: str) -> DaemonUnavailable:
-    """Make the error for a response that is invalid or incomplete."""
+    """Create the error for a response that is invalid or incomplete."""
     return DaemonUnavailable(
         f"The response from {place} cannot be used",
         why,
@@ -130,7 +130,7 @@ def too_long(place: object) -> DaemonUnavailable:
 def unreachable(
     place: Path | Remote, error: BaseException, *, connecting: bool
 ) -> DaemonUnavailable | DaemonUntrusted:
-    """Make the error for a connection that failed or broke."""
+    """Create the error for a connection that failed or broke."""
     hint = "Start one with `hopsyncd serve`"
     if isinstance(place, Remote):
         hint = "Check the address, and whether the daemon listens there (access.listen)"
@@ -170,7 +170,7 @@ def _parse(place: object, content: bytes, problem: str) -> dict[str, Any]:
 
 
 def _check(place: object, call: Call[Any], answer: Any) -> Any:
-    """The answer, if it has the type of the call. Raises DaemonUnavailable if not."""
+    """Return the answer if it has the call's type. Otherwise raises DaemonUnavailable."""
     if call.answer:
         if why := misfit(call.answer, answer):
             raise unusable(place, why)
@@ -191,7 +191,7 @@ def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
 
 
 def misfit(name: str, answer: object) -> str | None:
-    """Describe how an answer differs from a type in hopsyncd.answers; None if it matches.
+    """Describe how an answer differs from a type in hopsyncd.answers. Returns None if it matches.
 
     Unknown fields are allowed, because the daemon may be newer than the client.
     """

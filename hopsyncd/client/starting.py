@@ -1,4 +1,4 @@
-"""Detects a daemon that is starting: it holds a lock beside its socket.
+"""Detects a daemon that is starting by the lock that it holds beside its socket.
 
 Loading Python's modules takes a second or more, and the socket is created only after that.
 """
@@ -19,7 +19,7 @@ _ATTEMPTS = 5  # a client that looks holds the lock for an instant
 
 
 class StartLock:
-    """Announces a start until `release`, or until the process ends.
+    """Holds the lock that announces a start, until `release` or the end of the process.
 
     If the lock cannot be taken, clients do not wait, and the start reports the reason.
     """
@@ -35,7 +35,7 @@ class StartLock:
                 self._take(self._descriptor)
 
     def release(self) -> None:
-        """Release the lock: the socket exists, or the start has failed."""
+        """Release the lock after the socket exists or the start has failed."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -50,7 +50,7 @@ class StartLock:
 
 
 def is_starting(place: Path) -> bool:
-    """Whether a daemon that will listen at this socket is starting."""
+    """Return whether a daemon that will listen at this socket is starting."""
     try:
         descriptor = os.open(_lock_of(place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

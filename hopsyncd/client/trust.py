@@ -34,8 +34,8 @@ _ROOT = 0
 class Credentials:
     """The process at the other end of a connection.
 
-    Over TCP only its address is known. The token of the request then identifies the user: `holder`,
-    `group_names`, and `token`, the public id.
+    Over TCP only its address is known. The token of the request then identifies the user as
+    `holder` with `group_names`. `token` is the public id of the token.
     """
 
     uid: int | None = None
@@ -53,12 +53,12 @@ class Credentials:
 
     @property
     def account(self) -> object:
-        """The account that limits apply to: the user, if known, or else the address."""
+        """The account that limits apply to: the user if known, otherwise the address."""
         return self.uid if self.uid is not None else (self.holder or self.address)
 
     @property
     def program(self) -> str | None:
-        """The name of the program, if the process still runs and the system shows it."""
+        """The name of the program, or None if the process has ended or the system hides it."""
         try:
             return Path(f"/proc/{self.pid}/comm").read_text(errors="replace").strip()
         except OSError:
@@ -69,7 +69,7 @@ UNKNOWN = Credentials()
 
 
 def network_of(address: str) -> str:
-    """The address; for IPv6, the network in which a host can choose its addresses."""
+    """Return the address or, for IPv6, the network in which a host can choose its addresses."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -90,7 +90,7 @@ def _name(uid: int) -> str:
 
 
 def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
-    """The process that opened a connection, with the groups that it had then."""
+    """Return the process that opened a connection, with the groups that it had then."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
     if sys.platform == "darwin":
@@ -109,7 +109,10 @@ def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int
 
 
 def _known_groups(uid: int, gid: int) -> list[int]:
-    """The groups in the system's user database, used if the kernel does not report them."""
+    """Return a user's groups in the system's user database.
+
+    They are used if the kernel does not report the groups of a process.
+    """
     try:
         return os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
     except KeyError:
@@ -117,7 +120,7 @@ def _known_groups(uid: int, gid: int) -> list[int]:
 
 
 def credentials_of(uid: int) -> Credentials:
-    """A user of this machine, with the groups in the system's user database."""
+    """Return credentials for a user of this machine, with the groups in the user database."""
     try:
         gid = pwd.getpwuid(uid).pw_gid
     except KeyError:
@@ -134,8 +137,8 @@ def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
 
 
 def trusted_users(path: Path) -> frozenset[int]:
-    """The users who may listen at a socket's path: this user, root, and owners of folders on the
-    path.
+    """Return the users who may listen at a socket's path: this user, root and trusted folder
+    owners.
 
     The folders are checked from the root. If untrusted users could create or replace the next
     folder, as in /tmp, it must belong to a trusted user. Otherwise its owner is trusted too,
@@ -182,7 +185,7 @@ def check_peer(
 
 
 def user_name(uid: int | None) -> str:
-    """The name of a user for messages."""
+    """Return the name of a user for messages."""
     if uid is None:
         return "an unknown user"
     try:
@@ -198,8 +201,7 @@ def _others_may_write(folder: os.stat_result) -> bool:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is root's, or contains only this user. Many systems give each user a
-    group."""
+    """Return whether a group is root's or contains only this user, as many systems set up."""
     if gid == _ROOT:
         return True
     try:

@@ -54,8 +54,7 @@ HostList = Annotated[tuple[Annotated[str, AfterValidator(_is_host_name)], ...], 
 
 
 def _is_page_address(address: str, info: ValidationInfo) -> str:
-    """Check the address of the page, and return its origin as browsers write it. It must use
-    TLS."""
+    """Check that the page's address uses TLS. Returns its origin as browsers write it."""
     if not address:
         return address
     parts = urlsplit(address)

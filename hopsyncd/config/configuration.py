@@ -62,14 +62,13 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
 def home() -> Path | None:
-    """The folder in $HOPSYNCD_HOME, which holds all files of hopsyncd; None if the variable is not
-    set."""
+    """Return the folder in $HOPSYNCD_HOME, which holds all files of hopsyncd, or None."""
     value = os.environ.get("HOPSYNCD_HOME")
     return Path(value).expanduser().absolute() if value else None
 
 
 def config_path(explicit: Path | None = None) -> Path:
-    """The path of the configuration file, which may not exist."""
+    """Return the path of the configuration file, which may not exist."""
     if explicit is not None:
         return explicit.expanduser().absolute()
     return (home() or _xdg("XDG_CONFIG_HOME", ".config") / "hopsyncd") / FILE_NAME
@@ -81,8 +80,10 @@ def default_data_dir() -> Path:
 
 
 def default_socket() -> Path:
-    """The default path of the socket, in /tmp if the user has no runtime folder. Its owner is
-    checked before use."""
+    """Return the default path of the socket, in /tmp if the user has no runtime folder.
+
+    The owner of the folder is checked before use.
+    """
     base = home()
     if base is not None:
         # A folder of its own, as others may have access to HOPSYNCD_HOME.
@@ -95,8 +96,10 @@ def default_socket() -> Path:
 
 
 def _is_own_folder(path: str) -> bool:
-    """Whether this user owns the folder. After `su`, $XDG_RUNTIME_DIR may belong to another
-    user."""
+    """Return whether this user owns the folder.
+
+    After `su`, $XDG_RUNTIME_DIR may belong to another user.
+    """
     try:
         return path.startswith("/") and Path(path).stat().st_uid == os.getuid()
     except OSError:
@@ -184,12 +187,12 @@ class ModelsConfig(Section):
 
     @property
     def tells_roles(self) -> bool:
-        """Whether fields of the request tell the API which texts are questions."""
+        """Whether request fields tell the API which texts are questions."""
         return self.encoder_query_fields != self.encoder_passage_fields
 
     @property
     def encoder_address(self) -> EncoderAddress | None:
-        """The endpoint of the encoder; None if the encoder runs on this machine."""
+        """The endpoint of the encoder, or None if the encoder runs on this machine."""
         return encoder_address(self.encoder, self.encoder_url, self.encoder_api_key_env)
 
 
@@ -271,7 +274,7 @@ class Config(Section):
 
     @property
     def database(self) -> Path | str:
-        """The database: the path of a file, or a URL."""
+        """The path of the database file, or the URL of the database."""
         return self.store.url or self.daemon.data_dir / DATABASE_NAME
 
 
@@ -310,8 +313,10 @@ def load_config(path: Path | None = None) -> Config:
 
 
 def former_keys(file: Path) -> dict[str, str]:
-    """The current name of each key that the file has under a former name. Empty if the file is
-    unreadable."""
+    """Map the former names of keys in the file to their current names.
+
+    Returns an empty mapping if the file cannot be read.
+    """
     try:
         access = tomllib.loads(file.read_text("utf-8")).get("access")
     except (OSError, ValueError, RecursionError):
@@ -320,9 +325,9 @@ def former_keys(file: Path) -> dict[str, str]:
 
 
 def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
-    """The daemon's socket, and the error of the rest of the configuration, if it has mistakes.
+    """Read the daemon's socket, even if other parts of the configuration have mistakes.
 
-    Raises ConfigError if the socket cannot be read from the file.
+    Also returns the error for these mistakes. Raises ConfigError if the socket cannot be read.
     """
     try:
         return load_config(path).daemon.socket, None
@@ -340,7 +345,7 @@ def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
 
 
 def write_config(path: Path, folders: Sequence[Path]) -> None:
-    """Write the commented default with a `[[source]]` for each folder, for its owner alone to read.
+    """Write the commented default with a `[[source]]` for each folder, readable only by its owner.
 
     Raises ConfigError, and writes nothing, if the file exists or a folder does not.
     """
@@ -365,7 +370,7 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
 
 
 def shipped_text() -> str:
-    """The default config.toml: inside the installed package, or at the top of a checkout."""
+    """Return the default config.toml, from the installed package or the top of a checkout."""
     package = Path(__file__).parents[1]
     inside = package / FILE_NAME
     return (inside if inside.exists() else package.parent / FILE_NAME).read_text(encoding="utf-8")
@@ -392,14 +397,14 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """An allowed source name that is not taken, close to the wanted one."""
+    """Return an allowed source name that is not taken, close to the wanted name."""
     base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
 
 
 def check_config(file: Path, text: str) -> Config:
-    """The configuration in this text of the file. Raises ConfigError."""
+    """Parse the text of a configuration file. Raises ConfigError."""
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers, or nesting, beyond what Python reads
@@ -419,7 +424,7 @@ def check_config(file: Path, text: str) -> Config:
 
 
 def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
-    """Copy the value with `${NAME}` and `$$` replaced in every string."""
+    """Replace `${NAME}` and `$$` in every string of the value. Returns a copy."""
     if isinstance(value, dict):
         return {key: _expand(below, (*at, key), mistakes) for key, below in value.items()}
     if isinstance(value, list):

@@ -57,7 +57,7 @@ def _place(source: SourceConfig) -> dict[str, Any]:
 
 
 def _stem(keys: Mapping[str, Any]) -> str:
-    """A name for a source: the last part of its path, the host, or the user."""
+    """Derive a name for a source: the last part of its path, the host, or the user."""
     if keys["kind"] == "imap":
         return str(keys["user"]).replace("@", " at ")
     if keys["kind"] == "web":
@@ -121,7 +121,7 @@ def ignore_document(file: Path, name: str, path: str) -> None:
 
 
 def exact_pattern(path: str) -> str:
-    """The gitignore pattern that matches only this path.
+    """Return the gitignore pattern that matches only this path.
 
     >>> exact_pattern("a/[1] b*.md")
     '/a/\\\\[1\\\\] b\\\\*.md'
@@ -131,8 +131,10 @@ def exact_pattern(path: str) -> str:
 
 
 def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str | None:
-    """Replace or insert the line of `ignore` in a source. Returns None if the place cannot be
-    found."""
+    """Replace or insert the line of `ignore` in a source.
+
+    Returns None if the line's position cannot be found.
+    """
     places, lines = key_lines(text), text.splitlines(keepends=True)
     table, key = ("source", index), ("source", index, "ignore")
     if table not in places:
@@ -148,7 +150,7 @@ def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str
 
 
 def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
-    """Remove the lines of that source; None if they are mixed with other keys.
+    """Remove the lines of a source. Returns None if they are mixed with other keys.
 
     Comments below its last key stay, as they belong to the next table.
     """
@@ -176,7 +178,7 @@ def _parse(text: str) -> dict[str, Any] | None:
 
 
 def _read_valid(file: Path) -> str:
-    """The text of a valid configuration file. Raises ConfigError."""
+    """Return the text of a valid configuration file. Raises ConfigError."""
     try:
         text = file.read_bytes().decode()
     except FileNotFoundError as error:
@@ -214,8 +216,10 @@ def _replace(file: Path, text: str) -> None:
 
 @dataclass(slots=True)
 class Reloaded:
-    """How the configuration in force differs from the file. `refused` says why the file was
-    rejected."""
+    """The difference between the configuration in force and the file after a reload.
+
+    refused: the reason why the file was rejected.
+    """
 
     refused: str | None = None
     restart_needed: tuple[str, ...] = ()
@@ -250,7 +254,7 @@ class ConfigChange:
 
 
 def compare_configs(in_force: Config, wanted: Config, *, with_models: bool = False) -> ConfigChange:
-    """Compare two configurations. `with_models`: the new models are loaded."""
+    """Compare two configurations. `with_models` means that the new models are loaded."""
     sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
     taken = {section: getattr(wanted, section) for section in sections}
     for section, keys in _KEYS_AT_ONCE.items():
@@ -274,7 +278,7 @@ def _by_name(config: Config) -> dict[str, SourceConfig]:
 
 
 def _changed_keys(one: Config, other: Config) -> tuple[str, ...]:
-    """The keys that differ, except keys of sources."""
+    """List the keys that differ, except keys of sources."""
     return tuple(
         f"{section}.{key}"
         for section in type(one).model_fields

@@ -44,7 +44,9 @@ _STRING = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line (from 1) of every table and key in a valid TOML text, except in inline tables.
+    """Map each table and key of a TOML text to its line, counted from 1.
+
+    The text must be valid. Keys of inline tables are left out.
 
     >>> key_lines('a = 1\\n[[b]]\\nc = [\\n2]\\n[[b]]\\n')
     {('a',): 1, ('b', 0): 2, ('b', 0, 'c'): 3, ('b', 1): 5}
@@ -63,12 +65,12 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of the path, or of the nearest table that contains it."""
+    """Return the line of the path, or of the nearest table that contains it."""
     return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), None)
 
 
 def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath:
-    """The path of a header, with the current index after each array of tables."""
+    """Return the path of a header, with the current index after each array of tables."""
     path: KeyPath = ()
     for depth, key in enumerate(keys, start=1):
         path = (*path, key)
@@ -80,8 +82,10 @@ def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath
 
 
 def _statements(text: str) -> Iterator[tuple[int, bool, KeyPath, bool]]:
-    """Each header or `key =`: its start, whether it is a header, its keys, and whether it begins
-    with `[[`."""
+    """Yield each header and each `key =`.
+
+    An item has its start, whether it is a header, its keys, and whether it begins with `[[`.
+    """
     at = _skip(text, 0)
     while at < len(text):
         brackets = 2 if text.startswith("[[", at) else int(text[at] == "[")
@@ -105,7 +109,7 @@ def _keys(text: str, at: int) -> tuple[KeyPath, int]:
 
 
 def _value_end(text: str, at: int) -> int:
-    """The position where the value ends: a newline outside strings and brackets."""
+    """Return where a value ends: at a newline outside strings and brackets."""
     depth = 0
     while at < len(text):
         string = _STRING.match(text, at)
@@ -129,7 +133,10 @@ def _skip(text: str, at: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """`at` is the place in the file: ("watch", "debounce_ms") or ("source", 0, "path")."""
+    """A mistake in the configuration.
+
+    at: the key path, such as ("watch", "debounce_ms") or ("source", 0, "path").
+    """
 
     at: KeyPath
     why: str
@@ -137,7 +144,7 @@ class Mistake:
 
 
 def explain_error(error: ErrorDetails, models: Models) -> Mistake:
-    """Turn an error of pydantic into a Mistake."""
+    """Convert an error of pydantic to a Mistake."""
     at, section = _place_of(error["loc"], models)
     kind = error["type"]
     if kind == "unknown_kind":
@@ -160,14 +167,17 @@ def explain_error(error: ErrorDetails, models: Models) -> Mistake:
 
 
 def _place_of(loc: KeyPath, models: Models) -> tuple[KeyPath, str]:
-    """The key path in the file and the name of its model. pydantic inserts a source's kind."""
+    """Return the key path in the file and the name of its model.
+
+    pydantic inserts a source's kind into the path.
+    """
     if loc[0] == "source" and len(loc) > 2:
         return (*loc[:2], *loc[3:]), SOURCE_SECTION + str(loc[2])
     return loc, _section_of(loc, models)
 
 
 def _section_of(at: KeyPath, models: Models) -> str:
-    """The name of the section that has a key: a table in a section is a section too."""
+    """Return the section that has a key. A table in a section is a section too."""
     nested = ".".join(map(str, at[:2]))
     return nested if nested in models else str(at[0])
 
@@ -208,7 +218,7 @@ def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
 
 
 def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Models) -> ConfigError:
-    """All mistakes as one error, in the order of their lines."""
+    """Combine all mistakes into one error, in the order of their lines."""
     lines = key_lines(text)
     numbered = sorted(((line_of(lines, m.at) or 1, m) for m in mistakes), key=lambda pair: pair[0])
     parts = [(f"{file}:{line}: {_place(m.at, models)}", m.why, m.hint) for line, m in numbered]
@@ -234,8 +244,10 @@ def syntax_error(file: Path, text: str, error: ValueError | RecursionError) -> C
 
 
 def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
-    """Explain a section or key that is in the file twice, and what to do. `line` is the line of the
-    second occurrence. None for other mistakes."""
+    """Explain that a section or key is in the file twice, and what to do.
+
+    `line` is the line of the second occurrence. Returns None for other mistakes.
+    """
     if not 1 <= line <= len(rows := text.splitlines()):
         return None
     if re.match(r"Cannot (declare|overwrite|mutate)", why) is None:
@@ -259,7 +271,7 @@ def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
 
 
 def _place(at: KeyPath, models: Models) -> str:
-    """The key and its section, in words."""
+    """Name the key and its section in words."""
     if at[0] == "source" and len(at) > 1 and isinstance(at[1], int):
         section, keys = f"[[source]] number {at[1] + 1}", at[2:3]
     elif len(at) > 2 and (nested := _section_of(at, models)) != at[0]:

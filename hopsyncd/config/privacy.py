@@ -1,4 +1,4 @@
-"""Protects secrets in the configuration, and folders that only the owner may write to."""
+"""Hides secrets of the configuration, and protects files that only the owner may write."""
 
 import os
 import re
@@ -23,8 +23,10 @@ _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 
 
 def secrets_of(config: Config) -> frozenset[str]:
-    """All keys, tokens and passwords that the configuration or the environment has. Logs hide
-    them."""
+    """Collect all keys, tokens and passwords in the configuration and the environment.
+
+    Logs hide them.
+    """
     of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
     address = config.models.encoder_address
     of_encoder = os.environ.get(address.key_env, "").strip() if address else ""
@@ -45,8 +47,7 @@ def _secrets(model: BaseModel) -> Iterator[str]:
 
 
 def _below(key: str, value: Any) -> Iterator[str]:
-    """Yield secrets in the settings of drivers and packages, recognised by the names of their
-    keys."""
+    """Yield the secrets in the settings of drivers and packages. Their keys' names reveal them."""
     if isinstance(value, BaseModel):
         yield from _secrets(value)
     elif isinstance(value, dict):
@@ -60,7 +61,7 @@ def _below(key: str, value: Any) -> Iterator[str]:
 
 
 def writers_besides_owner(path: Path) -> str | None:
-    """Who else may write to a file or folder: "others", "its group", or None for nobody.
+    """Return who else may write to a file or folder: "others", "its group", or None.
 
     Raises OSError.
     """
@@ -140,7 +141,7 @@ def use_own_temporary(folder: Path) -> None:
 
 
 def load_checked(file: Path) -> Config:
-    """Load the configuration. Raises ConfigError, also if another user could have written it."""
+    """Load the configuration. Raises ConfigError if it is invalid or others may write to it."""
     check_config_file(file)
     return load_config(file)
 

@@ -21,7 +21,7 @@ _CORRECTION_MS = 3 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant on both clocks: Unix time, and the monotonic clock, whose zero is arbitrary."""
+    """A time on both clocks: Unix time, and the monotonic clock, whose zero is arbitrary."""
 
     wall_ms: int
     steady_s: float
@@ -29,7 +29,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """When a run ended, and whether it failed."""
+    """The end of a run, and whether the run failed."""
 
     ended: Moment
     failed: bool = False
@@ -37,10 +37,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """The times at which a job runs. `text` is for people.
+    """The schedule of a job. `text` describes it to people.
 
-    With `names_hours` the schedule names hours of the day, so it runs only once in the hour that
-    repeats when summer time ends. Each run is delayed by up to `jitter_s`.
+    With `names_hours`, the schedule names hours of the day, so the job runs only once in the hour
+    that repeats when summer time ends. Each run is delayed by up to `jitter_s`.
     """
 
     text: str
@@ -50,7 +50,7 @@ class When:
 
 
 def every(seconds: float, jitter_s: float = 0.0) -> When:
-    """`seconds` after each run. The jitter is at most a tenth of that."""
+    """Schedule each run `seconds` after the previous one, with a jitter of at most a tenth."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     trigger = IntervalTrigger(seconds=seconds, timezone=UTC)
@@ -68,9 +68,9 @@ def _duration(seconds: float) -> str:
 
 
 def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> When:
-    """The times of a cron expression, which may name its time zone as a sixth part.
+    """Parse a cron expression, which may name its time zone as a sixth part.
 
-    Without one, `zone` applies; None means the machine's. Raises ValueError.
+    Without one, `zone` applies; None means the machine's time zone. Raises ValueError.
     """
     from apscheduler.triggers.cron import CronTrigger
 
@@ -94,7 +94,7 @@ def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> 
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """A time zone by its IANA name, such as Europe/Berlin. Raises ValueError."""
+    """Return a time zone by its IANA name, such as Europe/Berlin. Raises ValueError."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -120,7 +120,7 @@ def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
 
 
 def _next_scheduled_ms(job: str, when: When, since_ms: int) -> int:
-    """The first time after `since_ms` that the schedule names, plus its jitter.
+    """Return the first scheduled time after `since_ms`, plus its jitter.
 
     The jitter is derived from the job and the time, so it is always the same.
     """
@@ -147,8 +147,9 @@ _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
 
 
 def date_ms(text: str, now: datetime | None = None) -> int | None:
-    """The Unix time of a date; for a year or month its beginning, for `30d` that span before
-    `now`.
+    """Convert a date to Unix milliseconds.
+
+    A year or a month stands for its beginning, and `30d` for 30 days before `now`.
 
     >>> date_ms("1970-01-01T00:01:00+00:00"), date_ms("soon")
     (60000, None)

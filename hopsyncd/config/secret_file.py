@@ -32,8 +32,10 @@ def write_secret(file: Path, secret: str) -> None:
 
 
 def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
-    """Read the secret in a file. Raises SocketRefused if other users can read it. `what` is the
-    kind of secret, for messages."""
+    """Read the secret in a file. Raises SocketRefused if other users can read it.
+
+    `what` is the kind of secret, for messages.
+    """
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor

@@ -151,7 +151,7 @@ def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
 
 
 def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
-    """Complete the user's keys by keys derived from the tables of the database."""
+    """Add the keys that can be derived from the database's tables to the user's keys."""
     wanted = {"kind": "sqlite", "path": str(path), **given}
     if given.get("query"):
         if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
@@ -192,7 +192,7 @@ def _fills(table: Table, given: Mapping[str, Any]) -> bool:
 
 
 def _detect_mail_account(place: str) -> DetectedSource:
-    """`imap://ann@example.org@imap.example.org/INBOX`; the folder and the port are optional."""
+    """Parse `imap://ann@example.org@imap.example.org/INBOX`. Folder and port are optional."""
     scheme, _, rest = place.partition("://")
     place_of, _, folder = rest.partition("/")
     user, _, server = place_of.rpartition("@")
@@ -218,7 +218,7 @@ def _detect_mail_account(place: str) -> DetectedSource:
 
 
 def _detect_web_site(place: str) -> DetectedSource:
-    """A web page. For the address of a site or folder, also the pages that it links to."""
+    """Detect a web page or, for the address of a site or folder, the pages that it links to."""
     parts = urlsplit(place)
     if not parts.hostname:
         raise _refusal_error(place, "it has no host", "Write it like https://example.org/pages/")
@@ -245,7 +245,7 @@ def _is_private(host: str) -> bool:
 
 
 def _driver_notes(url: str) -> tuple[str, ...]:
-    """If the driver for the address is missing, a note that says what to install."""
+    """Say which driver to install for the address, if it is missing."""
     from fsspec import get_filesystem_class
 
     protocol = url.partition("://")[0]

@@ -319,12 +319,12 @@ class PluginSource(SourceBase):
 
 
 def plugin_kinds() -> frozenset[str]:
-    """The kinds that installed packages provide, by the entry point group `hopsyncd.connectors`."""
+    """Find the kinds of installed packages, by the entry point group `hopsyncd.connectors`."""
     return frozenset(entry.name for entry in entry_points(group=PLUGIN_GROUP))
 
 
 def _model_for(value: object) -> str | None:
-    """The union tag of a `[[source]]`'s model; None if its kind is unknown."""
+    """Return the union tag of a `[[source]]`'s model, or None if its kind is unknown."""
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)
     else:
@@ -355,5 +355,5 @@ SOURCE_MODELS: dict[str, type[SourceBase]] = {
 
 
 def known_kinds() -> list[str]:
-    """The kinds that a `[[source]]` can have on this machine."""
+    """List the kinds that a `[[source]]` can have on this machine."""
     return sorted({*SOURCE_MODELS, *plugin_kinds()} - {_PLUGIN})

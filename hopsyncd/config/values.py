@@ -120,7 +120,7 @@ class Section(BaseModel):
 
 
 def to_path(value: object, info: ValidationInfo) -> Path:
-    """The path with `~` expanded, relative to the configuration's folder (the context's `base`)."""
+    """Expand `~` in a path. A relative path starts from the configuration's folder (`base`)."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("it should be a path, as text in quotes")
     base: Path = (info.context or {}).get("base", Path.cwd())
@@ -132,8 +132,10 @@ def to_path(value: object, info: ValidationInfo) -> Path:
 
 
 def is_usable_folder(path: Path) -> Path:
-    """Accept a folder that can be read, or a missing folder: its drive may not be mounted, and its
-    source pauses until it is."""
+    """Accept a folder that can be read, or a missing folder.
+
+    The drive of a missing folder may not be mounted. Its source pauses until it is.
+    """
     try:
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is not a folder")
@@ -160,9 +162,9 @@ AUTO_PROMPT = "auto"  # as the model says
 
 @dataclass(frozen=True, slots=True)
 class EncoderAddress:
-    """An encoder behind an OpenAI-compatible API.
+    """The address of an encoder behind an OpenAI-compatible API.
 
-    `key_env` is the environment variable with its key; empty if it gets no key.
+    key_env: the environment variable that has its key; empty if it needs no key.
     """
 
     base_url: str
@@ -177,7 +179,7 @@ _KNOWN_ENDPOINTS = {
 
 
 def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress | None:
-    """The endpoint of an encoder; None if it is a folder or a model on this machine.
+    """Return the endpoint of an encoder, or None for a folder or a model on this machine.
 
     A URL gets a key only if `encoder_api_key_env` names it.
 
@@ -243,7 +245,7 @@ def _is_cron(expression: str) -> None:
 
 
 def group_id(name: str) -> int:
-    """The id of a group of this machine. Raises ValueError."""
+    """Return the id of a group of this machine. Raises ValueError."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError as error:
@@ -251,7 +253,7 @@ def group_id(name: str) -> int:
 
 
 def user_id(name: str) -> int:
-    """The id of a user of this machine. Raises ValueError."""
+    """Return the id of a user of this machine. Raises ValueError."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:
@@ -279,7 +281,7 @@ def _is_who(who: str) -> str:
 
 
 def is_on_this_machine(who: str) -> bool:
-    """Whether this machine has the user or group of `user:NAME` or `group:NAME`."""
+    """Return whether this machine has the user or group of `user:NAME` or `group:NAME`."""
     try:
         return bool(_is_who(who))
     except ValueError:
@@ -287,7 +289,7 @@ def is_on_this_machine(who: str) -> bool:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The host and port of a loopback address. Raises ValueError for other addresses.
+    """Split a loopback address into host and port. Raises ValueError for other addresses.
 
     >>> host_and_port("[::1]:7717")
     ('::1', 7717)
@@ -299,7 +301,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def any_host_and_port(address: str) -> tuple[str, int]:
-    """The host and port of an address. Raises ValueError."""
+    """Split an address into host and port. Raises ValueError."""
     found = _ADDRESS.fullmatch(address)
     if not found or not 1 <= int(found["port"]) <= 65_535:
         raise ValueError("it should be an address and a port")
@@ -307,7 +309,7 @@ def any_host_and_port(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     return ipaddress.ip_address(host).is_loopback
 
 
@@ -375,7 +377,7 @@ _DAILY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 def daily_cron(times: str) -> str:
-    """Convert times to a cron expression. A time of day means each day.
+    """Convert times to a cron expression. A time of day means that time on each day.
 
     >>> daily_cron("03:05"), daily_cron("0 3 * * sun")
     ('5 3 * * *', '0 3 * * sun')
@@ -451,7 +453,7 @@ class FormatsConfig(Section):
 
 
 def _usable_processors() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
