@@ -1,1 +1,1 @@
-"""The in-memory graph: matching, the edge budget, names and links. It does no I/O."""
+"""The graph in memory: matches, the edge budget, names and links. This package does no I/O."""

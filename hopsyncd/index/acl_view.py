@@ -1,9 +1,9 @@
-"""Builds ACL views: the graph as if it had been built without the hidden sources.
+"""Builds ACL views: the graph as it would be without the hidden sources.
 
-Like a commit, a view is derived from an older view of the same sources, or from the whole graph.
-Questions are matched again if candidates became visible or hidden. Matches that differ from the
-whole index are kept as an overlay. The links of a passage are resolved again if a hidden document
-contains the passage or is a possible target.
+Like a commit, a view is derived from an older view with the same hidden sources, or from the whole
+graph. Questions are matched again if candidates became visible or hidden. Matches that differ from
+the whole graph are kept in an overlay. The links of a passage are resolved again if a hidden
+document contains the passage or is a possible target.
 """
 
 from dataclasses import dataclass, replace
@@ -38,9 +38,9 @@ from store.visibility import Mask
 def build_acl_view(
     version: Version, hidden: Mask, budget_factor: float, base: Snapshot
 ) -> Snapshot:
-    """Build the view of a version without content that occurs only in hidden sources.
+    """Build the view of a version without the content that occurs only in hidden sources.
 
-    `base` is the view of an older version with the same hidden sources, or the whole graph of any
+    `base` is the view of an older version with the same hidden sources, or the whole graph at any
     version.
     """
     statistics = Statistics.count(base.index, version.id, hidden, base.statistics)
@@ -56,7 +56,7 @@ def _complete(
     matches: MatchColumns,
     question_similarity: Floats,
 ) -> Snapshot:
-    """Return the view with its matches, links and counts."""
+    """Return the view with these matches, resolved links and visible counts."""
     index, statistics = view.index, view.statistics
     relinked, links, link_rows = _link(view, base)
     overlay = AclOverlay(
@@ -90,12 +90,11 @@ def _complete(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewMatches:
-    """The matches of a view that differ from the whole graph, by question ids.
+    """The matches of a view that differ from the whole graph, given by question ids.
 
-    They are valid in any index of the same content.
-
-    `rematched` are the visible outgoing questions with a different match than in the whole graph,
-    or none. `source`, `target` and `similarity` are their matches.
+    Any index with the same content can use them. `rematched` are the visible outgoing questions
+    that have a different match than in the whole graph, or no match. `source`, `target` and
+    `similarity` are the columns of their matches.
     """
 
     rematched: Integers
@@ -105,7 +104,8 @@ class ViewMatches:
 
 
 def list_view_matches(view: Snapshot) -> ViewMatches:
-    """Return the matches of a view, to be restored in another index."""
+    """Return the matches of a view that differ from the whole graph, to restore them in another
+    index."""
     assert view.overlay is not None
     matches, outgoing = view.overlay.matches, view.index.outgoing.id
     return ViewMatches(
@@ -143,9 +143,10 @@ def restore_acl_view(
 
 
 def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]:
-    """Find the visible questions whose match differs from the whole index, and their matches.
+    """Find the visible questions whose match differs from the whole graph.
 
-    Also returns the similarities of all matches, by outgoing question.
+    Returns flags for these questions, their matches, and the similarity of each outgoing question's
+    match.
     """
     index = view.index
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
@@ -180,14 +181,16 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
 
 
 def list_vertices(index: LiveIndex, version: int) -> Flags:
-    """(e,) Whether each passage row is a vertex of the whole graph at a version."""
+    """Return a flag for each passage row (e,): whether it is a vertex of the whole graph at a
+    version."""
     intervals = index.passage_intervals
     in_force = (intervals.born <= version) & (version < intervals.died)
     return mark_rows(len(index.passages), intervals.passage_row[in_force])
 
 
 def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
-    """Whether each match is also among `others`. Both are sorted by question."""
+    """Return a flag for each match: whether `others` contains it. Both are sorted by outgoing
+    question."""
     positions, is_same = find_sorted(others.source_question, matches.source_question)
     targets = others.target_question[positions[is_same]]
     is_same[is_same] = targets == matches.target_question[is_same]
@@ -195,7 +198,7 @@ def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
 
 
 def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
-    """Return the questions whose match in the whole index may differ between the versions of two
+    """Return the questions whose match in the whole graph may differ between the versions of two
     views."""
     matches = view.index.matches
     first, last = sorted((base.version.id, view.version.id))
@@ -205,10 +208,11 @@ def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
 
 
 def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers]:
-    """Resolve links again whose target may differ from the whole graph.
+    """Resolve the links again whose target may differ from the whole graph.
 
-    Returns the numbers of their passages, the links, and the row of each link. The links of an
-    older view stay unless a document that could affect them was added or removed.
+    Returns the numbers of the passages that contain them, the links between passages, and the row
+    of each link. The links of an older view are kept unless a document that could affect them was
+    added or removed.
     """
     index, shown = view.index, view.statistics.visible.documents
     version, documents = view.version.id, index.documents

@@ -1,4 +1,4 @@
-"""Arithmetic on arrays of rows: ranges, groups, flags and exact sums."""
+"""Functions on arrays of rows: ranges, groups, flags and exact sums."""
 
 from typing import Any
 
@@ -17,7 +17,8 @@ LEAST_SORTABLE = np.int32(-(2**31))
 
 
 def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Integers]:
-    """Return all positions from each start up to its end, and the range number of each position.
+    """Return the positions in all ranges from `starts` to `ends`, and the index of each position's
+    range.
 
     >>> [part.tolist() for part in expand_ranges(np.array([4, 9]), np.array([6, 10]))]
     [[4, 5, 9], [0, 0, 1]]
@@ -31,7 +32,7 @@ def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Int
 
 
 def invert_positions(values: AnyIntegers, count: int) -> Integers:
-    """(count,) Return the position of each number below `count` in distinct `values`; -1 if it is
+    """Return the position of each number below `count` in the distinct `values`, or -1 if it is
     missing.
 
     >>> invert_positions(np.array([3, 1]), 4).tolist()
@@ -43,7 +44,7 @@ def invert_positions(values: AnyIntegers, count: int) -> Integers:
 
 
 def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
-    """(count,) Whether each number below `count` is in one of the arrays."""
+    """Return a flag for each number below `count`: whether one of the arrays contains it."""
     flags = np.zeros(count, dtype=np.bool_)
     for marked in rows:
         flags[marked] = True
@@ -51,7 +52,7 @@ def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
 
 
 def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
-    """Return the flag of each row; False for rows added after the flags were computed.
+    """Return the flag of each row. Rows that were added after the flags were computed get False.
 
     >>> take_flags(np.array([True, False]), np.array([0, 1, 5])).tolist()
     [True, False, False]
@@ -64,7 +65,8 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
-    """Return the position of each wanted number in ascending values, and whether it is present."""
+    """Return the position of each wanted number in the ascending `values`, and whether it is
+    present."""
     positions = np.searchsorted(values, wanted)
     positions[positions == len(values)] = 0
     is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
@@ -72,7 +74,8 @@ def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Fla
 
 
 def sort_distinct(values: Integers) -> Integers:
-    """Sort and remove duplicates; for a few values several times as fast as np.unique."""
+    """Return the distinct values in ascending order. For few values, this is several times as fast
+    as np.unique."""
     ascending = np.sort(values)
     is_first = np.ones(len(ascending), dtype=np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
@@ -81,8 +84,8 @@ def sort_distinct(values: Integers) -> Integers:
 
 
 def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:
-    """Return the first `count` rows of each group, ordered by the keys in turn; groups are
-    ascending.
+    """Return the first `count` rows of each group, by ascending group. Rows are ordered by the keys
+    in turn.
 
     >>> select_first_of_groups(np.array([1, 0, 1]), np.array([5, 9, 3])).tolist()
     [1, 2]
@@ -94,7 +97,7 @@ def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> I
 
 
 def to_sortable(values: NDArray[np.float32]) -> Int32s:
-    """Map floats to integers that sort in the same order.
+    """Convert floats to integers that have the same order.
 
     >>> to_sortable(np.array([-2.0, -0.0, 0.0, 3.0], dtype=np.float32)).tolist()
     [-1073741825, 0, 0, 1077936128]
@@ -104,7 +107,8 @@ def to_sortable(values: NDArray[np.float32]) -> Int32s:
 
 
 def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> Integers:
-    """Return the rows of the `count` largest values of each group, including ties with the last.
+    """Return the rows with the `count` largest values of each group, including rows tied with the
+    last of them.
 
     >>> values = np.array([1, 3, 2, 1], dtype=np.int32)
     >>> select_largest_of_groups(np.array([0, 0, 1, 0]), values, 2).tolist()
@@ -123,7 +127,7 @@ def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> In
 def find_range_maxima(
     values: NDArray[np.float32], starts: Integers, ends: Integers
 ) -> NDArray[np.float32]:
-    """Return the largest value of each range; ranges must not be empty.
+    """Return the largest value in each range. No range may be empty.
 
     It is the maximum of two overlapping windows of 2 ** k values, at the start and the end of the
     range. np.maximum.reduceat takes three times as long for short ranges.
@@ -145,10 +149,11 @@ def find_range_maxima(
 
 
 def sum_exactly(values: Floats, groups: Integers, count: int, unit: float) -> Floats:
-    """(count,) Sum values by group; the result does not depend on the order of the rows.
+    """Return the sum of the values of each group (count,). It does not depend on the order of the
+    rows.
 
-    Each value is first rounded to a multiple of `unit`, a power of 2, so the additions are exact
-    while a sum stays below 2 ** 53 units.
+    Each value is first rounded to a multiple of `unit`, a power of 2. So the additions are exact as
+    long as a sum is below 2 ** 53 units.
 
     >>> sum_exactly(np.array([0.5, 0.25]), np.array([1, 1]), 2, 2.0**-48).tolist()
     [0.0, 0.75]

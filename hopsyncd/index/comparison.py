@@ -1,8 +1,9 @@
-"""Compares outgoing with incoming questions that share a keyword, under Eq. 1 of HopRAG.
+"""Compares outgoing questions with incoming questions that share a keyword, by Eq. 1 of HopRAG.
 
 The candidates depend only on the content: for each keyword, the MAX_CANDIDATES incoming questions
-with the lowest ranks, which are the first 32 bits of the ids. Ids are hashes, so this is a fair
-sample. It bounds the work for a question, whatever the size of the collection.
+with the lowest ranks. The rank of a question is the first 32 bits of its id. Ids are hashes, so the
+candidates are a fair sample, and the work for a question is limited, however large the collection
+is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,8 @@ them."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchColumns:
-    """The m matches, as columns: outgoing question, incoming question, and similarity (Eq. 1)."""
+    """Matches as columns of equal length: outgoing question, incoming question, and similarity (Eq.
+    1)."""
 
     source_question: Integers
     target_question: Integers
@@ -79,7 +81,7 @@ NO_MATCHES = MatchColumns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty
 
 
 def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
-    """Concatenate the matches of one or more parts."""
+    """Concatenate one or more sets of matches."""
     return MatchColumns(
         np.concatenate([part.source_question for part in parts]),
         np.concatenate([part.target_question for part in parts]),
@@ -89,21 +91,21 @@ def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionsByKeyword:
-    """Pairs of a keyword and a question of one direction.
+    """Pairs of a keyword and a question. All questions have the same direction.
 
-    `groups` is the position of the keyword of each of `questions`, ascending. A question is listed
-    under each of its keywords.
+    `groups` contains the position of each pair's keyword, in ascending order. A question occurs
+    once for each of its keywords.
     """
 
     questions: Integers
     groups: Integers
 
     def take(self, selection: Integers | Flags) -> Self:
-        """Select questions by position or by flag."""
+        """Select pairs by position or by flag."""
         return type(self)(self.questions[selection], self.groups[selection])
 
     def subtract(self, others: Self) -> Self:
-        """Return the pairs that are not in `others`, which has the same keywords."""
+        """Return the pairs that `others` does not contain. Both use the same list of keywords."""
         width = 1 + max(self.questions.max(initial=0), others.questions.max(initial=0))
         pairs = np.setdiff1d(
             self.groups * width + self.questions,
@@ -117,7 +119,8 @@ class QuestionsByKeyword:
 def list_keywords(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the names of the questions' keywords, and the position of the question for each."""
+    """Return pairs of a keyword and a question that has it: the number of the keyword's name, and
+    the position of the question."""
     starts = table.keyword_start[questions].astype(np.int64)
     rows, positions = expand_ranges(starts, starts + table.keyword_count[questions])
     return index.question_keywords.name[rows].astype(np.int64), positions
@@ -126,7 +129,8 @@ def list_keywords(
 def group_by_keyword(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, QuestionsByKeyword]:
-    """Return the distinct keywords of the questions, and the questions by keyword."""
+    """Return the distinct keywords of the questions, and the questions grouped by these
+    keywords."""
     names, positions = list_keywords(index, table, questions)
     distinct, groups = np.unique(names, return_inverse=True)
     order = np.argsort(groups, kind="stable")
@@ -136,9 +140,10 @@ def group_by_keyword(
 def find_candidates(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> list[QuestionsByKeyword]:
-    """Return the candidate incoming questions of each keyword (ascending), for several graphs.
+    """Return the candidate incoming questions of each keyword, separately for each of several
+    graphs.
 
-    Each graph is given by the flags of its passages.
+    `names` are the keywords, in ascending order. A graph is given by a flag for each passage row.
     """
     found, are_lowest = _find_lowest(index, names, graphs)
     return [found.take(is_lowest) for is_lowest in are_lowest]
@@ -147,10 +152,11 @@ def find_candidates(
 def find_candidate_changes(
     index: LiveIndex, names: Integers, before: Flags, after: Flags
 ) -> tuple[QuestionsByKeyword, QuestionsByKeyword]:
-    """Return the candidates of each keyword (ascending) that are in only one of two graphs.
+    """Return the candidates of each keyword that are in only one of two graphs.
 
-    The first result has the candidates only in `before`, the second those only in `after`. Each
-    graph is given by the flags of its passages.
+    The first result contains the candidates that are only in `before`, the second those only in
+    `after`. `names` are the keywords, in ascending order. A graph is given by a flag for each
+    passage row.
     """
     found, (was_lowest, is_lowest) = _find_lowest(index, names, (before, after))
     return found.take(was_lowest & ~is_lowest), found.take(is_lowest & ~was_lowest)
@@ -159,12 +165,12 @@ def find_candidate_changes(
 def select_affected(
     index: LiveIndex, names: Integers, changed: QuestionsByKeyword, stay: Flags
 ) -> Integers:
-    """Return the keywords whose candidates may change if `changed` incoming questions enter or
-    leave a graph.
+    """Return the keywords whose candidates may change when the incoming questions `changed` enter
+    or leave a graph.
 
-    Each keyword has at least one changed question. `stay` marks the passages that stay in the
-    graph. All other keywords have MAX_CANDIDATES questions that stay and have lower ranks; nearly
-    all common keywords are among them, which is quick to check.
+    Each keyword has at least one of these questions. `stay` has a flag for each passage row:
+    whether it stays in the graph. A keyword is not affected if MAX_CANDIDATES questions that stay
+    have lower ranks. This is quick to check, and holds for nearly all common keywords.
     """
     ranks = rank_keys(names[changed.groups], index.incoming.id[changed.questions])
     lowest = np.minimum.reduceat(ranks, np.flatnonzero(np.diff(changed.groups, prepend=-1)))
@@ -178,10 +184,10 @@ def select_affected(
 def _find_lowest(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> tuple[QuestionsByKeyword, list[Flags]]:
-    """Find the incoming questions with the lowest ranks of each keyword, by ascending rank.
+    """Find the incoming questions of each keyword with the lowest ranks, by ascending rank.
 
-    Also returns, for each graph, which questions are candidates: the MAX_CANDIDATES lowest ranks of
-    the keyword, including ties with the last.
+    Also returns flags for each graph: whether a question is a candidate. Candidates have the
+    MAX_CANDIDATES lowest ranks of their keyword, or the same rank as the last of these.
     """
     postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
     found = postings.find_lowest(names, int(_SPARE * most))
@@ -203,8 +209,8 @@ def _find_lowest(
 
 
 def _select_lowest(ranks: Integers, groups: Integers, flags: Flags) -> Flags:
-    """Mark the `kept` questions with the MAX_CANDIDATES lowest ranks of their keyword, including
-    ties with the last.
+    """Return which of the flagged questions have the MAX_CANDIDATES lowest ranks of their keyword,
+    or the same rank as the last of these.
 
     Ranks and groups are ascending.
     """
@@ -218,7 +224,7 @@ def _select_lowest(ranks: Integers, groups: Integers, flags: Flags) -> Flags:
 
 
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
-    """Return the outgoing questions of these passages that have one of the keywords."""
+    """Return the outgoing questions of the flagged passages that have one of the keywords."""
     rows, groups = index.postings.outgoing_by_keyword.find_all(names)
     in_graph = take_flags(passages, index.outgoing.passage_row[rows])
     return QuestionsByKeyword(rows[in_graph], groups[in_graph])
@@ -230,11 +236,12 @@ def find_best(
     targets: QuestionsByKeyword,
     held: MatchColumns = NO_MATCHES,
 ) -> MatchColumns:
-    """Return the best match of each source among the targets that share a keyword with it.
+    """Return the best match of each outgoing question among the `targets` that share a keyword with
+    it.
 
-    The result is ordered by source. Ties go to the target with the lowest id. A match must be
-    better than the source's match in `held`, which is ordered by source. A source without a better
-    match is left out.
+    The result is ordered by outgoing question. If several targets are equally similar, the one with
+    the lowest id is the match. A question is left out unless its match is better than its match in
+    `held`, which is ordered by outgoing question.
     """
     questions = sort_distinct(sources.questions)
     floor = np.full(len(questions), -np.inf)
@@ -249,9 +256,9 @@ def find_best(
 
 
 def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -> MatchColumns:
-    """Return the matches that are better than the `held` match of their question.
+    """Return the matches that are better than the match of the same question in `held`.
 
-    Both are ordered by source.
+    Both are ordered by outgoing question.
     """
     positions, is_held = find_sorted(held.source_question, matches.source_question)
     is_better = ~is_held
@@ -315,12 +322,12 @@ def _concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
 
 
 def _find_ranges(values: Integers, wanted: Integers) -> tuple[Integers, Integers]:
-    """Return the start and end of each wanted value in ascending values."""
+    """Return the start and end of the positions of each wanted value in the ascending `values`."""
     return np.searchsorted(values, wanted), np.searchsorted(values, wanted, "right")
 
 
 def _split_by_pairs(counts: Integers) -> Iterator[slice]:
-    """Yield slices of rows with about _PAIRS_AT_ONCE pairs each."""
+    """Yield slices of rows that have about _PAIRS_AT_ONCE pairs each."""
     numbers = counts.cumsum() // _PAIRS_AT_ONCE
     edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -329,13 +336,13 @@ def _split_by_pairs(counts: Integers) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Comparison:
-    """Compares pairs of questions that share a keyword.
+    """Finds, among pairs of questions that share a keyword, the pairs that may be best matches.
 
-    `questions` are ascending. `floor` is the similarity that a match of each question must reach;
-    it rises with each comparison.
+    `questions` are ascending. `floor` is the similarity that a match of each question must reach.
+    It rises with each comparison.
 
     The cosine is computed first. The number of shared keywords is between one and the smaller
-    keyword count. Exact Eq. 1 is computed only where it can still reach the floor.
+    number of keywords. Eq. 1 is computed exactly only where it can still reach the floor.
     """
 
     index: LiveIndex
@@ -343,7 +350,8 @@ class _Comparison:
     floor: Floats
 
     def compare_pairs(self, pairs: Pairs) -> MatchColumns:
-        """Return the pairs that may be best matches, without pairs within one passage row."""
+        """Return the pairs that may be best matches. Pairs of questions of the same passage row are
+        left out."""
         (positions, targets), index = pairs, self.index
         outgoing, incoming = index.outgoing, index.incoming
         sources = self.questions[positions]
@@ -363,9 +371,9 @@ class _Comparison:
         return MatchColumns(sources, targets, similarity)
 
     def find_likely(self, group: Pairs) -> Pairs:
-        """Return the pairs of these sources and targets that may be best matches.
+        """Return the pairs of each source and each target in the group that may be best matches.
 
-        Their cosines are computed as a matrix product, which is nearly exact.
+        The cosines are computed as a matrix product, which is nearly exact.
         """
         (positions, targets), vectors = group, self.index.vectors
         outgoing, incoming = self.index.outgoing, self.index.incoming

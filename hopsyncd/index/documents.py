@@ -1,7 +1,7 @@
 """Adds and ends documents in the live index, with their names, properties, passages and links.
 
-The link edges at the head are kept up to date like matches. If a document is added or ended, links
-that may point to it are resolved again.
+The link edges at the head are updated incrementally, like matches. If a document is added or ended,
+links that may lead to it are resolved again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -38,12 +38,12 @@ NAMED_PASSAGES = 4  # the first passages of a document, which have its names
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A revision of a document; `id` is its row in the database.
+    """A revision of a document to be added. `id` is its row id in the database.
 
-    `names` are the names that links may use for it, besides its path. `keyword_names` are its names
-    as normalised keywords. `occurrences` are its passages in order, each with its links.
-    `modified_ms` and `created_ms` are NO_DATE if the document states no date. `properties` include
-    its type.
+    `names` are the names by which links may refer to it, in addition to its path. `keyword_names`
+    are its names as normalized keywords. `occurrences` are its passages in order, each with its
+    links. `modified_ms` and `created_ms` are NO_DATE if the document states no date. `properties`
+    include its type.
     """
 
     id: int
@@ -60,7 +60,8 @@ class NewDocument:
 def change_documents(
     index: LiveIndex, version: int, ended: Sequence[int], begun: Sequence[NewDocument]
 ) -> None:
-    """End documents, given by their database rows, and begin new documents at this version."""
+    """End documents, given by their row ids in the database, and begin new documents at this
+    version."""
     ended_rows = int64([index.document_row_of_id.pop(id_) for id_ in ended])
     index.end_documents(ended_rows, version)
     new_rows = _add(index, begun, version) if begun else np.empty(0, dtype=np.int64)
@@ -68,7 +69,7 @@ def change_documents(
 
 
 def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers:
-    """Add one or more documents with all their tables. Returns the document rows."""
+    """Add one or more documents with the rows of all their tables. Returns the document rows."""
     sources = dict.fromkeys(each.source for each in new)
     index.sources += [source for source in sources if source not in index.sources]
     source_numbers = {source: number for number, source in enumerate(index.sources)}
@@ -106,7 +107,7 @@ def _repeat(rows: Integers, parts: Sequence[Sized]) -> Integers:
 
 
 def _split(numbers: Iterable[int], parts: Sequence[Sized]) -> Iterator[list[int]]:
-    """Split the numbers into parts of these lengths; the inverse of `_flatten`."""
+    """Split the numbers into lists as long as the `parts`. This is the inverse of `_flatten`."""
     remaining = iter(numbers)
     for part in parts:
         yield [*islice(remaining, len(part))]
@@ -155,7 +156,7 @@ def _add_names(
     names: Sequence[Sequence[str]],
     passage_numbers: Sequence[Sequence[int]],
 ) -> None:
-    """Add all names of each document to its first passages."""
+    """Add all names of each document, each paired with each of its first passages."""
     name_numbers = _split(index.number_names([*chain.from_iterable(names)]).tolist(), names)
     pairs = [
         [*product(dict.fromkeys(passages[:NAMED_PASSAGES]), document_names)]
@@ -222,7 +223,7 @@ def _add_links(
 
 
 def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> None:
-    """Resolve the links in changed documents, and links that may point to them, again."""
+    """Resolve again the links in the changed documents, and the links that may lead to them."""
     document_died, edges = index.documents.died, index.link_edges
 
     def is_current(documents: Integers) -> Flags:

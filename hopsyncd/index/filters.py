@@ -1,11 +1,11 @@
 """Filters documents by source, path, type, date, tag and other properties.
 
-Filtered-out passages are excluded from results, counts and every path of the walk, whatever the
-strategy. The graph does not change: edges between two remaining passages stay, and nothing is
+Passages that are filtered out are excluded from results, counts and every path of the walk, with
+every strategy. The graph does not change: edges between two remaining passages stay, and nothing is
 matched again.
 
-A document has one source, path, type and author, so several conditions with one of these keys are
-alternatives. All conditions on tags, properties and dates must hold.
+A document has only one source, path, type and author, so if several conditions have one of these
+keys, one of them must hold. All conditions on tags, properties and dates must hold.
 """
 
 import re
@@ -27,10 +27,10 @@ _ALTERNATIVES = frozenset(("source", "path", "type", "author"))
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A filter `key:value`, or its negation.
+    """A condition `key:value` of a filter. If `is_excluded` is true, it must not hold.
 
-    `value` of a property is `name=value` or only its name. `at_ms` is the date in a condition on
-    dates.
+    The `value` for a property is `name=value`, or only the name. `at_ms` is the date in a condition
+    on dates.
     """
 
     key: str
@@ -47,7 +47,8 @@ Filter = tuple[Condition, ...]
 
 
 def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
-    """(d,) Whether each document passes the filter, for all versions up to `version`.
+    """Return a flag for each document (d,): whether it passes the filter. They are valid for all
+    versions up to `version`.
 
     `known` are the flags of the first documents. A document never changes, so only later documents
     are tested.
@@ -70,7 +71,8 @@ def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flag
 
 
 def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: int) -> Flags:
-    """Whether each document from row `start` to `end` fulfils the condition."""
+    """Return a flag for each document from row `start` to row `end`: whether it fulfils the
+    condition."""
     documents = index.documents
     if condition.key in DATE_KEYS:
         is_created = condition.key.startswith("created")
@@ -118,7 +120,8 @@ def _value_test(wanted: str) -> Callable[[str], bool]:
 
 
 def type_words(path: str, media_type: str) -> str:
-    """Return the words for a document's type: extension, media type, and parts of the media type.
+    """Return the words that describe a document's type: the extension, the media type, and its
+    second part.
 
     >>> type_words("a/b.MD", "text/markdown; charset=utf-8")
     'md text/markdown markdown'
@@ -143,10 +146,10 @@ _WILD = re.compile(r"(\?|\[!?[^\]\\]+\])")
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    """Compile a shell pattern: `*` stays inside a folder, `**` matches any number of folders.
+    """Compile a shell pattern. `*` does not match `/`, and `**` matches any number of folders.
 
-    Only the first occurrence of the text before a wildcard is tried, so the time is linear in the
-    text, whatever the pattern.
+    Only the first occurrence of the text before a wildcard is tried, so matching takes linear time
+    for every pattern.
 
     >>> [_glob("a/**/*.md")(path) for path in ("a/b/c.md", "a/c.md", "b/a/c.md", "a/c.txt")]
     [True, True, False, False]
@@ -172,7 +175,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _name_regex(pattern: str) -> str:
-    """Return a regular expression for a pattern within one name."""
+    """Return a regular expression for a pattern that matches a single name."""
     pieces = [
         "".join(
             _one_character(part) if position % 2 else re.escape(part)

@@ -1,7 +1,8 @@
-"""Freezes an index at one version, so that another thread can save it while the writer continues.
+"""Freezes an index at a version, so that another thread can save it while the writer continues.
 
 Rows are only appended. Only two columns change: `died` of ended rows, and `match_row` of questions.
-Both can be restored from the intervals. So nothing is copied, and no thread waits.
+Their values at the version can be computed from the intervals. So nothing is copied, and no thread
+waits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ Buffers = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovedColumns:
-    """The columns of a frozen index in other arrays, which may have spare capacity after
+    """The columns of a frozen index, moved to other arrays, which may have spare capacity after
     `lengths`."""
 
     buffers: Buffers
@@ -33,8 +34,8 @@ class MovedColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenIndex:
-    """An index at one version. `segments` has the postings' segments by name; `texts` are lists of
-    strings."""
+    """An index at one version. `segments` are the segments of the postings by name, and `texts` are
+    lists of strings."""
 
     version: int
     names: Integers
@@ -47,7 +48,7 @@ class FrozenIndex:
     passage_codes: Codes
 
     def columns(self) -> Iterator[tuple[str, Column]]:
-        """Yield all arrays by name, except the arrays of the vectors."""
+        """Yield the name and the values of all arrays, except the arrays of the vectors."""
         yield "names", self.names
         yield "passages", self.passages
         for table_name, table in self.tables.items():
@@ -59,7 +60,7 @@ class FrozenIndex:
             yield f"{name}:rows", merged.rows
 
     def _restore(self, table: Table, name: str, column: Column) -> Column:
-        """Return the column with its values at the version."""
+        """Return the column with the values that it had at the version."""
         if isinstance(table, IntervalTable) and name == "died":
             return np.where(column > self.version, np.int32(DEAD), column)
         if isinstance(table, OutgoingQuestionTable) and name == "match_row":
@@ -72,8 +73,8 @@ class FrozenIndex:
         return column
 
     def move(self, buffers: Buffers, lengths: Mapping[str, int]) -> MovedColumns:
-        """Prepare these arrays, which contain the data of `columns`, to replace the index's
-        arrays."""
+        """Prepare these arrays, which contain the data of `columns`, so that they can replace the
+        index's arrays."""
         tables = {
             name: table.from_buffers(
                 {column: buffers[f"{name}.{column}"] for column in table.dtypes()}, len(table)
@@ -115,16 +116,16 @@ def freeze(index: LiveIndex) -> FrozenIndex:
 
 
 def thaw(index: LiveIndex) -> None:
-    """Allow frozen segments to be merged again."""
+    """Allow the frozen segments to be merged again."""
     for each in fields(index.postings):
         getattr(index.postings, each.name).replace_frozen(None)
 
 
 def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
-    """Let a frozen index use these columns, updated with all later changes.
+    """Replace the columns of a frozen index by these, updated with all later changes.
 
-    Readers keep the old columns. Call it on the writer's thread. The time depends on the changes,
-    apart from a comparison of a few columns.
+    Readers keep the old columns. Call it on the writer's thread. The time depends on the number of
+    changes, apart from a comparison of a few columns.
     """
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
@@ -135,7 +136,8 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
 
 
 def _catch_up(table: Table, now: Table) -> Table:
-    """Append the rows added to `now` since the freeze, and update changed values."""
+    """Append the rows that were added to `now` since the freeze, and update values that have
+    changed."""
     count = len(table)
     for name in ("died", "match_row"):
         if name in table.dtypes():

@@ -1,19 +1,19 @@
-"""Resolves links: finds the document and the passage that a link points to.
+"""Resolves links: finds the document and the passage to which a link leads.
 
-These rules are tried in order. An ambiguous link is not resolved: if two documents have the same
-name, it points to neither.
+The following rules are tried in order. An ambiguous link is not resolved: if two documents have the
+same name, it leads to neither.
 
-1. The link's own document, if the link only names a heading.
+1. The link's own document, if the link contains only a heading.
 2. The path, from the folder of the link's document or from the top of its source.
-3. The name of a file of the same source, with or without folders and suffix, as Obsidian, Logseq
-and Notion write file names.
-4. A title, an alias or a Message-ID of the same source, then of any source; an address.
+3. The name of a file in the same source, with or without folders and suffix, in the way in which
+   Obsidian, Logseq and Notion write file names.
+4. A title, an alias or a Message-ID in the same source, then in any source; an address.
 
-Documents have keys, and each link has a list of candidate keys, so the cost of resolving a link
+Each document has keys, and each link has a list of candidate keys. So the cost of resolving a link
 depends only on the documents that share a key with it.
 
 Example with the documents people/Ada Lovelace.md, notes/Ada.md and old/Ada.md: `[[Ada Lovelace]]`
-and `[[people/ada lovelace]]` point to the first. `[[Ada]]` points to notes/Ada.md in a note of the
+and `[[people/ada lovelace]]` lead to the first. `[[Ada]]` leads to notes/Ada.md in a note of the
 same folder, and to no document in a note of the top folder.
 """
 
@@ -44,7 +44,7 @@ IsVisible = Callable[[Integers], Flags]
 
 @dataclass(frozen=True, slots=True)
 class NamedDocument:
-    """A document and the names that links may use for it."""
+    """A document and the names by which links may refer to it."""
 
     source: str
     path: str
@@ -53,10 +53,10 @@ class NamedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The keys of a document and of a heading (0: none) that a link may point to.
+    """The keys of a document and of a heading (0: none) to which a link may lead.
 
-    Candidates with the same `reading` interpret the link's text in the same way. If one of them is
-    ambiguous, the rest of that reading is skipped.
+    Candidates with the same `reading` interpret the text of the link in the same way. If one of
+    them is ambiguous, the other candidates of that reading are skipped.
     """
 
     key: int
@@ -65,7 +65,8 @@ class Candidate:
 
 
 def list_document_keys(document: NamedDocument) -> list[int]:
-    """Return the distinct keys of a document, from its path, which is unique, and from its names.
+    """Return the distinct keys of a document: the key of its path, which is unique, and the keys of
+    its names.
 
     >>> keys = list_document_keys(NamedDocument("notes", "people/Ada.md", ("Countess",)))
     >>> content_id("path", "notes", "people/Ada.md") in keys
@@ -109,7 +110,8 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
 
 
 def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
-    """Return the numbers of passages whose links may change their target with these documents."""
+    """Return the numbers of the passages with links whose target may change if these documents are
+    added or ended."""
     rows, _ = index.postings.document_keys_by_document.find_all(documents)
     keys = np.unique(index.document_keys.key[rows])
     by_key, _ = index.postings.links_by_key.find_all(keys)
@@ -119,9 +121,9 @@ def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
 
 
 def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:
-    """Resolve the links of a passage in text order.
+    """Resolve the links of a passage, in the order of the text.
 
-    Returns the number of each target passage, and the row of the first link to it.
+    Returns pairs of the number of a target passage and the row of the first link to it.
     """
     rows = index.postings.links_by_passage.find(number)
     rows = rows[is_visible(index.links.document_row[rows].astype(np.int64))]
@@ -141,9 +143,11 @@ def _written_order(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]
 
 
 def _resolve_link(index: LiveIndex, link_row: int, is_visible: IsVisible) -> int | None:
-    """Return the number of the passage that a link leads to; None if it is not resolved.
+    """Return the number of the passage to which a link leads, or None if the link cannot be
+    resolved.
 
-    It is the first passage under the named heading, or else the first passage of the document.
+    It is the first passage under the heading in the link, or else the first passage of the
+    document.
     """
     found = _find_document(index, link_row, is_visible)
     if found is None:
@@ -171,7 +175,8 @@ def _heading_keys(index: LiveIndex, number: int) -> Sequence[int]:
 def _find_document(
     index: LiveIndex, link_row: int, is_visible: IsVisible
 ) -> tuple[int, int] | None:
-    """Return the row of the document that a link points to, and the key of the named heading."""
+    """Return the row of the document to which a link leads, and the key of the heading in the link,
+    or None."""
     links, candidates = index.links, index.link_candidates
     ambiguous = -1
     start, end = int(links.candidate_start[link_row]), int(links.candidate_end[link_row])
@@ -189,7 +194,8 @@ def _find_document(
 
 
 def heading_key(heading: str) -> int:
-    """Return the key of a heading, as written in the heading, an address or a link's `#...`.
+    """Return the key of a heading. The heading may be written as in the document, in an address or
+    in a link's `#...`.
 
     >>> heading_key("early-life") == heading_key("Works#Early life")
     True
@@ -198,7 +204,7 @@ def heading_key(heading: str) -> int:
 
 
 def file_title(path: str) -> str:
-    """Return the name of a file as note programs display it.
+    """Return the name of a file as note-taking programs display it.
 
     >>> file_title("notes/Ada Lovelace 0123456789abcdef0123456789abcdef.md")
     'Ada Lovelace'
@@ -221,7 +227,7 @@ def _paths(target: str, start: str) -> Iterator[str]:
 
 
 def _file_names(path: str) -> Iterator[str]:
-    """Yield all names that a link may use for the file.
+    """Yield all names by which a link may refer to the file.
 
     >>> list(_file_names("pages/a/Plan.md"))
     ['pages/a/plan.md', 'pages/a/plan', 'a/plan.md', 'a/plan', 'plan.md', 'plan']
@@ -241,7 +247,7 @@ def _file_names(path: str) -> Iterator[str]:
 
 
 def _normalise(name: str) -> str:
-    """Normalise names that differ only in case, white space or Unicode form."""
+    """Convert names that differ only in case, white space or Unicode form to the same name."""
     return " ".join(unicodedata.normalize("NFC", name).casefold().split())
 
 

@@ -1,12 +1,12 @@
-"""The live index: in-memory tables with all data that queries read, for every kept version.
+"""The live index: tables in memory with all data that queries read, for every kept version.
 
 The content of a passage (its vectors, questions, names, words) is a row of `passages`, which never
-changes. Other tables contain the interval in which it is in force: from version `born` until before
-version `died`, as in the database. A commit appends rows and sets the `died` of others, so its time
-depends only on its changes. A reader at an older version sees neither kind of change.
+changes. Other tables contain the intervals in which rows are in force: from version `born` until
+before version `died`, as in the database. A commit appends rows and sets `died` in other rows, so
+its time depends only on its changes. A reader at an older version sees neither.
 
-A batch first marks the rows that it begins and ends as PENDING, so no version includes the changes;
-`settle` sets their version.
+A batch first marks the rows that it begins and ends as PENDING, so that no version contains them.
+`settle` then sets their version.
 
 Example: version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the interval of 8 gets died = 2,
 and 9 gets a passage row and an interval from 2 on. At version 1 the intervals of 7 and 8 are in
@@ -69,13 +69,13 @@ NO_DATE = -(2**62)  # of a document that does not say when it was written
 
 @lru_cache(1 << 14)
 def name_key(name: str) -> int:
-    """Return the content id of a name or a term."""
+    """Return the content id of a name or a term, by which the index finds it."""
     return content_id(name)
 
 
 @dataclass(slots=True)
 class _PendingRows:
-    """Rows of one table that began or ended since the index was last settled."""
+    """The rows of a table that began or ended since the index was last settled."""
 
     begun: list[tuple[int, int]] = field(default_factory=list)
     ended: list[Integers] = field(default_factory=list)
@@ -95,11 +95,12 @@ class _PendingRows:
 
 
 class LiveIndex:
-    """All tables. One writer changes them; readers use a `Snapshot`.
+    """Holds all tables of the index. A single writer changes them, and readers use a `Snapshot`.
 
-    `hopsyncd.index.tables` describes each table. Adding rows replaces a table by a longer table. A
-    reader that needs columns of equal length must therefore read the table attribute once. It must
-    read it after the postings or the table whose rows it looks up.
+    `hopsyncd.index.tables` describes each table. When rows are added, a longer table replaces the
+    table. So a reader that needs columns of equal length must read the attribute with the table
+    only once. It must do so after it has read the postings or the table from which it gets the row
+    numbers.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
@@ -149,7 +150,8 @@ class LiveIndex:
 
     @property
     def is_vertex(self) -> Flags:
-        """(e,) Whether each passage row is a vertex at the head, including pending changes."""
+        """A flag for each passage row (e,): whether it is a vertex at the head, including pending
+        changes."""
         intervals = self.passage_intervals
         flags = np.zeros(len(self.passages), dtype=np.bool_)
         flags[intervals.passage_row[intervals.died == DEAD]] = True
@@ -157,7 +159,8 @@ class LiveIndex:
 
     @property
     def is_worn(self) -> bool:
-        """Whether most rows are unused at the head, for example after a garbage collection."""
+        """Whether most rows are no longer used at the head, for example after a garbage
+        collection."""
         passages = self.passages
         vector_counts = passages.vector_end - passages.vector_start
         used = int(vector_counts[self.is_vertex].sum())
@@ -169,7 +172,7 @@ class LiveIndex:
         return unused > max(1000, used) or ended > max(1000, occurring)
 
     def number_names(self, names: Sequence[str]) -> Integers:
-        """Return the number of each name; new names get the next numbers."""
+        """Return the number of each name. New names get the next numbers."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.name_numbers.add(keys)
         for name, number in zip(names, numbers.tolist(), strict=True):
@@ -178,7 +181,7 @@ class LiveIndex:
         return numbers
 
     def number_properties(self, properties: Sequence[tuple[str, str]]) -> list[int]:
-        """Return the number of each property; new properties get the next numbers."""
+        """Return the number of each property. New properties get the next numbers."""
         numbers = self._property_numbers
         for pair in properties:
             if numbers.setdefault(pair, len(self.properties)) == len(self.properties):
@@ -186,16 +189,17 @@ class LiveIndex:
         return [numbers[pair] for pair in properties]
 
     def find_property(self, pair: tuple[str, str]) -> int | None:
-        """Return the number of a property; None if no document has it."""
+        """Return the number of a property, or None if no document has it."""
         return self._property_numbers.get(pair)
 
     def find_deciding_patterns(
         self, source: str, patterns: tuple[str, ...], sources: Int32s
     ) -> tuple[NDArray[np.int16], list[tuple[int, ...]]]:
-        """Return a number for each document row, and the deciding patterns for each number.
+        """Find the patterns that apply to the path of each document row, as in `find_patterns`.
 
-        `sources` (d,) are the source numbers of the rows; the rows of other sources have the number
-        0. Each path is compared once. Rows that a writer is still adding may be missing at the end.
+        Returns a number for each row, and the positions of the patterns for each number. `sources`
+        (d,) are the source numbers of the rows; the rows of other sources have the number 0. Each
+        path is compared only once. Rows that a writer is still adding may be missing at the end.
         """
         number = self.sources.index(source) if source in self.sources else -1
         key, count = (source, patterns), len(sources)
@@ -214,9 +218,9 @@ class LiveIndex:
         return known[:count], sets
 
     def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
-        """Whether the folder patterns hide each document row; see `find_deciding_patterns`.
+        """Return a flag for each document row: whether the folder patterns hide it.
 
-        A row that a writer is still adding counts as hidden, because no version has it yet.
+        A row that a writer is still adding counts as hidden, because no version contains it yet.
         """
         numbers, sets = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
@@ -229,7 +233,7 @@ class LiveIndex:
     # Rows with intervals
 
     def find_vertices(self, passage_ids: Iterable[int]) -> Integers:
-        """Return the rows of the given passages that are vertices at the head."""
+        """Return the rows of those passages that are vertices at the head."""
         known = self.interval_of_passage
         intervals = [known[passage] for passage in passage_ids if passage in known]
         return self.passage_intervals.passage_row[intervals].astype(np.int64)
@@ -257,7 +261,7 @@ class LiveIndex:
         self._pending_intervals.end(self.passage_intervals, rows_array, died)
 
     def begin_documents(self, new: DocumentTable) -> int:
-        """Add revisions of documents. Returns the row of the first."""
+        """Add revisions of documents. Returns the row of the first revision."""
         start = len(self.documents)
         self.documents = self.documents.extend(new)
         self._pending_documents.begun.append((start, start + len(new)))
@@ -267,7 +271,7 @@ class LiveIndex:
         self._pending_documents.end(self.documents, rows, version)
 
     def begin_link_edges(self, new: LinkEdgeTable) -> None:
-        """Add links between passages."""
+        """Add link edges between passages."""
         start = len(self.link_edges)
         self.link_edges = self.link_edges.extend(new)
         rows = np.arange(start, start + len(new), dtype=np.int32)
@@ -276,7 +280,7 @@ class LiveIndex:
         self.postings.link_edges_by_target.add(new.target_passage, rows)
 
     def end_link_edges(self, rows: Integers, version: int) -> None:
-        """End links between passages."""
+        """End these rows of link edges at a version."""
         self._pending_link_edges.end(self.link_edges, rows, version)
 
     def begin_matches(
@@ -287,9 +291,9 @@ class LiveIndex:
         born: Integers | int = PENDING,
         died: Integers | int = DEAD,
     ) -> None:
-        """Set the matches of outgoing questions, which have no match in force.
+        """Set the matches of outgoing questions, which must not have a match in force.
 
-        The postings have them once the index is settled.
+        The postings contain them once the index is settled.
         """
         count, start = len(source_questions), len(self.matches)
         dead = int32(np.broadcast_to(died, count))
@@ -308,21 +312,22 @@ class LiveIndex:
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
     def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:
-        """End the matches of these outgoing questions, all of which have a match."""
+        """End the matches of these outgoing questions, which must all have a match."""
         rows = self.outgoing.match_row[source_questions].astype(np.int64)
         self.outgoing.match_row[source_questions] = -1
         self._pending_matches.end(self.matches, rows, died)
 
     def find_pending_matches(self, targets: Integers) -> Integers:
-        """The rows of matches that begin with the next version and lead to one of these passage
-        rows, which rise."""
+        """Return the rows of the matches that begin with the next version and lead to these passage
+        rows, which are ascending."""
         begun = self._pending_matches.begun
         rows = np.arange(begun[0][0] if begun else len(self.matches), len(self.matches))
         passage_rows = self.incoming.passage_row[self.matches.target_question[rows]]
         return rows[find_sorted(targets, passage_rows)[1]]
 
     def pending_matches(self) -> tuple[Integers, Integers]:
-        """Return the rows of `matches` that begin, and those that end, with the next version."""
+        """Return the rows of `matches` that begin with the next version, and the rows that end with
+        it."""
         none, pending = np.empty(0, dtype=np.int64), self._pending_matches
         begun = np.concatenate([none, *(np.arange(start, end) for start, end in pending.begun)])
         ended = np.concatenate([none, *pending.ended])
@@ -330,7 +335,7 @@ class LiveIndex:
         return begun[matches.died[begun] == DEAD], ended[matches.born[ended] != PENDING]
 
     def settle(self, version: int) -> None:
-        """Put pending changes into force from this version on."""
+        """Make the pending changes part of this version and later versions."""
         self._pending_intervals.settle(self.passage_intervals, version)
         self._pending_documents.settle(self.documents, version)
         self._pending_link_edges.settle(self.link_edges, version)
@@ -346,7 +351,7 @@ class LiveIndex:
 
     def _drop_unseen_matches(self) -> None:
         """Drop the matches that began and ended since the index was last settled, because no
-        version has them. No reader has seen their rows, and no postings have them."""
+        version contains them. No reader has seen their rows, and no postings contain them."""
         pending, matches = self._pending_matches, self.matches
         if not pending.begun:
             return
@@ -370,7 +375,7 @@ class LiveIndex:
     def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
         """Replace everything except vectors and texts by the columns of a FrozenIndex.
 
-        Each array may have spare capacity after its length.
+        An array may have spare capacity after its length.
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])

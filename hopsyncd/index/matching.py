@@ -1,15 +1,16 @@
-"""Updates matches incrementally: the edge merging of HopRAG section 3.2.
+"""Updates matches incrementally. This is the edge merging of HopRAG, section 3.2.
 
-Every outgoing question is matched with the most similar of its candidates under Eq. 1; ties go to
-the lowest id. Candidates are incoming questions of other passages that share a keyword with it
-(`hopsyncd.index.comparison`). After a change, these comparisons suffice:
+Every outgoing question is matched with the most similar of its candidates under Eq. 1; if several
+are equally similar, with the one that has the lowest id. Candidates are incoming questions of other
+passages that share a keyword with it (`hopsyncd.index.comparison`). After a change, these
+comparisons are sufficient:
 
 - outgoing questions that are new, or whose match is no longer a candidate, with all candidates;
 - other questions that share a keyword with new candidates, with the new candidates.
 
 Example: passage A asks a1, and B answers b1, both about Rome, so a1 is matched with b1. Passage C,
-which answers c1 about Rome, is added: a1 keeps b1 unless c1 is more similar. C is removed: only the
-questions matched with c1 are matched again.
+which answers c1 about Rome, is added: a1 keeps b1 unless c1 is more similar. When C is removed,
+only the questions matched with c1 are matched again.
 """
 
 import math
@@ -56,7 +57,8 @@ PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the 
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
-    """Return the shared keywords divided by all keywords; 0 if both sets are empty.
+    """Return the number of shared keywords divided by the number of all keywords, or 0 if both sets
+    are empty.
 
     >>> jaccard({"rome", "italy"}, {"rome"})
     0.5
@@ -76,8 +78,8 @@ def compute_similarity(
     """Compute Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
 
     The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot product
-    divided by GRID squared, so equal inputs give equal bits on every machine. It differs from the
-    cosine of the unrounded vectors by at most about 1e-4.
+    divided by GRID squared, so it is bit-identical on every machine. It differs from the cosine of
+    the unrounded vectors by at most about 1e-4.
 
     >>> v = np.array([4000, 0])
     >>> compute_similarity({"rome", "italy"}, v, {"rome"}, v)
@@ -101,27 +103,27 @@ def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """The matches that a version ends and begins. If a question's match changes, the question is in
-    both."""
+    """The matches that a version ends and begins. A question whose match changes is in both."""
 
     ended: Integers
     begun: MatchColumns
 
 
 class HeldMatches(Protocol):
-    """The matches before a change."""
+    """Finds matches as they were before a change."""
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """Return the matches of these outgoing questions by ascending question. Some may have no
-        match."""
+        """Return the matches of these outgoing questions, ordered by question. Questions without a
+        match are left out."""
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
-        """The matches whose incoming question belongs to one of these passages, which rise."""
+        """Return the matches whose incoming question belongs to one of these passage rows, which
+        are ascending."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HeadMatches:
-    """The matches of the index, including pending changes."""
+    """Finds the matches of the index at the head, including pending changes."""
 
     index: LiveIndex
 
@@ -138,10 +140,10 @@ class _HeadMatches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeGraph:
-    """A graph that contains a smaller graph and shares most of its matches.
+    """A graph that contains a smaller graph, and shares most of its matches.
 
-    `passages` (e,) flags its passages. `matches` are the matches with both ends in the smaller
-    graph.
+    `passages` (e,) has a flag for each passage row of the graph. `matches` are the matches that
+    have both ends in the smaller graph.
     """
 
     passages: Flags
@@ -159,9 +161,9 @@ def find_changed_matches(
     """Return the outgoing questions whose match may change with the graph's passages, and their new
     matches.
 
-    Both are ordered by question. `before` and `after` (e,) flag the passages of the graph, and
-    `changed_rows` are the passages that differ. With the matches of a `whole` graph, fewer
-    questions are compared.
+    Both are ordered by question. `before` and `after` (e,) have a flag for each passage row of the
+    graph, and `changed_rows` are the rows that differ. If the matches of a `whole` graph are given,
+    fewer questions are compared.
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
@@ -196,10 +198,10 @@ def _find_better(
     held: MatchColumns,
     whole: WholeGraph,
 ) -> MatchColumns:
-    """Return the best matches among added candidates, as in `find_best`.
+    """Return the best matches among the added candidates, as `find_best` does.
 
-    If a question's match in the whole graph is also in this graph, no common candidate of both
-    graphs is better, so those are not compared.
+    If a question's match in the whole graph is also in this graph, no candidate that both graphs
+    have is better, so these candidates are not compared.
     """
     others = sort_distinct(asking.questions)
     own = whole.matches.of_questions(others)
@@ -215,11 +217,11 @@ def _find_better(
 def find_best_matches(
     index: LiveIndex, questions: Integers, passages: Flags, whole: WholeGraph | None = None
 ) -> MatchColumns:
-    """Return the best match of each outgoing question among the incoming questions of these
+    """Return the best match of each outgoing question among the incoming questions of the flagged
     passages.
 
     Questions without a match are left out. If a question's match in the `whole` graph is also in
-    this graph, the whole graph's candidates are not compared again.
+    this graph, the candidates of the whole graph are not compared again.
     """
     own = NO_MATCHES
     if whole is not None:
@@ -237,7 +239,8 @@ def find_best_matches(
 
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
-    """Count the outgoing questions of these passages that have a match among these passages."""
+    """Return how many outgoing questions of the flagged passages have a match among
+    these passages."""
     questions = list_outgoing(index, np.flatnonzero(passages))
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
@@ -263,23 +266,23 @@ def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """Merge the matches of two disjoint sets of questions, by ascending question."""
+    """Merge the matches of two disjoint sets of questions, ordered by question."""
     merged = concatenate_matches([first, second])
     return merged.take(np.argsort(merged.source_question))
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
-    """Replace the matches of some questions by the `better` matches; both are ordered by
+    """Replace the matches of the questions that have a match in `better`. Both are ordered by
     question."""
     is_replaced = find_sorted(better.source_question, matches.source_question)[1]
     return merge_matches(matches.take(~is_replaced), better)
 
 
 def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
-    """Make `best` the matches of these questions at the head; questions without a match there get
-    none.
+    """Make `best` the matches of these questions at the head. Questions that it does not contain
+    lose their match.
 
-    Matches that are already in force stay.
+    Matches that are already in force are kept.
     """
     match_row = index.outgoing.match_row
     rows = match_row[best.source_question]
@@ -295,7 +298,7 @@ def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -
 
 
 def has_matches_without_keyword(index: LiveIndex) -> bool:
-    """Whether the head has matches of questions that share no keyword, as older databases do.
+    """Whether the head has matches of questions that share no keyword, as in older databases.
 
     It checks only a few matches, because about half of the matches in such databases are of this
     kind.
@@ -308,7 +311,7 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
 
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
-    """Return all changes of matches since the last version; the next version commits them."""
+    """Return all changes of matches since the last version, which the next version will commit."""
     begun, ended = index.pending_matches()
     questions = index.matches.source_question[ended].astype(np.int64)
     return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))
@@ -328,7 +331,7 @@ def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
 
 
 def edge_budget(passages: int, factor: float) -> int:
-    """Compute how many edges a graph of n passages may keep: O(n log n), HopRAG section 3.2.
+    """Return how many edges a graph of n passages may keep: O(n log n), HopRAG section 3.2.
 
     >>> edge_budget(994, 1.0)
     6860
@@ -339,10 +342,10 @@ def edge_budget(passages: int, factor: float) -> int:
 def find_head_threshold(
     index: LiveIndex, budget: int, near: EdgeThreshold | None
 ) -> tuple[int, EdgeThreshold | None]:
-    """Return the number of matches at the head, and the last match that the budget admits.
+    """Return the number of matches at the head, and the last match within the budget.
 
-    `near` may be the threshold of another version: if few matches lie between the two, only these
-    are sorted.
+    `near` may be the threshold of another version. If few matches lie between the two thresholds,
+    only these matches are sorted.
     """
     matches, ids = index.matches, index.outgoing.id
     is_current = matches.died == DEAD
@@ -364,10 +367,11 @@ def find_head_threshold(
 def find_edge_threshold(
     question_ids: Integers, similarity: Floats, budget: int
 ) -> EdgeThreshold | None:
-    """Return the last match that the budget admits, by descending similarity and ascending question
-    id.
+    """Return the last match within the budget. Matches are sorted by descending similarity, then by
+    ascending question id.
 
-    Returns None if it admits all. With a budget of 0, the threshold is above every match.
+    Returns None if all matches are within the budget. If the budget is 0, the threshold is above
+    every match.
 
     >>> find_edge_threshold(np.array([7, 3]), np.array([0.5, 0.5]), 1)
     EdgeThreshold(similarity=0.5, question=3)
