@@ -24,8 +24,10 @@ def describe_source(
     watch: WatchStatus | None,
     rights: SourceRights | None,
 ) -> SourceStatus:
-    """The state of a source. `next_ms` is the Unix time of its next scan; `rights` are None unless
-    the caller sees everything."""
+    """Describe the state of a source.
+
+    `next_ms` is the Unix time of its next scan. `rights` is None unless the caller sees everything.
+    """
     state: Literal["new", "ok", "paused", "unconfigured"] = "ok" if row.scanned_ms else "new"
     if not configured:
         state = "unconfigured"
@@ -53,7 +55,7 @@ def describe_source(
 def restrict_source(
     connection: Connection, row: SourceRow, head: Snapshot | None, hidden: Mask
 ) -> SourceRow:
-    """Reduce a source's row for a caller who may see only some of its folders.
+    """Reduce the state of a source for a caller who may see only some of its folders.
 
     Counts include only these folders. Messages of scans are left out, because they may name other
     folders. `head` is the version as the caller sees it.
@@ -80,8 +82,7 @@ def _count_documents(head: Snapshot | None, source: str) -> int:
 
 
 def list_rights(sources: Iterable[SourceConfig], head: Snapshot | None) -> dict[str, SourceRights]:
-    """The configured access rules of each source and its folders, with the document count of each
-    rule."""
+    """List the access rules of each source and its folders, with each rule's document count."""
     return {
         source.name: {
             "visible_to": list(source.visible_to) or [MEMBERS],

@@ -67,7 +67,7 @@ _KEEP_COUNTS_MS, _MOST_COUNTS = 2_000, 100
 
 
 def now_ms() -> int:
-    """Unix time in milliseconds."""
+    """Return the Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -118,7 +118,7 @@ class StatusService:
                 return self._status(empty, acl, str(error))
 
     def _status(self, connection: Connection, acl: Acl, trouble: str | None = None) -> StatusAnswer:
-        """The status, with the counts of the served version.
+        """Return the status, with the counts of the served version.
 
         A caller from whom sources are hidden gets no totals, and only admins get error texts,
         because these can name hidden sources.
@@ -172,13 +172,16 @@ class StatusService:
         }
 
     def _list_next_runs(self) -> dict[str, int]:
-        """The Unix time in milliseconds at which each job runs next."""
+        """Return the Unix time in milliseconds at which each job runs next."""
         return {run.job: run.next_ms for run in self._parts.worker.next_runs()}
 
     def _list_sources(
         self, connection: Connection, acl: Acl, hidden: Mask, head: Snapshot | None
     ) -> list[SourceStatus]:
-        """The sources that the caller may see. `head` is the version as the caller sees it."""
+        """Describe the sources that the caller may see.
+
+        `head` is the version as the caller sees it.
+        """
         names, configured = self._parts.names.configured, self._parts.state.config.sources
         rights = {} if acl.visible is not None else list_rights(configured, head)
         next_ms = self._list_next_runs()
@@ -224,7 +227,7 @@ class StatusService:
         }
 
     def _audit_status(self, acl: Acl) -> AuditStatus:
-        """The settings of the audit log. Only admins also get the number of lost lines."""
+        """Return the settings of the audit log. Only admins also get the number of lost lines."""
         status = self._parts.audit.status()
         return status if acl.visible is None else {**status, "lost": 0, "problem": None}
 
@@ -248,7 +251,7 @@ class StatusService:
         }
 
     def _count_skipped(self, connection: Connection, hidden: Mask) -> list[SkippedParts]:
-        """The parts of documents that readers skipped. The counts are cached."""
+        """Count the parts of documents that readers skipped. The counts are cached."""
         now = now_ms()
         counted_ms, counts = self._skipped_at.get(hidden, (0, []))
         if now - counted_ms > _KEEP_COUNTS_MS:
@@ -348,7 +351,7 @@ class StatusService:
         return self._parts.metrics.text(status, self._load, spent, folder)
 
     def progress(self) -> SyncProgress | None:
-        """The progress of the current sync; None if none runs."""
+        """Return the progress of the current sync, or None if no sync is running."""
         return self._progress(EVERYTHING)
 
     def _progress(self, acl: Acl) -> SyncProgress | None:
@@ -371,8 +374,10 @@ class StatusService:
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
 
     def summary(self) -> str:
-        """The daemon's state in one line, without names. Reads no file, so the event loop may call
-        it."""
+        """Summarise the daemon's state in one line, without names.
+
+        It reads no file, so the event loop may call it.
+        """
         state = self._parts.state
         head = state.engine.head
         if head is None:
@@ -388,7 +393,8 @@ class StatusService:
 
 
 def _error_for(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
-    """Why the job failed. Members get general words, because the text may name hidden items."""
+    """Explain why a job failed. Members get a general text, because the error may name hidden
+    items."""
     if row is None or row.error is None:
         return None
     return row.error if acl.visible is None or in_full else "the last run failed"

@@ -29,10 +29,10 @@ _STATUS_EVERY_S = 5.0
 
 
 class Supervisor:
-    """The supervisor that set NOTIFY_SOCKET, if any.
+    """Reports to the supervisor that set NOTIFY_SOCKET. Without a supervisor, it does nothing.
 
     A `status` returns one line for people. The variables are removed from the environment, so that
-    no child process reports in our name.
+    no child process reports in the daemon's name.
     """
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
@@ -91,7 +91,7 @@ class Supervisor:
 def inherited_socket(
     path: Path, environment: MutableMapping[str, str] = os.environ
 ) -> socket.socket | None:
-    """The listening socket that a supervisor opened for this process; None if there is none.
+    """Return the listening socket that a supervisor opened for this process, or None.
 
     Raises SocketRefused if it is not at `path`, or if everyone may connect to it.
     """

@@ -1,4 +1,4 @@
-"""The certificate of the TCP address, and the TLS handshakes of its connections.
+"""Loads the certificate of the TCP address, and does the TLS handshakes of its connections.
 
 OpenSSL does the cryptography. When the files change, they are read again for new connections. Open
 connections keep their certificate.
@@ -38,21 +38,21 @@ _HINT = "Check access.tls_cert and access.tls_key"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The certificate in use: names are lower case, expires_s is Unix time."""
+    """The certificate in use. Its names are in lower case, and expires_s is Unix time."""
 
     names: frozenset[str]
     expires_s: float
 
     def is_for(self, host: str) -> bool:
-        """Whether the certificate has this host name, or a wildcard for it."""
+        """Return whether the certificate has this host name, or a wildcard for it."""
         bare = host.strip("[]")
         return bool({bare, "*." + bare.partition(".")[2]} & self.names)
 
 
 def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate]:
-    """The context of a TLS server, and its certificate. Raises SocketRefused.
+    """Load the context of a TLS server and its certificate. Raises SocketRefused.
 
-    Refuses a key that other users can read.
+    A key that other users can read is refused.
     """
     what = f"Cannot use the certificate {cert}"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -92,8 +92,10 @@ def _refuse_password() -> str:
 
 
 def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
-    """Read the certificate by a handshake in memory, because Python shows details only of a peer's
-    certificate."""
+    """Read the certificate by a handshake in memory.
+
+    Python shows the details only of a peer's certificate.
+    """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags = ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
@@ -114,7 +116,10 @@ def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
 
 
 def server_tls(config: Config) -> ServerTls | None:
-    """The TLS of access.listen; None without a certificate. Raises SocketRefused."""
+    """Load the TLS settings of access.listen. Returns None without a certificate.
+
+    Raises SocketRefused.
+    """
     access = config.access
     if not (access.listen and access.tls_cert and access.tls_key):
         return None
@@ -122,8 +127,10 @@ def server_tls(config: Config) -> ServerTls | None:
 
 
 class ServerTls:
-    """The certificate and key, which are read again when their files change. If changed files
-    cannot be used, `problem` says why, and the earlier certificate stays in use."""
+    """The certificate and key, which are read again when their files change.
+
+    If changed files cannot be used, `problem` says why, and the earlier certificate stays in use.
+    """
 
     def __init__(self, cert: Path, key: Path) -> None:
         self._files = (cert, key)
@@ -134,7 +141,7 @@ class ServerTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection. Reads changed files first."""
+        """Return the context for a new connection, after reading changed files."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = now_s
@@ -163,15 +170,15 @@ class ServerTls:
 
 
 class Handshakes:
-    """The connections that have not finished the TLS handshake, the oldest first."""
+    """Holds the connections that have not finished the TLS handshake, the oldest first."""
 
     def __init__(self, limit: int = MAX_HANDSHAKES) -> None:
         self._limit = limit
         self._open: dict[TlsStart, str] = {}
 
     def add(self, new: TlsStart, address: str) -> None:
-        """Add a connection. If there are too many, close a connection of the address with the
-        most."""
+        """Add a connection. If there are too many, an address with the most connections loses
+        one."""
         if len(self._open) >= self._limit:
             ((greediest, _),) = Counter(self._open.values()).most_common(1)
             next(start for start, own in self._open.items() if own == greediest).abort()
@@ -182,8 +189,10 @@ class Handshakes:
 
 
 class TlsStart(asyncio.Protocol):
-    """Does the TLS handshake of a connection, then passes the connection to a protocol that `make`
-    creates."""
+    """Does the TLS handshake of a connection.
+
+    Afterwards, the connection is passed to a protocol that `make` creates.
+    """
 
     def __init__(
         self,

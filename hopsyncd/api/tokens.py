@@ -1,4 +1,4 @@
-"""The roles with their rights, and the tokens with which users and programs connect over TCP.
+"""Defines the roles with their rights, and stores the tokens of users who connect over TCP.
 
 An endpoint declares the right that it needs (api/endpoints.py), and a caller has one role. A token
 names its user, the role, and the sources that it is limited to. Tokens are in a file of the daemon,
@@ -59,8 +59,8 @@ _NOTED_EVERY_S = 60
 class Token:
     """A token without its secret. Times are Unix seconds.
 
-    sources: the sources that it is limited to; None: no limit. groups: names that `visible_to` may
-    list.
+    sources: the sources that it is limited to; None means no limit. groups: the group names for
+    entries of `visible_to`.
     """
 
     id: str
@@ -80,8 +80,10 @@ _FILE = TypeAdapter(list[Token])
 
 
 class WrongToken(Exception):
-    """The text is not a valid token. `token_id` is the id of the token that it names, if there is
-    such a token."""
+    """The text is not a valid token.
+
+    token_id: the id of the existing token that the text names, if there is one.
+    """
 
     def __init__(self, why: str, token_id: str = "") -> None:
         super().__init__(why)
@@ -90,10 +92,10 @@ class WrongToken(Exception):
 
 
 class TokenCheck(Protocol):
-    """Finds the token of a request."""
+    """Finds tokens by their text."""
 
     def find(self, sent: bytes) -> Token:
-        """The token with this text. Raises WrongToken."""
+        """Return the token with this text. Raises WrongToken."""
 
 
 class TokenFile:
@@ -107,7 +109,7 @@ class TokenFile:
         return cls(config.access.token_file or config.daemon.data_dir / FILE_NAME)
 
     def read(self) -> list[Token]:
-        """All tokens, in the order of creation.
+        """Read all tokens, in the order of creation.
 
         Raises ConfigError for a damaged file, and for a file that other users could have changed.
         The cause of the error is an OSError if reading failed.
@@ -138,7 +140,7 @@ class TokenFile:
         sources: Sequence[str] = (),
         groups: Sequence[str] = (),
     ) -> tuple[Token, str]:
-        """Create a token; returns it with its text, which is not stored. Raises ConfigError."""
+        """Create a token. Returns it with its text, which is not stored. Raises ConfigError."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._changing() as tokens:
             ids = {token.id for token in tokens}
@@ -157,7 +159,10 @@ class TokenFile:
         return made, f"hops_{made.id}_{secret}"
 
     def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
-        """Remove the wanted tokens and return them. Raises NotFound if no token is wanted."""
+        """Remove the tokens that are wanted. Raises NotFound if there are none.
+
+        Returns the removed tokens.
+        """
         gone = self.remove_all(is_wanted)
         if not gone:
             raise NotFound(
@@ -168,7 +173,7 @@ class TokenFile:
         return gone
 
     def remove_all(self, is_wanted: Callable[[Token], bool]) -> list[Token]:
-        """Remove the wanted tokens and return them. There may be none."""
+        """Remove the tokens that are wanted, and return them. There may be none."""
         with self._changing() as tokens:
             gone = [token for token in tokens if is_wanted(token)]
             tokens[:] = [token for token in tokens if not is_wanted(token)]
@@ -176,8 +181,10 @@ class TokenFile:
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
-        """Read the tokens, and write them back after the block. One command at a time changes the
-        file."""
+        """Read the tokens, and write them back after the `with` block.
+
+        Only one command at a time changes the file.
+        """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             lock = os.open(self._file.with_name(f"{self._file.name}.lock"), flags, 0o600)
@@ -206,7 +213,7 @@ class TokenUses:
         return cls(config.daemon.data_dir / _USES_NAME)
 
     def read(self) -> dict[str, int]:
-        """The time of each token's last use, in Unix seconds, by id. Empty if the file is
+        """Read when each token was last used, in Unix seconds, by id. {} if the file is
         unusable."""
         with suppress(OSError, ValueError):
             found = json.loads(self._file.read_bytes())
@@ -215,7 +222,7 @@ class TokenUses:
         return {}
 
     def note(self, token: Token, known: Sequence[Token], now_s: float) -> None:
-        """Record a use of one of the known tokens. A write error, such as a full disk, is
+        """Record a use of one of the known tokens. Write errors, such as a full disk, are
         ignored."""
         if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
             return
@@ -227,7 +234,7 @@ class TokenUses:
 
 
 class Tokens:
-    """The tokens that are valid for the daemon. Reads the file again when it changes.
+    """The valid tokens of the daemon. Reads the file again when it changes.
 
     A file that other users could change is ignored, because they could add tokens.
     """
@@ -245,7 +252,7 @@ class Tokens:
         return cls(file, TokenUses.of(config))
 
     def find(self, sent: bytes) -> Token:
-        """The token with this text. Raises WrongToken."""
+        """Return the token with this text. Raises WrongToken."""
         self._follow()
         parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
         token = self._known.get(parsed["id"]) if parsed else None
@@ -259,7 +266,7 @@ class Tokens:
         return token
 
     def find_valid(self, token_id: str) -> Token | None:
-        """The token with this id; None if it was revoked or has expired."""
+        """Return the token with this id, or None if it was revoked or has expired."""
         self._follow()
         token = self._known.get(token_id)
         return token if token and not token.is_expired(self._now_s()) else None
@@ -300,7 +307,7 @@ class OneToken:
         self._token = Token("", "the token's holder", role, None, (), 0, None, "")
 
     def find(self, sent: bytes) -> Token:
-        """The token with this text. Raises WrongToken."""
+        """Return the token with this text. Raises WrongToken."""
         try:
             secret = read_secret(self._file)
         except SocketRefused as error:

@@ -55,19 +55,21 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to
 
 
 def time_text(unix_ms: int | None) -> str | None:
-    """Unix milliseconds in ISO 8601, UTC; None stays None."""
+    """Format Unix milliseconds in ISO 8601, UTC. None stays None."""
     return None if unix_ms is None else moment_text(unix_ms)
 
 
 def moment_text(unix_ms: int) -> str:
-    """Unix milliseconds in ISO 8601, UTC. Times before year 1 or after year 9999 become the first
-    or last possible time."""
+    """Format Unix milliseconds in ISO 8601, UTC.
+
+    Times outside the years 1 to 9999 become the first or last possible time.
+    """
     within = min(max(unix_ms, _FIRST_MS), _LAST_MS)
     return datetime.fromtimestamp(within / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def logged_version(entry: LogEntry, summary: str | None = None) -> LoggedVersion:
-    """An entry of the log; `summary` describes what the version changed."""
+    """Format a version for the log. `summary` describes what the version changed."""
     version = entry.version
     return {
         "version": version.id,
@@ -97,7 +99,7 @@ def diff_answer(
     limit: int | None,
     graph: bool = True,
 ) -> DiffAnswer:
-    """The difference between two versions: counts, folders, and lists of up to `limit` lines each.
+    """Compare two versions: counts, folders, and lists of up to `limit` lines each.
 
     Without `graph`, the lists of passages and edges are empty.
     """
@@ -148,7 +150,7 @@ def diff_answer(
 
 
 def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
-    """The number of documents of each kind in each folder, the folders with most changes first.
+    """Count the documents of each kind in each folder, the folders with most changes first.
 
     Folders are split into subfolders as long as their number stays small.
 
@@ -194,7 +196,7 @@ def _cut_at(
 def _mail_names(
     connection: Connection, version: int, documents: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], str]:
-    """The subject and sender of each mail among documents of a version, by source name and path."""
+    """Return the subject and sender of each mail at a version, by source name and path."""
     wanted = {*documents}
     found = first_headings(connection, version, {path for _, path in wanted}) if wanted else ()
     return {
@@ -245,12 +247,12 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
 
 
 def start_of(text: str) -> str:
-    """The beginning of a text, in one line."""
+    """Return the beginning of a text, in one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
 
 
 def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
-    """The difference between two versions for a caller who does not see everything.
+    """Compare two versions for a caller who does not see everything.
 
     `found` is the difference between the visible documents of both versions. The same sources are
     hidden in both.
@@ -278,7 +280,7 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
 
 
 def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
-    """The counts of a version without hidden content."""
+    """Count the visible content of a version."""
     before, after = (Visible.compute(index, at, hidden) for at in (number - 1, number))
     # A writer may have added passages between the two, which neither version has.
     known = len(before.passage_rows)
@@ -310,7 +312,7 @@ def changed_texts(
     documents: Sequence[tuple[str, str]],
     names: Mapping[tuple[str, str], str],
 ) -> list[ChangedText]:
-    """The changes in each of the documents (source name and path), which are in both versions."""
+    """Compare the text of each document (source name and path), which is in both versions."""
     return [
         {
             **_document(source, path, names),
@@ -325,8 +327,10 @@ def changed_texts(
 def document_sentences(
     connection: Connection, version: int, source: str, path: str
 ) -> list[Sentence]:
-    """The sentences of a document at a version, with their headings; empty if there is no such
-    document."""
+    """Return the sentences of a document at a version, with their headings.
+
+    If there is no such document, the result is empty.
+    """
     found = document_at(connection, version, source, path)
     occurrences = found[1] if found else ()
     passages = known_passages(connection, {occurrence.passage for occurrence in occurrences})
@@ -341,7 +345,7 @@ def document_sentences(
 
 
 def diff_lines(old: Sequence[Sentence], new: Sequence[Sentence]) -> list[str]:
-    """The lines of a diff. A sentence has ` `, `-` or `+` before it, and `@@` begins a heading.
+    """Return the lines of a diff. A sentence has ` `, `-` or `+` before it; `@@` begins a heading.
 
     >>> was = [(("Ada",), "She wrote."), (("Ada",), "She died in 1852.")]
     >>> now = [(("Ada",), "She wrote."), (("Ada",), "She died young.")]
@@ -390,9 +394,10 @@ def _heading(heading: Sequence[str]) -> str:
 
 
 def version_about(connection: Connection, number: int, hidden: Mask) -> str | None:
-    """A summary of the documents that a version changed.
+    """Summarise the documents that a version changed.
 
-    None if there are too many documents, or if the version's rows have been collected.
+    Returns None if there are too many documents, or if garbage collection removed the version's
+    rows.
     """
     touched = documents_touched(connection, number, hidden, _MAX_DOCUMENTS)
     if touched is None:
@@ -424,7 +429,7 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
 
 
 def summary_text(documents: Mapping[str, Sequence[str]]) -> str:
-    """A summary of a version: the names of its documents by kind of change.
+    """Summarise a version by the names of its documents, by kind of change.
 
     >>> summary_text({"changed": ["ada.md"], "added": ["a/1.md", "a/2.md", "a/3.md", "a/4.md"]})
     'changed ada.md; added 4 documents in a'

@@ -50,7 +50,7 @@ _MAX_ARGUMENTS = 100
 
 
 class WatchAction(BaseModel):
-    """The action at each change of a watch: start a program, or post to a webhook."""
+    """What happens at each change of a watch: a program is started, or a webhook is called."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,12 +68,12 @@ class WatchAction(BaseModel):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """The program with its arguments as `exec`, or the address as `webhook`."""
+        """Format the program and its arguments as `exec`, or the address as `webhook`."""
         return {"exec": list(self.exec)} if self.exec else {"webhook": self.webhook}
 
 
 class OpenToOthers(ValueError):
-    """Other users can write to the file, so they could have added a program, or can read it."""
+    """Other users can read the file, or can write to it and may have added a program."""
 
 
 class _File(BaseModel):
@@ -87,7 +87,7 @@ Key = tuple[int, str]
 
 
 class WatchActions:
-    """The actions in the file. Any thread may use it.
+    """Reads and writes the actions in the file. Thread-safe.
 
     If the file cannot be used, no action is in effect, and `problem` says why and what to do.
     """
@@ -110,17 +110,17 @@ class WatchActions:
             self._proposed = {(one.watch, one.question): one for one in read.proposed}
 
     def find(self, watch: int, question: str) -> WatchAction | None:
-        """The action in effect for this number and this question."""
+        """Return the action in effect for this number and this question."""
         with self._lock:
             return self._actions.get((watch, digest_of(question)))
 
     def find_proposed(self, watch: int, question: str) -> WatchAction | None:
-        """The action that the database names for this watch, if it is not in effect."""
+        """Return the action that the database names for this watch, if it is not in effect."""
         with self._lock:
             return self._proposed.get((watch, digest_of(question)))
 
     def add(self, action: WatchAction) -> None:
-        """Put an action into effect, replacing others of the same watch. Raises DiskFailure."""
+        """Put an action into effect instead of others of the same watch. Raises DiskFailure."""
         with self._lock:
             actions = {key: one for key, one in self._actions.items() if key[0] != action.watch}
             proposed = {key: one for key, one in self._proposed.items() if key[0] != action.watch}
@@ -128,8 +128,7 @@ class WatchActions:
             self._write(actions, proposed)
 
     def propose(self, action: WatchAction) -> None:
-        """Store an action that the database names, without putting it into effect. Raises
-        DiskFailure."""
+        """Store an action without putting it into effect. Raises DiskFailure."""
         with self._lock:
             key = action.watch, action.question
             if self._actions.get(key) != action:
@@ -166,12 +165,12 @@ class WatchActions:
 
 
 def digest_of(question: str) -> str:
-    """The digest of a question, which ties an action to it."""
+    """Compute the digest of a question, which ties an action to the question."""
     return blake2b(question.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
-    """The action in the column `act` of a database, if it is usable."""
+    """Return the action in a database's column `act`, if it is usable."""
     try:
         found = json.loads(act)
         if not isinstance(found, dict) or not found.keys() <= {"exec", "webhook"}:
@@ -184,8 +183,7 @@ def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
 
 
 def _read(file: Path) -> _File:
-    """Read the file. Raises OSError, or ValueError if the file is damaged or other users can access
-    it."""
+    """Read the file. Raises OSError, or ValueError if it is damaged or open to other users."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -222,8 +220,7 @@ def _what_to_do(error: Exception, file: Path) -> str:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Replace the file's content atomically: after a crash, the file has the old or the new
-    content."""
+    """Replace the file atomically: after a crash, it has the old or the new content."""
     descriptor, name = tempfile.mkstemp(".part", f".{file.name}.", file.parent)  # mode 600
     try:
         with os.fdopen(descriptor, "wb") as written:
@@ -276,11 +273,11 @@ class _Retry:
 
 
 class WatchDelivery:
-    """Delivers changes. `waiting` returns all changes to deliver, the oldest first; `report` the
-    JSON of one.
+    """Delivers changes to programs and webhooks.
 
-    `note` records that a change was delivered, or why delivery failed. If `note` raises, the
-    delivery is repeated later. `wake` is called when `next_s` changes.
+    waiting: returns all changes to deliver, the oldest first. report: returns the JSON of a change.
+    note: records that a change was delivered, or why the delivery failed; if it raises, the
+    delivery is repeated later. wake: called when `next_s` changes.
     """
 
     def __init__(
@@ -306,18 +303,18 @@ class WatchDelivery:
         return len(self._busy)
 
     def trouble(self, watch: int) -> str | None:
-        """Why the oldest waiting change of this watch was not delivered yet."""
+        """Explain why the oldest waiting change of this watch was not delivered yet."""
         retry = self._retries.get(watch)
         return f"{retry.error}; it is tried again" if retry else None
 
     def next_s(self) -> float | None:
-        """The seconds until a delivery is tried again; None if none is waiting."""
+        """The seconds until a failed delivery is tried again, or None if there is none."""
         due_s = [one.due_s for one in dict(self._retries).values()]
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
 
     def start_due(self) -> None:
-        """Start the deliveries that are due, within the limit; finished deliveries start the
-        rest."""
+        """Start the deliveries that are due, up to the limit. Finished deliveries start the
+        others."""
         while taken := self._take():
             threading.Thread(
                 target=self._work, args=(taken,), name="watch delivery", daemon=True
@@ -423,7 +420,7 @@ class WatchDelivery:
 
 
 def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
-    """Wait for a program; returns why it failed, None if it succeeded."""
+    """Wait until a program ends. Returns why it failed, or None if it succeeded."""
     try:
         status = program.wait(PROGRAM_S)
     except subprocess.TimeoutExpired:
@@ -434,15 +431,18 @@ def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """The result of a call. `error` is None if the webhook accepted it. `may_pass` is true if a
-    retry may succeed."""
+    """The result of a call to a webhook.
+
+    error: why the call failed; None if the webhook accepted it. may_pass: whether a retry may
+    succeed.
+    """
 
     error: str | None
     may_pass: bool = False
 
 
 def post(address: str, body: bytes, timeout_s: float = WEBHOOK_S) -> WebhookAnswer:
-    """POST JSON to an http address, without a proxy, within `timeout_s` of wall clock in total.
+    """Post JSON to an http address, without a proxy, within `timeout_s` of wall clock in total.
 
     Only the status line of the answer is read: no body, and no redirect is followed.
     """

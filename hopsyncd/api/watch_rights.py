@@ -27,9 +27,10 @@ _TOKEN, _LOCAL, _PAGE = "token:", "local:", "page"
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The hidden parts at a comparison. sources: the names of all sources at that time.
+    """The hidden parts at a comparison.
 
-    `sources` is None if nothing was hidden and the caller may see all sources.
+    sources: the names of all sources at that time; None if nothing was hidden and the caller may
+    see all sources.
     """
 
     sources: frozenset[str] | None
@@ -42,7 +43,7 @@ class Rights:
 
     @classmethod
     def from_json(cls, text: str | None) -> "Rights":
-        """The rights in the column `rights`."""
+        """Parse the rights in the column `rights`."""
         if text is None:
             return cls(None, frozenset())
         read = json.loads(text)
@@ -65,11 +66,11 @@ class Rights:
         )
 
     def has_lost(self, now: "Rights") -> bool:
-        """Whether `now` hides something that could be seen with these rights."""
+        """Return whether `now` hides something that these rights show."""
         return any(self._knows(part) for part in now.mask - self.mask)
 
     def differs(self, now: "Rights") -> bool:
-        """Whether `now` hides other parts of the sources that these rights know."""
+        """Return whether `now` hides other parts of the sources that these rights know."""
         return any(self._knows(part) for part in now.mask ^ self.mask)
 
     def _knows(self, part: str | HiddenFolders) -> bool:
@@ -77,7 +78,7 @@ class Rights:
 
 
 def covers(acl: Acl, rights: Rights, sources: Iterable[str]) -> bool:
-    """Whether a caller may see everything that these rights show."""
+    """Return whether a caller may see everything that these rights show."""
     hidden = acl.hidden_among(sources)
     return all(part in rights.mask or _source_of(part) in rights.mask for part in hidden)
 
@@ -87,7 +88,7 @@ def _source_of(part: str | HiddenFolders) -> str:
 
 
 def login_of(caller: Caller) -> str | None:
-    """How the caller is found again. None: the daemon's own user."""
+    """Return how the caller can be found again. None means the daemon's own user."""
     credentials = caller.credentials
     if credentials.uid is not None:
         return None if credentials.uid == os.geteuid() else f"{_LOCAL}{credentials.uid}"
@@ -95,12 +96,12 @@ def login_of(caller: Caller) -> str | None:
 
 
 def is_maker(caller: Caller, watch: Watch) -> bool:
-    """Whether the caller is the user who made the watch, perhaps with another token."""
+    """Return whether the caller made the watch, perhaps with another token."""
     return watch.login is not None and watch.maker == caller.name
 
 
 class Makers:
-    """Finds the users who made watches, with their present rights."""
+    """Finds the users who made watches, with their current rights."""
 
     def __init__(self, access: Access, tokens: Tokens, page: TeamPage | None = None) -> None:
         self._access = access
@@ -112,14 +113,14 @@ class Makers:
         return cls(access, Tokens.of(config), page)
 
     def find(self, watch: Watch) -> Caller | None:
-        """The maker of a watch. None if the maker may not watch questions any more."""
+        """Return the maker of a watch, or None if the maker may no longer watch questions."""
         found = self._find(watch)
         return found if found and found.may("write") else None
 
     def find_paused(
         self, watches: Iterable[Watch], question: str, act: str | None, caller: Caller
     ) -> Watch | None:
-        """The caller's paused watch for the same question, without a program or webhook."""
+        """Return the caller's paused watch of the same question without a program or webhook."""
         if act and kind_of_act(act) != json.dumps({"mcp": True}):
             return None
         same = (one for one in watches if (one.question, one.act) == (question, act))
@@ -127,7 +128,7 @@ class Makers:
         return next((one for one in own if self.find(one) is None), None)
 
     def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
-        """Why the caller may not see the results of a watch; None if the caller may."""
+        """Explain why the caller may not see the results of a watch. None if the caller may."""
         maker = self.find(watch)
         if maker is None:
             return _why_paused(watch)
@@ -155,7 +156,7 @@ class Makers:
 
 
 def _why_paused(watch: Watch) -> str:
-    """Why a watch is not compared, as a sentence with a remedy."""
+    """Explain in a sentence why a watch is paused, and what to do."""
     again = "Watch the question again to continue."
     if watch.login == _PAGE:
         return f"Paused, because {watch.maker} is not logged in to the page. Log in to continue."
@@ -165,7 +166,7 @@ def _why_paused(watch: Watch) -> str:
 
 
 def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
-    """Raise BadRequest if the caller may not add to these watches."""
+    """Raise BadRequest if the caller already has too many watches."""
     login = login_of(caller)
     own = [one for one in watches if is_maker(caller, one) or one.login == login is None]
     most = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER

@@ -1,4 +1,4 @@
-"""The result of a watched question at a version, and why it changed between two versions."""
+"""Computes the result of a watched question at a version, and why it changed between versions."""
 
 import json
 from hashlib import blake2b
@@ -26,9 +26,10 @@ _PAGE, _MAX_PAGES = 20, 25  # versions that are read for the reasons
 
 
 def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependencies | None]:
-    """The served version, the question's state at that version, and the state's dependencies.
+    """Ask a question at the served version.
 
-    The dependencies are None unless the caller sees everything.
+    Returns the version, the question's state, and its dependencies. The dependencies are None
+    unless the caller sees everything.
     """
     traced = asker.trace(question, _ANSWER_FROM, _PASSAGES, acl)
     assert traced is not None  # a version is served
@@ -37,7 +38,7 @@ def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependenc
 
 
 def state_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | None:
-    """The answer to the question at a version; None if that version is not kept."""
+    """Answer the question at a version. Returns None if the version is not kept."""
     try:
         found, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at, hidden=acl)
     except NoSuchVersion:
@@ -58,8 +59,11 @@ def reasons_of(
     after: WatchedState | None,
     hidden: Mask,
 ) -> list[str]:
-    """The reasons of the versions in between, and the passages that entered and left the first
-    results. Versions of hidden sources have no reason."""
+    """List the reasons of the versions between two states.
+
+    Also returns the passages that entered and left the first results. Versions of hidden sources
+    have no reason.
+    """
     reasons = _version_reasons(connection, notification, hidden)
     why = [f"version {number}: {reason}" for number, reason in reversed(reasons)]
     if before is None or after is None:
@@ -79,7 +83,7 @@ def reasons_of(
 def _version_reasons(
     connection: Connection, notification: Notification, hidden: Mask
 ) -> list[tuple[int, str]]:
-    """The newest versions in between that have a reason to show, the newest first."""
+    """List the newest versions in between that have a reason to show, the newest first."""
     nothing = VisibleCounts(0, 0, 0, 0, 0)  # the counts are not shown
     found, before = list[tuple[int, str]](), notification.new + 1
     for _ in range(_MAX_PAGES):
@@ -99,14 +103,14 @@ def _version_reasons(
 
 
 def _state(found: Answer, reply: AskReply) -> str:
-    """The state to compare: the answer, and the set of the first passages."""
+    """Return the state to compare: the answer, and the set of the first passages."""
     first = sorted(id_text(one.passage) for one in found.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})
 
 
 def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
-    """The first passages of one state that are not in the other, by heading and document."""
+    """Describe the first passages that only one state has, by heading and document."""
     known = {one["id"] for one in there["passages"]}
     return {
         f"{title_of(one)} ({document_name(one)})"

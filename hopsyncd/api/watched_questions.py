@@ -1,8 +1,10 @@
-"""Watched questions are asked again when a version changes their dependencies. A separate thread
-compares the answers, so a commit waits only while a change is recorded. The record of a change has
-passages and versions but no text. When a user looks at a change, the question is asked again at
-both versions. A change is recorded in one transaction with the new state. `watch_delivery` notifies
-programs and webhooks, which are in `watch_actions`."""
+"""Asks watched questions again when a version changes their dependencies.
+
+A separate thread compares the answers, so a commit waits only while a change is recorded. The
+record of a change has passages and versions but no text. When a user looks at a change, the
+question is asked again at both versions. A change is recorded in one transaction with the new
+state. `watch_delivery` notifies programs and webhooks, which are in `watch_actions`.
+"""
 
 import json
 import threading
@@ -69,10 +71,10 @@ _STORE_S = 60.0
 
 
 class WatchedQuestions:
-    """Compares watched questions. `parts` returns the current engine and asker; `worker` writes.
+    """Stores, compares and reports watched questions.
 
-    `makers` finds the rights of the users who made them. `actions` has the programs and webhooks of
-    this machine.
+    parts: returns the current engine and asker. worker: writes to the database. makers: finds the
+    rights of the users who made the watches. actions: the programs and webhooks of this machine.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class WatchedQuestions:
         self._checked: dict[int, int] = {}
 
     def start(self) -> None:
-        """Start comparing, first with the last recorded state."""
+        """Start the thread that compares. It begins with the last recorded state."""
         threading.Thread(target=self._run, name="watches", daemon=True).start()
 
     def stop(self) -> None:
@@ -109,7 +111,7 @@ class WatchedQuestions:
         self._wake.set()
 
     def note_version(self) -> None:
-        """Start the next comparison, because a new version is served or a watch was added."""
+        """Start the next comparison after a new version is served or a watch is added."""
         self._wake.set()
 
     def add(
@@ -209,7 +211,7 @@ class WatchedQuestions:
         self._wake.set()
 
     def problems(self) -> list[str]:
-        """The reasons why programs or webhooks are off, each with a remedy."""
+        """List why programs or webhooks are off, each with what to do."""
         found = [self._actions.problem] if self._actions.problem else []
         if off := self._off:
             found.append(
@@ -221,7 +223,7 @@ class WatchedQuestions:
         return found
 
     def list_all(self, caller: Caller) -> list[Watched]:
-        """The caller's watched questions, the oldest first. An admin gets all users' questions."""
+        """List the caller's watched questions, oldest first. An admin gets all users' questions."""
         with closing(open_reader(self._database)) as connection:
             return [
                 self._describe(connection, one, caller)[0]
@@ -232,7 +234,7 @@ class WatchedQuestions:
     def details(
         self, number: int, limit: int, caller: Caller
     ) -> tuple[Watched, WatchedState | None, list[WatchChange]]:
-        """A watched question, its current result, and its newest changes. Raises NotFound."""
+        """Return a watched question, its current result and its newest changes. Raises NotFound."""
         watch = self._watch(number, caller)
         with closing(open_reader(self._database)) as connection:
             description, notifications = self._describe(connection, watch, caller)
@@ -244,7 +246,7 @@ class WatchedQuestions:
         return description, state_at(asker, watch.question, "head", acl), changes
 
     def _acl(self, watch: Watch) -> Acl:
-        """The sources and folders that the watch may currently read."""
+        """Return the sources and folders that the watch may currently read."""
         maker = self._makers.find(watch)
         return maker.acl if maker else NOTHING
 
@@ -278,18 +280,18 @@ class WatchedQuestions:
         }, notifications
 
     def _has_lost(self, connection: Connection, watch: Watch) -> bool:
-        """Whether the maker saw more at the last comparison, so that the changes may show it."""
+        """Return whether the maker saw more at the last comparison, so that changes may show it."""
         now = _rights_in(connection, self._makers.find(watch))
         return Rights.from_json(watch.rights).has_lost(now)
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
-        """The action that runs at a change of the watch."""
+        """Return the action that runs at a change of the watch."""
         if action := self._actions.find(watch.id, watch.question):
             return action.to_json()
         return {"mcp": True} if _kind(watch) == "mcp" else None
 
     def _find_disabled_action(self, watch: Watch) -> dict[str, Any] | None:
-        """The action that the database names but that is not allowed on this machine."""
+        """Return the action that the database names but that is not allowed on this machine."""
         if self._actions.find(watch.id, watch.question):
             return None
         if proposed := self._actions.find_proposed(watch.id, watch.question):
@@ -298,7 +300,7 @@ class WatchedQuestions:
         return {kind: True} if kind in ("exec", "webhook") else None
 
     def _watch(self, number: int, caller: Caller | None) -> Watch:
-        """The watch, if the caller may know of it; without a caller, any. Raises NotFound."""
+        """Return the watch if the caller (None: anybody) may know of it. Raises NotFound."""
         watch = next((one for one in self._all() if one.id == number), None)
         if watch is None or (caller and not _is_listed(watch, caller)):
             raise _not_watched(number)
@@ -390,7 +392,7 @@ class WatchedQuestions:
             self._dependencies[watch.id] = dependencies
 
     def _record(self, watch: Watch, version: int, state: str, rights: Rights) -> None:
-        """Record the result of a comparison, if it differs."""
+        """Record the result of a comparison if it differs from the last recorded state."""
         before, old = Rights.from_json(watch.rights), self._checked.get(watch.id, watch.version)
         text = rights.to_json()
         if before.differs(rights):
@@ -415,7 +417,7 @@ class WatchedQuestions:
     # Delivering
 
     def _deliveries(self) -> list[Delivery]:
-        """The changes that wait for a program or webhook of this machine, the oldest first."""
+        """List the changes that wait for a program or webhook of this machine, oldest first."""
         if self._worker.is_following:
             return []
         actions = {
@@ -469,7 +471,7 @@ class WatchedQuestions:
 
 
 def _is_listed(watch: Watch, caller: Caller) -> bool:
-    """Whether the caller may know of a watch: admins of all, other users of their own."""
+    """Return whether the caller may know of a watch: admins of all, users of their own."""
     return caller.may("admin") or is_maker(caller, watch)
 
 
@@ -479,7 +481,7 @@ def _rights_in(connection: Connection, caller: Caller | None) -> Rights:
 
 
 def _kind(watch: Watch) -> str | None:
-    """The kind of the watch's act: exec, webhook or mcp."""
+    """Return the kind of the watch's action: exec, webhook or mcp."""
     kind = kind_of_act(watch.act)
     return next(iter(json.loads(kind))) if kind else None
 

@@ -40,15 +40,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class WorkerPools:
-    """The pools: `processor` for computation, `llm` for work that waits for an LLM."""
+    """The pool for computation (`processor`), and the pool for work that waits for an LLM
+    (`llm`)."""
 
     processor: "FairQueue"
     llm: "FairQueue"
 
 
 def worker_pools(limits: LimitsConfig, load: Load) -> WorkerPools:
-    """The pools of a daemon. The LLM pool needs no time limit, because calls of an LLM have their
-    own."""
+    """Create the pools of a daemon. Calls of an LLM have their own time limit, so its pool has
+    none."""
     return WorkerPools(
         FairQueue(limits.parallel, limits.queue, limits.query_s, load),
         FairQueue(_LLM_WORKERS * limits.parallel, limits.queue, None, load),
@@ -119,8 +120,10 @@ class FairQueue:
             raise
 
     def _make_room(self, newcomer: Credentials) -> None:
-        """Refuse a request of the user with the most waiting requests. Raises Busy if that is the
-        new request."""
+        """Refuse a request of the user with the most waiting requests.
+
+        Raises Busy if that is the new request.
+        """
         self._load.refused += 1
         busy = Busy(
             "The request was refused",
@@ -170,11 +173,11 @@ class FairQueue:
 def greediest(
     holders: Collection[Held], newcomer: Credentials, candidates: Iterable[Held]
 ) -> Held | None:
-    """Choose the candidate that is removed for a new request; None if no user holds more than the
-    new request's user.
+    """Choose the candidate to remove for a new request, or return None to refuse the new request.
 
-    Candidates are requests of users who hold more, and of processes of the same user that hold
-    more. The first candidate of the user or process that holds most is chosen.
+    Candidates are requests of users who hold more than the new request's user, and of processes of
+    the same user that hold more. The first candidate of the user or process that holds most is
+    chosen.
     """
     candidates = [*candidates]
     if not candidates:
@@ -195,7 +198,7 @@ def greediest(
 
 
 def _process(credentials: Credentials) -> tuple[object, object]:
-    """Identify the user's process, or the user's machine over TCP, where the process is unknown."""
+    """Identify the user's process or, over TCP, the user's machine."""
     return credentials.account, credentials.pid or credentials.address
 
 
@@ -214,10 +217,10 @@ class ClientGone(Exception):
 
 
 class Listener:
-    """The waiting client, for the thread that does the work.
+    """The client that waits for an answer, as the thread that does the work sees it.
 
-    `send` takes the events that the client asked for; None if it only wants the answer.
-    `note_found` takes the sources and the number of the passages found, before any text is sent.
+    send: receives the events that the client asked for; None if it only wants the answer.
+    note_found: receives the sources and the number of the passages found, before any text is sent.
     """
 
     note_found: Callable[[Collection[str], int], None] = staticmethod(lambda *_: None)
@@ -230,7 +233,7 @@ class Listener:
         self.gone = False
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Send an event, if the client asked for events and is still connected."""
+        """Send an event if the client asked for events and is still connected."""
         if self._send and not self.gone:
             self._send({"event": event, **fields})
 
@@ -243,7 +246,7 @@ class Listener:
         act()
 
     def leave(self) -> None:
-        """Note that the client has disconnected."""
+        """Record that the client has disconnected."""
         with self._lock:
             self.gone = True
             acts, self._acts = self._acts, []
@@ -252,17 +255,16 @@ class Listener:
 
 
 async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
-    """Wait for work that `run`, or the writer's thread, does outside the event loop."""
+    """Wait for work that a pool or the writer's thread does outside the event loop."""
     answer = await run(work)
     return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
 
 
 async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
-    """Wait for the result of the work. If the client disconnects first, cancel the work and raise
-    ClientGone.
+    """Wait for the result of the work. If the client disconnects first, the work is cancelled.
 
-    At the end, the listener is always marked as gone, because work that exceeded its time limit may
-    still run.
+    Then ClientGone is raised. At the end, the listener is always marked as gone, because work that
+    exceeded its time limit may still run.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_wait_for_disconnect(request))
@@ -336,6 +338,8 @@ def _last_event(task: "asyncio.Task[Json]") -> tuple[int, Json]:
 
 
 def _line(event: Json) -> bytes:
-    """An event as a line of ASCII, because some clients take U+0085 and U+2028 in names for line
-    ends."""
+    """Format an event as a line of ASCII.
+
+    Some clients take U+0085 and U+2028 in names for line ends.
+    """
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
