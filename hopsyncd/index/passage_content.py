@@ -27,7 +27,7 @@ from store.records import Direction, Question, QuestionSet
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:
-    """The input for a passage row.
+    """The content from which a passage row is made.
 
     `word_count` is the length of the passage's full text. `term_counts` has the frequency of each
     term in the text. `heading_keys` are the keys of its headings in links. `spellings` are its
@@ -150,10 +150,10 @@ def _add_passage_rows(
     ends: Integers,
     before: tuple[int, ...],
 ) -> None:
-    """Add the rows of passages.
+    """Add the rows of m passages.
 
-    `ends` (m, 5): the end rows of the incoming and outgoing questions, mentions, sentence mentions
-    and headings of each of the m passages. The first passage starts at `before`.
+    `ends` (m, 5) contains the end rows of each passage's incoming questions, outgoing questions,
+    mentions, sentence mentions and headings. The rows of the first passage start at `before`.
     """
     starts = np.concatenate([[before], ends[:-1]])
     vector_counts = [len(each.questions.vectors) for each in new]
@@ -185,7 +185,7 @@ def _add_passage_rows(
 
 
 def _find_by(postings: Postings, keys: Integers, first_row: int) -> None:
-    """Index the rows from `first_row` on by these keys."""
+    """Add the rows from `first_row` on to the postings, under these keys."""
     postings.add(keys, np.arange(first_row, first_row + len(keys), dtype=np.int32))
 
 

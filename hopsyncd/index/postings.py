@@ -1,4 +1,4 @@
-"""Postings, as in search engines: maps each key to its rows."""
+"""Postings, as in search engines: they find the rows of a table that have a key."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,10 +16,10 @@ _ALL_ROWS = 1 << 40  # more than any key has
 
 
 class Segment(NamedTuple):
-    """Rows sorted by key.
+    """A part of the postings: rows sorted by key.
 
-    `offsets` are the starts of the rows of keys -1, 0, 1 ... up to one more than the largest key;
-    None if the keys are too sparse for a table.
+    `offsets` contains the start of the rows of the keys -1, 0, 1 and so on, up to one more than the
+    largest key. It is None if the keys are too sparse for such a table.
     """
 
     keys: Integers
@@ -28,14 +28,14 @@ class Segment(NamedTuple):
 
     @classmethod
     def build(cls, keys: Integers, rows: Int32s) -> "Segment":
-        """Build a segment from rows sorted by key, with offsets if many keys are dense."""
+        """Build a segment from rows sorted by key. It gets offsets if the keys are dense."""
         if len(keys) < _SMALL or keys[0] < 0 or keys[-1] > _MAX_KEY_FACTOR * len(keys):
             return cls(keys, rows)
         counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
         return cls(keys, rows, np.cumsum(counts, dtype=np.int32))
 
     def find(self, keys: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
-        """Return the start and end of the rows of each key."""
+        """Return the start and end of the positions of each key's rows."""
         if self.offsets is None:
             return self.keys.searchsorted(keys), self.keys.searchsorted(keys, "right")
         positions = keys.clip(-1, len(self.offsets) - 3) + 1
@@ -43,10 +43,10 @@ class Segment(NamedTuple):
 
 
 class RankedRows(NamedTuple):
-    """Rows of several keys, in any order.
+    """The rows of several keys, in any order.
 
-    `ranks` are their keys from `rank_keys`, and `positions` the positions of their keys. `is_cut`
-    tells for each key whether it has more rows.
+    `ranks` are their keys as made by `rank_keys`, and `positions` the positions of their keys in
+    the request. `is_cut` has a flag for each key: whether it has more rows than these.
     """
 
     rows: Integers
@@ -61,7 +61,7 @@ class RankedRows(NamedTuple):
         )
 
     def join(self, more: "RankedRows", positions: Integers) -> "RankedRows":
-        """Append the rows of `more`. `positions` are the positions of their keys."""
+        """Append the rows of `more`. `positions` replaces the positions of their keys."""
         return RankedRows(
             np.concatenate([self.rows, more.rows]),
             np.concatenate([self.ranks, more.ranks]),
@@ -74,9 +74,9 @@ _EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
 
 
 class Postings:
-    """Maps each key to its rows, in segments sorted by key.
+    """Finds the rows of each key, in segments sorted by key.
 
-    New rows are added to one small segment. A full small segment becomes a large segment. Large
+    New rows are added to a small segment. Once it is full, it becomes a large segment. Large
     segments are merged so that each is at least twice the size of the next, so a row is moved O(log
     n) times.
 
@@ -110,7 +110,7 @@ class Postings:
         return self.find_each(np.array([key]))[0]
 
     def find_each(self, keys: AnyIntegers) -> list[Int32s]:
-        """The rows of each of a few keys."""
+        """Return the rows of each key, for a few keys."""
         if not len(keys):
             return []
         parts: list[list[Int32s]] = [[] for _ in keys]
@@ -126,8 +126,8 @@ class Postings:
     def find_all(self, keys: AnyIntegers, limit: int | None = None) -> tuple[Integers, Integers]:
         """Return the rows of all keys in key order, and the position of each row's key.
 
-        With `limit`, each segment returns at most `limit` rows of a key, so a key with more rows
-        still returns at least `limit`.
+        With `limit`, each segment returns at most `limit` rows of a key. So a key with more than
+        `limit` rows still has at least `limit` rows in the result.
         """
         row_parts: list[Int32s] = []
         key_parts: list[Integers] = []
@@ -149,10 +149,10 @@ class Postings:
         return rows[order].astype(np.int64), key_positions[order]
 
     def find_lowest(self, keys: Integers, about: int = _ALL_ROWS) -> "RankedRows":
-        """Return the rows of each key, for keys from `rank_keys`.
+        """Return the rows of each key. The postings must have keys from `rank_keys`.
 
-        For a key with many more rows than `about`, only about that number is returned, the lowest
-        ranks. By default all rows are returned.
+        If a key has at least twice `about` rows, only about `about` rows with the lowest ranks are
+        returned. By default, all rows are returned.
         """
         segments = self._segments  # read once, because a writer may replace them
         lows = keys << RANK_BITS
@@ -178,11 +178,11 @@ class Postings:
     def find_below(
         self, keys: Integers, ends: Integers, least: int, most: int
     ) -> tuple[Integers, Integers]:
-        """Return the rows of each key whose `rank_keys` are below its end, and the position of
-        their key.
+        """Return the rows of each key whose `rank_keys` are below the key's end, and the position
+        of each row's key.
 
-        Keys with fewer than `least` such rows are left out. Each segment returns at most the `most`
-        lowest rows of a key.
+        Keys with fewer than `least` such rows are left out. Each segment returns at most `most`
+        rows of a key, with the lowest ranks.
         """
         segments, lows = self._segments, keys << RANK_BITS
         starts = [segment.keys.searchsorted(lows) for segment in segments]
@@ -197,14 +197,13 @@ class Postings:
         return np.concatenate(rows).astype(np.int64), np.concatenate(positions)
 
     def freeze(self) -> tuple[Segment, ...]:
-        """Freeze the current segments: new rows are not merged into them until they are
-        replaced."""
+        """Freeze the current segments. No rows are merged into them until they are replaced."""
         self._segments = (*self._segments, _EMPTY)
         self._frozen = len(self._segments) - 1
         return self._segments[:-1]
 
     def replace_frozen(self, segment: Segment | None) -> None:
-        """Replace the frozen segments by this one; None allows them to be merged again."""
+        """Replace the frozen segments by this segment. If it is None, they may be merged again."""
         first = self._segments[: self._frozen] if segment is None else (segment,)
         self._segments = (*first, *self._segments[self._frozen :])
         self._frozen = 0
@@ -215,16 +214,16 @@ class Postings:
 
 
 def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
-    """Compute int64 keys that sort by `keys` (below 2 ** 31) and then by the first 32 bits of the
+    """Compute int64 keys that sort by `keys` (below 2 ** 31), and then by the first 32 bits of the
     id.
 
-    With them, the rows of a key with the lowest ids are found without reading the others.
+    With these keys, the rows of a key with the lowest ids are found without reading its other rows.
     """
     return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + _FIRST_RANK
 
 
 def merge_segments(segments: Sequence[Segment]) -> Segment:
-    """Merge all rows into one segment."""
+    """Merge the rows of several segments into one segment."""
     *large, segment = segments
     for earlier in reversed(large):
         segment = _merge(earlier, segment)

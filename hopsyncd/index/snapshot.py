@@ -64,7 +64,8 @@ class Edges:
     """Edges in the direction of the walk: from passage row `start` to `end`.
 
     `source_question` and `target_question` are the outgoing and the incoming question of the edge.
-    `similarity` is Eq. 1. `is_backward`: the walk follows the edge from its target to its source.
+    `similarity` is Eq. 1. If `is_backward`, the walk follows the edge from its target to its
+    source.
     """
 
     start: Integers
@@ -87,7 +88,7 @@ class LinkEdges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsByEnd:
-    """Rows with two ends each, indexed by both ends."""
+    """Rows that connect two ends, which can be found by either end."""
 
     start: Integers
     end: Integers
@@ -96,7 +97,7 @@ class RowsByEnd:
 
     @classmethod
     def build(cls, start: AnyIntegers, end: AnyIntegers) -> Self:
-        """Index the rows by their ends."""
+        """Index the rows by both ends."""
         ends = cls(start.astype(np.int64), end.astype(np.int64), Postings(), Postings())
         rows = np.arange(len(start))
         ends.by_start.add(start, rows)
@@ -129,8 +130,8 @@ class AclOverlay:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Snapshot:
-    """The live index at `version` without hidden sources. Counts and edge threshold exclude hidden
-    content.
+    """Reads the live index at `version`, without hidden sources. Counts and edge threshold exclude
+    hidden content.
 
     `filtered` are the documents that pass a filter, or None. The statistics count only these;
     `unfiltered` is the same snapshot without the filter.
@@ -166,11 +167,11 @@ class Snapshot:
         return self.index.passages.passage_id
 
     def document_keys(self, passage_rows: AnyIntegers) -> Integers:
-        """Return the path key of the document of each of these visible passages."""
+        """Return the path key of each passage's document. The passages must be visible."""
         return self.statistics.visible.document_of_row[passage_rows]
 
     def find_passage(self, passage_id: int) -> int | None:
-        """Return the row of a passage; None if it is not visible."""
+        """Return the row of a passage, or None if it is not visible."""
         number = int(self.index.passage_numbers.find(np.array([passage_id]))[0])
         visible = self.statistics.visible
         if not 0 <= number < len(visible.passage_rows):
@@ -181,7 +182,7 @@ class Snapshot:
     # Names
 
     def find_name(self, name: str) -> int:
-        """Return the number of a name that a visible passage mentions; -1 for other names."""
+        """Return the number of a name that a visible passage mentions, or -1 if there is none."""
         number = int(self.index.name_numbers.find(np.array([name_key(name)]))[0])
         counts = self.statistics.mention_counts
         return number if 0 <= number < len(counts) and counts[number] else -1
@@ -194,7 +195,8 @@ class Snapshot:
         return {names[at] for at in np.flatnonzero(mentioned).tolist()}
 
     def find_by_topic(self, name: int) -> Integers:
-        """Return the passage rows whose topic or document has this name; ascending."""
+        """Return the rows of the passages with this name as a topic or as their document's name,
+        ascending."""
         rows = self.index.postings.mentions_by_name.find(name)
         mentions = self.index.mentions
         passage_rows = mentions.passage_row[rows[mentions.is_topic[rows]]]
@@ -227,16 +229,16 @@ class Snapshot:
         )
 
     def find_sentence_mentions(self, vector_rows: Integers) -> tuple[Integers, Integers]:
-        """Return the rows of `sentence_mentions` of these vectors, visible or not, and the name of
-        each."""
+        """Return the rows of `sentence_mentions` for these vectors, visible or not, and each row's
+        name."""
         ends = self.index.vector_mentions.sentence_mention_end
         starts = np.where(vector_rows, ends[vector_rows - 1], 0)
         rows, _ = expand_ranges(starts, ends[vector_rows])
         return rows, self.index.sentence_mentions.name[rows].astype(np.int64)
 
     def find_by_document_names(self, names: Integers) -> tuple[Integers, Integers]:
-        """Return the passage rows that mention one of the names only through their document, and
-        the position of the name."""
+        """Return the passage rows that mention a name only through their document, and the position
+        of that name."""
         index, visible = self.index, self.statistics.visible
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
@@ -245,7 +247,8 @@ class Snapshot:
         return passage_rows[mentions_it], positions[mentions_it]
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """Return pairs (position of the passage, name it mentions), each name once per passage."""
+        """Return pairs of a passage's position and a name that it mentions. Each pair
+        occurs once."""
         index, statistics = self.index, self.statistics
         passages = index.passages
         rows, positions = expand_ranges(
@@ -268,7 +271,8 @@ class Snapshot:
         return positions, names
 
     def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
-        """Whether each passage row mentions the paired name as a name of its document."""
+        """Return a flag for each pair of a passage row and a name: whether it is mentioned as its
+        document's name."""
         counts = self.statistics
         is_specific = counts.as_document_name[names] <= MAX_NAMED_PASSAGES
         mentions: Flags = is_specific & (counts.in_questions[names] > 0)
@@ -330,7 +334,8 @@ class Snapshot:
         return take_flags(shown, sources) & take_flags(shown, targets)
 
     def _is_edge(self, matches: MatchColumns) -> Flags:
-        """Whether each match is an edge, that is, within the budget."""
+        """Return a flag for each match: whether it is an edge, that is, within the edge
+        threshold."""
         threshold = self.version.edge_threshold
         if threshold is None:
             return np.ones(len(matches), dtype=np.bool_)
@@ -348,9 +353,9 @@ class Snapshot:
         return matches.take(self._has_visible_ends(matches))
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """Return the matches of these outgoing questions with two visible ends; some may have none.
+        """Return the matches of these outgoing questions that have two visible ends.
 
-        Questions and matches are ordered by question.
+        Questions and matches are ordered by question. Questions without such a match are left out.
         """
         passage_rows = sort_distinct(self.index.outgoing.passage_row[questions].astype(np.int64))
         rows, _ = self.index.postings.matches_by_source.find_all(passage_rows)
@@ -362,7 +367,7 @@ class Snapshot:
         return matches.take(np.argsort(matches.source_question))
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
-        """Return the matches with two visible ends that lead to these passages."""
+        """Return the matches with two visible ends that lead to these passage rows."""
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
         matches, _ = self._select_in_force(rows)
         if self.overlay is not None:
@@ -398,7 +403,7 @@ class Snapshot:
         return self._find_links(passage_rows, is_backward=False)
 
     def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """Return the links to these passages, in backward direction."""
+        """Return the links to these passages, followed backwards."""
         return self._find_links(passage_rows, is_backward=True)
 
     def _find_links(self, passage_rows: AnyIntegers, *, is_backward: bool) -> LinkEdges:
@@ -447,7 +452,7 @@ class Snapshot:
         return np.flatnonzero(visible.passages & is_of_document)
 
     def list_document_passages(self, document_numbers: Integers) -> tuple[Integers, Integers]:
-        """Return the passage rows of documents (by their `Visible.document_numbers`), and the
+        """Return the passage rows of documents, given by `Visible.document_numbers`, and the
         position of each row's document."""
         visible = self.statistics.visible
         starts = visible.document_starts
@@ -455,12 +460,12 @@ class Snapshot:
         return visible.rows_by_document[positions], documents
 
     def find_other_parts(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """Return the passages directly before and after each of these, in the same section.
+        """Return the passages directly before and after each of these passages in the same section.
 
         A section that is too long for one passage is split into several passages with the same
-        headings. If a passage occurs several times, its first occurrence in its document counts.
-        Returns the rows of the found passages, and the position of each one's neighbour in
-        `passage_rows`.
+        headings. If a passage occurs several times in its document, only the first occurrence is
+        used. Returns the rows of the neighbours found, and for each the position in `passage_rows`
+        of the passage next to it.
         """
         visible, occurrences = self.statistics.visible, self.index.occurrences
         documents = visible.document_rows[visible.document_numbers[passage_rows]]

@@ -1,4 +1,4 @@
-"""Computes the visible rows of one version, and exact counts over them. They are never stored.
+"""Computes the visible rows of a version, and exact counts of them. Neither is ever stored.
 
 The rarity of a name, and whether it connects documents, depend on the whole collection. So these
 counts change with every added, removed or hidden document. They are derived from the counts of
@@ -122,18 +122,19 @@ class Visible:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Counts over the visible rows; arrays (k,) are by number of the name.
+    """Counts over the visible rows. Arrays (k,) have one element for each name, by its number.
 
-    `in_questions`: the number of passages with the name in their questions. `as_topic`: the number
-    of passages with the name as a topic. `as_document_name`: the number of passages whose document
-    has the name. `only_as_document_name`: the number of these without the name in their questions.
-    `mention_counts`: the number of passages with either. `joins_documents`: whether passages of two
-    or more documents mention the name. `is_topic`: whether the name is a topic, or the name of a
-    document with few passages.
+    `in_questions` is the number of passages with the name in their questions, and `as_topic` the
+    number of passages with the name as a topic. `as_document_name` is the number of passages whose
+    document has the name, and `only_as_document_name` the number of such passages without the name
+    in their questions. `mention_counts` is the number of passages with the name in either place.
+    `joins_documents` says whether passages of two or more documents mention the name. `is_topic`
+    says whether the name is a topic, or the name of a document with few passages.
 
-    term_passage_counts: how many passages have a term, by its key, for the terms that were asked
-    for so far. common_term_scores: what was computed for the commonest of these. term_rows: for
-    some of the others, the rows of the `terms` table, and their visible passage rows.
+    The caches contain the terms that queries used so far, by key. `term_passage_counts` is the
+    number of passages with a term. `common_term_scores` are scores computed for the most common
+    terms. `term_rows` are, for some other terms, the rows of the `terms` table and their visible
+    passage rows.
     """
 
     visible: Visible
@@ -159,7 +160,7 @@ class Statistics:
         base: "Statistics | None" = None,
         filtered: Flags | None = None,
     ) -> Self:
-        """Count the visible rows at the version, starting from the counts of `base`."""
+        """Count the visible rows at the version, by updating the counts of `base`."""
         visible = Visible.compute(index, version, hidden, filtered)
         name_count, base = len(index.name_numbers), base or _NOTHING
         before = base.visible
@@ -237,8 +238,8 @@ def _count_document_names(
     """Return `as_document_name`, `only_as_document_name`, and the names that passages gained or
     lost.
 
-    Only passages that differ from `base`, and passages of documents that became visible or hidden,
-    are read.
+    Reads only the passages that differ from `base`, and passages of documents that became visible
+    or hidden.
     """
     before = base.visible
     documents = np.flatnonzero(find_differences(visible.documents, before.documents, False))
@@ -262,7 +263,8 @@ def _count_document_names(
 def find_differences(
     now: NDArray[np.generic], before: NDArray[np.generic], absent: object
 ) -> Flags:
-    """Whether each value differs. Values beyond the end of `before` count as `absent` there."""
+    """Return a flag for each value: whether it differs. If `before` is shorter, its missing values
+    are `absent`."""
     if len(now) < len(before):  # `now` is an older version than `before`
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)
@@ -278,11 +280,11 @@ def _find_joining_names(
     is_document_name: Flags,
     visible_rows: Integers | None,
 ) -> Flags:
-    """Whether passages of two or more documents mention each name.
+    """Return a flag for each name: whether passages of two or more documents mention it.
 
-    `is_document_name` tells for each name of the index whether a passage mentions it by having a
-    document of that name. `visible_rows` are all visible rows, if they are few compared with the
-    mentions of the names. For a common name, a sample of the mentions nearly always decides.
+    `is_document_name` has a flag for each name of the index: whether a passage mentions it through
+    the name of its document. `visible_rows` are all visible rows, if they are few compared with the
+    mentions of the names. For a common name, a sample of the mentions is nearly always enough.
     """
     lowest = np.full(len(names), _NO_DOCUMENT)
     highest = np.full(len(names), -1, dtype=np.int64)
@@ -323,10 +325,10 @@ def _find_joining_names(
 def find_named_passages(
     index: LiveIndex, visible: Visible, rows: Integers, names: AnyIntegers
 ) -> tuple[Integers, Integers]:
-    """Return the visible passages that get names from their documents.
+    """Return the visible passages that mention a name through their document.
 
-    The result is passage numbers and names, each pair once, by ascending name. Only `rows` of
-    `document_names` are read; `names` has a number for the name of each row.
+    Returns pairs of a passage number and a name, without duplicates, by ascending name. Only `rows`
+    of `document_names` are read; `names` has a number for the name of each row.
     """
     document_names = index.document_names
     shown = take_flags(visible.documents, document_names.document_row[rows])
@@ -342,14 +344,16 @@ def find_named_passages(
 
 
 def has_topic(index: LiveIndex, passage_rows: Integers, names: AnyIntegers) -> Flags:
-    """For each pair of a passage row and a name, whether the name is a topic of the passage."""
+    """Return a flag for each pair of a passage row and a name: whether the name is a topic of the
+    passage."""
     return _find_mentions(index, passage_rows, names)[1]
 
 
 def _find_mentions(
     index: LiveIndex, passage_rows: Integers, names: AnyIntegers
 ) -> tuple[Flags, Flags]:
-    """Whether each passage row has the paired name in its questions, and whether as a topic."""
+    """Return two flags for each pair of a passage row and a name: whether the name is in the
+    passage's questions, and whether it is a topic."""
     if not len(passage_rows):
         return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     passages, mentions = index.passages, index.mentions

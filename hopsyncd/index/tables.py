@@ -1,4 +1,4 @@
-"""The tables of the live index: each is a frozen dataclass of arrays of equal length.
+"""Defines the tables of the live index. Each is a frozen dataclass of arrays of equal length.
 
 A row is a position in every array of a table. The annotation of a column is its type, on disk too.
 Tables only grow, and a row keeps its number. A number in a column named `..._row` is a row of the
@@ -23,7 +23,7 @@ _FIRST_ROOM = 256  # rows
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """Columns of one length.
+    """Columns of equal length. A subclass defines the columns.
 
     >>> numbers = HeadingTable.empty().extend(HeadingTable(key=np.array([7, 9])))
     >>> len(numbers), numbers.key.tolist()
@@ -53,8 +53,8 @@ class Table:
 
     @classmethod
     def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
-        """Make a table of the first `length` rows of these arrays. Raises ValueError for a wrong
-        type."""
+        """Make a table of the first `length` rows of these arrays. Raises ValueError if an array
+        has the wrong type."""
         for name, dtype in cls.dtypes().items():
             if buffers[name].dtype != dtype:
                 raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
@@ -160,7 +160,7 @@ class QuestionKeywordTable(Table):
 class MentionTable(Table):
     """The distinct names in the questions of each passage row.
 
-    `is_topic`: a question about the whole passage has the name.
+    If `is_topic`, a question about the whole passage contains the name.
     """
 
     passage_row: Int32s
@@ -179,8 +179,8 @@ class SentenceMentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMentionTable(Table):
-    """The end of each vector row's sentence mentions. They start where the previous row's
-    mentions end."""
+    """The end of the sentence mentions of each vector row. They start at the end of the previous
+    row."""
 
     sentence_mention_end: Int32s
 
@@ -272,7 +272,7 @@ class LinkCandidateTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkEdgeTable(IntervalTable):
-    """Links between passages: the numbers of both, and the link's row."""
+    """Links between passages: the numbers of both passages, and the row of the link."""
 
     source_passage: Int32s
     target_passage: Int32s
@@ -281,7 +281,7 @@ class LinkEdgeTable(IntervalTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatchTable(IntervalTable):
-    """The best incoming question (`target_question`) for an outgoing question
+    """The best incoming question (`target_question`) for each outgoing question
     (`source_question`)."""
 
     source_question: Int32s
@@ -291,11 +291,12 @@ class MatchTable(IntervalTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPostings:
-    """Finds the rows of a table by a key: `mentions_by_name` has rows of `mentions` by name.
+    """Finds the rows of tables by a key. For example, `mentions_by_name` finds rows of `mentions`
+    by name.
 
-    `matches_by_source` and `matches_by_target` use the passage rows of the two questions.
-    `documents_by_key` and `documents_by_property` have rows of `documents`. `incoming_by_keyword`
-    has keys from `rank_keys`, made of names and ids of questions.
+    The keys of `matches_by_source` and `matches_by_target` are the passage rows of the questions.
+    `documents_by_key` and `documents_by_property` find rows of `documents`. The keys of
+    `incoming_by_keyword` are made by `rank_keys` from names and ids of questions.
     """
 
     incoming_by_id: Postings = field(default_factory=Postings)
@@ -335,7 +336,7 @@ class _KeyTable(Table):
 
 
 class KeyNumbers:
-    """Numbers 63-bit keys as 0, 1, 2 ... in the order in which they are added.
+    """Assigns the numbers 0, 1, 2 and so on to 63-bit keys, in the order in which they are added.
 
     >>> numbers = KeyNumbers()
     >>> numbers.add(np.array([70, 30, 70])).tolist(), numbers.find(np.array([30, 99])).tolist()
@@ -354,7 +355,7 @@ class KeyNumbers:
         return self._table.key
 
     def add(self, keys: Integers) -> Integers:
-        """Return the number of each key; new keys get the next numbers."""
+        """Return the number of each key. New keys get the next numbers."""
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         numbers = self.find(distinct)
         new = np.flatnonzero(numbers < 0)
@@ -365,7 +366,7 @@ class KeyNumbers:
         return numbers[inverse]
 
     def find(self, keys: AnyIntegers) -> Integers:
-        """Return the number of each key, or -1."""
+        """Return the number of each key, or -1 if it was not added."""
         numbers = np.full(len(keys), -1, dtype=np.int64)
         found, positions = self._postings.find_all(keys)
         numbers[positions] = found

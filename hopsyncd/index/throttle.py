@@ -24,8 +24,8 @@ _Result = TypeVar("_Result")
 
 
 def shorten_switch_interval() -> None:
-    """Make threads release the interpreter's lock sooner than Python's 5 ms, which is half a
-    query."""
+    """Let threads release the interpreter's lock sooner than after Python's 5 ms, which is half the
+    time of a query."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
@@ -43,16 +43,17 @@ class _Pause:
 
 
 class ProcessEnds(Exception):
-    """Stops bulk work because the process ends and nobody needs the result."""
+    """Raised in bulk work to stop it, because the process ends and nobody needs the result."""
 
 
 def is_ending() -> bool:
-    """Whether the main thread has ended, so that the process ends after its other threads."""
+    """Whether the main thread has ended, so that the process ends once its other threads have
+    ended."""
     return not threading.main_thread().is_alive()
 
 
 class _Queries:
-    """The running queries, and the queries that wait for bulk work.
+    """Tracks running queries, and queries that wait for bulk work.
 
     It counts the threads that compute for a query, and records when the last query ended. While a
     query waits for bulk work, that work does not pause.
@@ -96,7 +97,7 @@ _thread = threading.local()
 
 @contextmanager
 def running_query() -> Iterator[None]:
-    """Mark this thread as computing for a query within the block."""
+    """Count this thread as computing for a query during the block."""
     _queries.change(+1)
     try:
         yield
@@ -106,7 +107,7 @@ def running_query() -> Iterator[None]:
 
 @contextmanager
 def waiting_for_work() -> Iterator[None]:
-    """Mark this query as waiting for the result of another thread within the block."""
+    """Count this query as waiting for the result of another thread during the block."""
     _queries.change(-1, waiting=+1)
     try:
         yield
@@ -127,8 +128,8 @@ def yielding_to_queries(factor: float) -> Iterator[None]:
 def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
     """Add pauses between the parts of the work, if this thread is yielding to queries.
 
-    Any thread may call the returned function. Threads that share it also pause for the parts of the
-    other threads, so together they take no more time than one thread.
+    Any thread may call the returned function. Threads that share it also pause for each other's
+    parts, so together they take no more time than a single thread.
     """
     pause: _Pause | None = getattr(_thread, "pause", None)
     if pause is None:

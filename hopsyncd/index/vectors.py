@@ -1,6 +1,6 @@
-"""Stores the vectors of the live index twice: exact on the grid, and as 8-bit codes.
+"""Stores the vectors of the live index twice: exactly, on the grid, and as 8-bit codes.
 
-Codes are multiplied several times as fast.
+Products of codes are computed several times as fast.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,8 @@ def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[n
 
 
 class VectorTable:
-    """The r rows of d components, exact (int16) and as codes (int8). They only grow.
+    """Stores r vectors of d components, exactly (int16) and as codes (int8). Rows are only
+    appended.
 
     The first vector of each passage represents the whole passage. A second, contiguous copy of
     these codes lets a comparison with all passages read a fraction of the rows.
@@ -55,7 +56,8 @@ class VectorTable:
 
     @property
     def unit(self) -> np.float32:
-        """The factor that converts a product of codes to an approximate product of vectors."""
+        """The factor that converts a product of two codes to the approximate product of the
+        vectors."""
         return np.float32(self.step**2)
 
     @property
@@ -77,8 +79,8 @@ class VectorTable:
         return self._passage_codes[:passages]  # type: ignore[return-value]
 
     def append(self, vectors: Vectors, passage_starts: Sequence[int] = ()) -> int:
-        """Append (m, d) vectors; those at `passage_starts` represent whole passages. Returns the
-        first new row."""
+        """Append (m, d) vectors. The vectors at `passage_starts` represent whole passages. Returns
+        the first new row."""
         start, end = self._rows, self._rows + len(vectors)
         if end > len(self._exact):
             self._use_exact(self._grow("exact", self._exact, end))
@@ -102,13 +104,14 @@ class VectorTable:
         passage_codes: NDArray[np.generic],
         passages: int,
     ) -> None:
-        """Use the first `rows` and `passages` of these arrays, which may have spare capacity."""
+        """Use the first `rows` rows and `passages` passages of these arrays, which may have spare
+        capacity."""
         self._use_exact(exact)
         self._codes, self._rows = codes, rows
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
-        """(w,) Compute the approximate cosine of each of these rows with a (d,) vector on the grid.
+        """Return the approximate cosine (w,) of each of these rows with a (d,) vector on the grid.
 
         Both are converted to codes, which changes a cosine by about 0.001. The result depends only
         on the two vectors.
@@ -122,9 +125,10 @@ class VectorTable:
         return cosines
 
     def start_cosines(self, vector: Vectors, codes: Codes) -> Callable[[], NDArray[np.float32]]:
-        """Start computing the cosines with all `codes` or `passage_codes` in another thread.
+        """Start to compute the cosines with all `codes`, or all `passage_codes`. If there are many,
+        another thread helps.
 
-        Call the returned function to get them.
+        The returned function waits for the result and returns it.
         """
         codes = np.asarray(codes)
         cosines = np.empty(len(codes), dtype=np.float32)
@@ -138,7 +142,7 @@ class VectorTable:
         return get
 
     def compare_with_all(self, vectors: Vectors, codes: Codes) -> NDArray[np.float32]:
-        """(m, n) the cosine of each of (m, d) vectors with all of (n, d) `codes`, as from
+        """Return the cosines (m, n) of (m, d) vectors with (n, d) `codes`, as computed by
         `start_cosines`. The codes are read once for all vectors."""
         codes = np.asarray(codes)
         cosines = np.empty((len(vectors), len(codes)), dtype=np.float32)
@@ -158,7 +162,7 @@ class VectorTable:
     def _cosine_filler(
         self, vector: Vectors, cosines: NDArray[np.float32]
     ) -> Callable[[Codes, slice], None]:
-        """A function that writes the cosines of some codes into a part of `cosines`."""
+        """Return a function that writes the cosines of some codes into a part of `cosines`."""
         (code,), unit = self._encode(vector[None]), self._cosine_unit
 
         def fill(codes: Codes, part: slice) -> None:
@@ -170,7 +174,7 @@ class VectorTable:
         return fill
 
     def multiply(self, rows: AnyIntegers, other_rows: AnyIntegers) -> NDArray[np.float32]:
-        """Compute the exact product of each pair of rows."""
+        """Return the exact dot product of each pair of rows."""
         products = np.empty(len(rows), dtype=np.float32)
         for part in split_slices(len(rows), _ROWS_AT_ONCE):
             left, right = self.take_floats(rows[part]), self.take_floats(other_rows[part])
@@ -178,7 +182,7 @@ class VectorTable:
         return products
 
     def take_floats(self, rows: AnyIntegers) -> NDArray[np.float32]:
-        """(w, d) Return the exact vectors of these rows as floats."""
+        """Return the exact vectors of these rows as floats (w, d)."""
         vectors = self._exact_items[rows].view(np.int16).reshape(-1, self.dimensions)
         return vectors.astype(np.float32)
 
@@ -205,9 +209,9 @@ def split_slices(count: int, size: int) -> Iterator[slice]:
 
 
 def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
-    """Start filling `rows` rows in parts; if there are many, another thread fills half of them.
+    """Start to fill `rows` rows in parts. If there are many, another thread fills half of them.
 
-    Call the returned function to fill the rest and wait.
+    The returned function fills the rest and waits.
     """
     # an iterator over a list: two threads may take from it
     parts = iter([*split_slices(rows, _ROWS_PER_PART)])
