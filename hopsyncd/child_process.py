@@ -1,5 +1,4 @@
-"""Starts and ends child processes, waits until they are ready, and restarts them after a
-failure."""
+"""Starts and ends child processes, and restarts them after a failure."""
 
 import math
 import os
@@ -49,8 +48,10 @@ def end_child(process: Process) -> None:
 
 
 class StartRefused(Exception):
-    """No start is tried now, because the last few failed; `why` is the reason of the last
-    failure."""
+    """The child is not started now, because the last starts failed.
+
+    why: the reason of the last failure.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -58,7 +59,7 @@ class StartRefused(Exception):
 
 
 class Restarts:
-    """Limits the cost of failing starts.
+    """Delays further starts after failures.
 
     After `most` failures in a row, no start is tried for `rest` times the duration of the last
     start, at most `longest_s`. By default, no start is ever tried again. Only errors of the types
@@ -86,7 +87,7 @@ class Restarts:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Start within this block. Raises StartRefused."""
+        """Count the `with` block as a start. Raises StartRefused if no start may be tried now."""
         began_s = time.monotonic()
         if began_s < self._until_s:
             raise StartRefused(self._why)
@@ -104,7 +105,7 @@ class Restarts:
 
 
 class ChildProcess:
-    """Up to one child, started when it is needed and restarted after it ends.
+    """Manages a child that starts when it is needed and restarts after it ends.
 
     `start` starts it, and `expect_ready` waits until it is ready; both may raise.
     """
@@ -122,26 +123,28 @@ class ChildProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a child; it may have died unnoticed."""
+        """Whether a child was started. It may have ended unnoticed."""
         return self._process is not None
 
     def get(self) -> Process:
-        """The running child, started if necessary. Raises StartRefused or the start's error."""
+        """Return the running child, and start it if necessary.
+
+        Raises StartRefused or the start's error.
+        """
         if self._process is None:
             with self._restarts.attempt():
                 self._process = start_ready(self._start, self._expect_ready)
         return self._process
 
     def end(self) -> None:
-        """End the child, whatever it is doing; the next `get` starts another."""
+        """End the child, even during its work. The next `get` starts another child."""
         process, self._process = self._process, None
         if process:
             end_child(process)
 
 
 class IdleTimer:
-    """Calls `expire`, on a separate thread, once `idle_s` seconds have passed since the last
-    restart.
+    """Calls `expire` on a separate thread, `idle_s` seconds after the last restart.
 
     `expire` must check `has_expired` again under the owner's lock, because the timer may have been
     restarted meanwhile.
@@ -159,7 +162,7 @@ class IdleTimer:
         return time.monotonic() >= self._due_s
 
     def restart(self) -> None:
-        """Begin to wait, or begin again."""
+        """Start the waiting time from the beginning."""
         with self._changed:
             self._due_s = time.monotonic() + self._idle_s
             if self._thread is None:
@@ -182,7 +185,7 @@ class IdleTimer:
 
 
 def start_ready(start: Callable[[], Process], expect_ready: Callable[[Process], None]) -> Process:
-    """Start a child, and end it again if it does not become ready. Raises what the two raise."""
+    """Start a child. If it does not become ready, end it and raise the error."""
     process = start()
     try:
         expect_ready(process)

@@ -191,7 +191,7 @@ class Daemon:
         return make_engine(config, models, rules, copy, lambda: self._worker.busy)
 
     def start(self) -> None:
-        """Watch, then scan, so that no change between the two is missed."""
+        """Start to watch the sources, then scan them, so that no change is missed in between."""
         config = self._serving.state.config
         for source in config.sources:
             self._watchers.watch(source, config)
@@ -222,7 +222,7 @@ class Daemon:
             self._extraction.close()
 
     def reload(self) -> ReloadAnswer:
-        """Apply a changed configuration. Callable from any thread but the worker's.
+        """Apply a changed configuration. Callable from any thread except the worker's.
 
         The current batch ends first; if that takes long, the answer says `pending`. Raises
         ConfigError, or the error of a changed source; then nothing changes.
@@ -315,7 +315,7 @@ class Daemon:
         collect(path, state.config, state.engine)
 
     def _open_path(self, interruptions: Interruptions) -> WritePath:
-        """Assemble the write path on the worker's thread, and serve the stored version first."""
+        """Create the write path on the worker's thread, and serve the stored version first."""
         yield_to_edits, publisher = interruptions.yield_to_edits, self._publisher
         if self._follower:
             self._connection = self._follower.until_elected(
@@ -388,7 +388,7 @@ class Daemon:
         self._serving.state.access.warn_of_closed(config.sources)
 
     def _plan_switch(self, path: SourceSync, models: Models) -> None:
-        """Build the generation of the configured models, while the present one answers."""
+        """Prepare the generation of the configured models, while the current models answer."""
         path.switch = None
         self._saved_next.forget()
         if (following := models.next) is None:
@@ -403,7 +403,7 @@ class Daemon:
     def _answer_by(
         self, path: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
-        """Answer and write with other models; their version is the head."""
+        """Use other models for answers and writing. The head `version` was made with them."""
         self._serve_with(path, models, writer, version)
         self._publisher.announce(self._connection, writer, version)
 
@@ -434,7 +434,7 @@ class Daemon:
         return writer
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
-        """Update the head to the newer encoder on the writer's thread, and answer with it."""
+        """Re-embed the head with the newer encoder on the writer's thread, then answer with it."""
         state = self._serving.state
         newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)

@@ -25,7 +25,7 @@ _MOST_DAYS = 7  # older times are shown as a date
 
 
 def title_of(passage: Mapping[str, Any]) -> str:
-    """The headings above a passage, or the name of its document if it has none.
+    """Return the headings above a passage, or the name of its document if it has none.
 
     >>> title_of({"heading": ["Ada", "Youth"], "document": "ada.md"})
     'Ada > Youth'
@@ -34,7 +34,7 @@ def title_of(passage: Mapping[str, Any]) -> str:
 
 
 def document_title(passage: Mapping[str, Any]) -> str:
-    """The title of a passage's document: its first heading, or else its name.
+    """Return the title of a passage's document: its first heading, or else its name.
 
     A mail is named by its subject and sender.
     """
@@ -44,10 +44,11 @@ def document_title(passage: Mapping[str, Any]) -> str:
 
 
 def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
-    """The name of a passage's document for people: subject and sender of a mail, or else the path.
+    """Return the name of a passage's document for people.
 
-    `heading` is the passage's heading, if `passage` is only one of its places. An answer that has
-    no `origin` may have the name itself, as `document_name`.
+    The name of a mail is its subject and sender, otherwise it is the path. `heading` is the
+    passage's heading, if `passage` is only one of its places. An answer without `origin` may have
+    the name itself, as `document_name`.
 
     >>> document_name({"heading": ["Youth"], "document": "ada.md", "origin": None})
     'ada.md'
@@ -61,7 +62,7 @@ def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = No
 
 
 def mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -> str | None:
-    """The subject and sender of a mail, by its origin and a heading in it; None for other files.
+    """Return the subject and sender of a mail by its origin and heading; None for other files.
 
     >>> mail_name({"author": "<ann@x.org>", "message_id": "1@x.org"}, [])
     'Mail without a subject (ann@x.org)'
@@ -75,13 +76,13 @@ def mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -
 
 
 def mail_subject(passage: Mapping[str, Any]) -> str:
-    """The subject of the mail that a passage is from; empty for other documents."""
+    """Return the subject of the mail that a passage is from, or "" for other documents."""
     is_mail = bool((passage.get("origin") or {}).get("message_id"))
     return str(passage["heading"][0]) if is_mail and passage["heading"] else ""
 
 
 def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
-    """The words between the first and the second end of a hop, or in the reverse direction.
+    """Return the words between the first and second end of a hop, or in the reverse direction.
 
     >>> hop_verb("link"), hop_verb("link", is_reversed=True)
     ('links to', 'is linked from')
@@ -90,7 +91,7 @@ def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
 
 
 def hop_reason(question: str) -> str:
-    """The reason for a hop: a name in both passages, the link's text, or its question.
+    """Return the reason for a hop: a name in both passages, the link's text, or its question.
 
     >>> [hop_reason(one) for one in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
     ['the Tiber', '"Rome"', 'Who signed it?']
@@ -103,7 +104,7 @@ def hop_reason(question: str) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """The number with its noun.
+    """Format a number with its noun.
 
     >>> plural(1, "passage"), plural(2000, "passage")
     ('1 passage', '2,000 passages')
@@ -112,7 +113,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def relative_time(time: str | None, now: datetime | None = None) -> str:
-    """A time of the API in relative form: how long ago or until then, or else the local date.
+    """Format a time of the API as the time since or until then, or else as the local date.
 
     >>> noon = datetime.fromisoformat("2026-11-25T12:00:00+00:00")
     >>> [relative_time(f"2026-11-25T{at}+00:00", noon) for at in ("11:59:40", "11:48", "15:00")]
@@ -139,7 +140,7 @@ def relative_time(time: str | None, now: datetime | None = None) -> str:
 
 
 def full_time(time: str | None) -> str:
-    """A time of the API in the local time zone, to the second."""
+    """Format a time of the API in the local time zone, to the second."""
     if time is None:
         return "never"
     return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")

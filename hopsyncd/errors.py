@@ -32,7 +32,10 @@ from store.exceptions import StoreError
 
 
 class HopsyncdError(Exception):
-    """The base of these errors: `what` failed on which thing, `why`, and a `hint` on what to do."""
+    """The base of these errors.
+
+    what: what failed, on which thing. why: the reason. hint: what the user can do.
+    """
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -54,7 +57,7 @@ class Forbidden(HopsyncdError):
 
 
 class NotFound(HopsyncdError):
-    """No thing of that name exists at this version."""
+    """Nothing with that name exists at this version."""
 
 
 class Busy(HopsyncdError):
@@ -70,7 +73,7 @@ class DocumentUnreadable(HopsyncdError):
 
 
 class ReaderUnavailable(HopsyncdError):
-    """A reader lacks something that it needs: its process, a library, memory.
+    """A reader cannot work, because its process, a library or memory is missing.
 
     The documents are not at fault, so they are not skipped for good. They are read once the machine
     allows it.
@@ -106,7 +109,7 @@ class SyncFailed(HopsyncdError):
 
 
 class LlmError(HopsyncdError):
-    """A call to the LLM failed; `kind` says how, in counts and in the status."""
+    """A call to the LLM failed. `kind` names the failure in counts and in the status."""
 
     kind = "failed"
 
@@ -136,7 +139,7 @@ class BudgetSpent(LlmError):
 
 
 class NotAsked(LlmError):
-    """The call was not made, because another one comes first."""
+    """The call was not made yet, because other calls come first."""
 
     kind = "queued"
 

@@ -27,7 +27,7 @@ _OTHERS = "other messages"
 
 @dataclass(slots=True)
 class _Message:
-    """The state of one kind of message in the current minute."""
+    """The counts of one kind of message in the current minute."""
 
     began_s: float
     count: int = 0
@@ -35,7 +35,7 @@ class _Message:
 
 
 class RepeatLimit:
-    """Drops a message that is repeated too often, and reports how many were dropped.
+    """Drops messages that are repeated too often, and reports how many were dropped.
 
     Two messages are the same if they differ only in numbers and in their fields. Debug messages are
     not limited, because a user has asked for all of them. `tell` receives the level and the
@@ -56,7 +56,7 @@ class RepeatLimit:
         self._timer: threading.Timer | None = None
 
     def admits(self, level: str, message: str) -> bool:
-        """Whether this message is logged."""
+        """Return whether to log this message."""
         if level == "debug":
             return True
         key = (level, _DIGITS.sub("#", message[:_KEY_CHARACTERS]))
@@ -133,7 +133,7 @@ SUMMARY = "is_summary"
 
 
 class RotatingFile:
-    """A log file that is renamed when it is full; `kept` older files stay beside it.
+    """A log file that is renamed when it is full. The last `kept` files remain beside it.
 
     Only its owner can read it. If the disk is full, lines are lost and the daemon continues.
     """
@@ -147,7 +147,7 @@ class RotatingFile:
         self._handle = self._open()
 
     def write(self, text: str) -> None:
-        """Append. Raises OSError."""
+        """Append to the file. Raises OSError."""
         data = text.encode("utf-8", "backslashreplace")
         with self._lock:
             os.write(self._handle, data)

@@ -1,4 +1,4 @@
-"""Structured logs: readable at a terminal, JSON lines elsewhere, with secrets redacted."""
+"""Writes structured logs: readable at a terminal, JSON lines elsewhere, with secrets redacted."""
 
 import io
 import json
@@ -37,9 +37,9 @@ Processors = list[structlog.typing.Processor]
 
 
 class _Output:
-    """Standard error, or a file, for logs. If it fails, the line is lost but no work is.
+    """Writes log lines to standard error or a file, and redacts secrets in every line.
 
-    Every line passes through here, so none can contain a secret.
+    If a line cannot be written, it is lost, but the caller continues.
     """
 
     def __init__(self, secrets: Iterable[str], file: RotatingFile | None = None) -> None:
@@ -59,13 +59,12 @@ class _Output:
 
 
 def redact(text: str) -> str:
-    """Replace secrets that are recognisable by their form, such as passwords in addresses."""
+    """Replace secrets that can be recognised by their form, such as passwords in addresses."""
     return _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """The forms in which a secret may appear in a line: plain, in JSON, in a repr, in an
-    address."""
+    """Return the forms in which a secret may appear: plain, in JSON, in a repr, in an address."""
     if len(secret) < _MIN_SECRET_CHARACTERS:
         return ()
     return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret), quote(secret, "")
@@ -128,7 +127,7 @@ def _file_at(path: Path) -> RotatingFile:
 
 
 def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors]:
-    """The processors that add to an event, and those that render it."""
+    """Return the processors that add to an event, and the processors that render it."""
     before: Processors = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -169,7 +168,7 @@ def _escape_fields(
 
 
 def _is_journal() -> bool:
-    """Whether standard error goes to systemd's journal, which adds the time to each line."""
+    """Return whether standard error goes to systemd's journal, which adds the time to each line."""
     device, _, inode = os.environ.get("JOURNAL_STREAM", "").partition(":")
     try:
         stream = os.fstat(sys.stderr.fileno())

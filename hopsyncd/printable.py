@@ -13,7 +13,7 @@ _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control characters as escapes, except those in `keep`.
+    """Escape the control characters in a text, except those in `keep`.
 
     >>> printable("a\\x1b[2J\\n"), printable("b\\u202e\\n", keep="\\n")
     ('a\\\\x1b[2J\\\\n', 'b\\\\u202e\\n')

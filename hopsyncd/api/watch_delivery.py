@@ -50,7 +50,7 @@ _MAX_ARGUMENTS = 100
 
 
 class WatchAction(BaseModel):
-    """What happens at each change of a watch: a program is started, or a webhook is called."""
+    """The action at each change of a watch: start a program, or call a webhook."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,5 +1,7 @@
-"""Checks the backups: the folder, the newest backup, the last run, and databases that restores
-replaced."""
+"""Checks the backups: their folder, the newest backup, and the last run.
+
+Also reports databases that restores replaced.
+"""
 
 import os
 import time
@@ -80,7 +82,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
 
 
 def _is_late(made_ms: int, config: Config) -> bool:
-    """Whether the next backup is long overdue."""
+    """Return whether the next backup is long overdue."""
     when = backup_times(config)
     if when is None:
         return False

@@ -1,4 +1,4 @@
-"""Runs all checks in order. Contains the checks of sources, LLM endpoint and daemon."""
+"""Runs all checks in order. Contains the checks of sources, the LLM endpoint and the daemon."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ def sources(config: Config) -> Iterator[Diagnosis]:
 
 
 def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
-    """The reason why the source cannot be read; None if none is known."""
+    """Return why the source cannot be read, or None if no reason is known."""
     name = f"source {source.name}"
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
@@ -173,7 +173,7 @@ def _place(config: Config) -> Iterator[Diagnosis]:
 
 
 def _why_unreachable(config: Config) -> str:
-    """The reason why no daemon accepts a connection; "" if a daemon does."""
+    """Return why no daemon accepts a connection, or "" if a daemon does."""
     path = config.daemon.socket
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:

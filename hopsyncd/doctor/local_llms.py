@@ -28,7 +28,10 @@ class _ModelList(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LocalLlm:
-    """A server that answers, and its first model that is not an embedding model."""
+    """An LLM server that answers.
+
+    model: its first model that is not an embedding model.
+    """
 
     program: str
     base_url: str
@@ -36,12 +39,12 @@ class LocalLlm:
 
     @property
     def settings(self) -> tuple[str, str]:
-        """The two lines for [llm] that make hopsyncd use it."""
+        """The two lines for [llm] with which hopsyncd uses the server."""
         return f'base_url = "{self.base_url}"', f'model = "{self.model}"'
 
 
 def find_local_llms(ports: dict[str, int] | None = None) -> list[LocalLlm]:
-    """The servers that answer within a second, in the order of `ports`."""
+    """Find the servers that answer within a second, in the order of `ports`."""
     return asyncio.run(_find(USUAL_PORTS if ports is None else ports))
 
 
@@ -64,5 +67,8 @@ async def _ask(http: httpx2.AsyncClient, program: str, port: int) -> LocalLlm | 
 
 
 def _is_usable(model: str) -> bool:
-    """Whether the name can be written in quotes, and is not the name of an embedding model."""
+    """Return whether a model can be used.
+
+    Its name must fit into quotes and must not be the name of an embedding model.
+    """
     return model.isprintable() and '"' not in model and "\\" not in model and "embed" not in model

@@ -1,4 +1,4 @@
-"""Checks of this machine: Python, limits, libraries, disk, configuration, data, models."""
+"""Checks this machine: Python, limits, libraries, disk, configuration, data and models."""
 
 import os
 import platform
@@ -162,7 +162,7 @@ def watches(config: Config) -> Iterator[Diagnosis]:
 
 
 def _limit(name: str) -> int | None:
-    """A limit of inotify; None on a system without it."""
+    """Return a limit of inotify, or None on a system without inotify."""
     try:
         return int((_INOTIFY / name).read_text())
     except (OSError, ValueError):

@@ -59,7 +59,7 @@ class Redactor:
         return self._known[text]
 
     def traceback(self, text: str) -> str:
-        """The code locations of a traceback, without the messages."""
+        """Return the code locations of a traceback, without the messages."""
         places = [_CODE_LINE.match(line) for line in text.splitlines()]
         return "\n".join(f"{one[1]}:{one[2]} {one[3]}" for one in places if one)
 
@@ -75,7 +75,7 @@ class Redactor:
         return kept if _WORD.search(kept) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
-        """The matching template, with VALUE for values; None if no template matches."""
+        """Return the matching template with VALUE for values, or None if no template matches."""
         bare = text.rstrip(".:,;")
         if bare in self._literals:
             return text
@@ -90,7 +90,7 @@ class Redactor:
 
 @cache
 def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
-    """The literal texts of the source, its field names, and its templates, the longest first."""
+    """Return the literal texts of the source, its field names, and its templates, longest first."""
     literals: set[str] = set()
     fields = {"timestamp", "level"}  # of structlog
     templates: dict[str, Template] = {}
@@ -111,7 +111,7 @@ def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
 
 
 def _field_names(node: ast.AST) -> set[str]:
-    """The name of the field in an annotated assignment or a keyword argument."""
+    """Yield the name of the field in an annotated assignment or a keyword argument."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return {node.target.id}
     return {node.arg} if isinstance(node, ast.keyword) and node.arg else set()
@@ -125,7 +125,7 @@ def _trees() -> Iterator[ast.Module]:
 
 
 def _parts(node: ast.JoinedStr) -> Iterator[str]:
-    """The literal parts of an f-string, one more than there are values."""
+    """Return the literal parts of an f-string. There is one more part than there are values."""
     part = ""
     for value in node.values:
         if isinstance(value, ast.Constant):
@@ -137,8 +137,10 @@ def _parts(node: ast.JoinedStr) -> Iterator[str]:
 
 
 def _template(parts: list[str]) -> Template | None:
-    """Make a template: the longest literal, the pattern, and the text with VALUE. None if it has no
-    word."""
+    """Create a template: the longest literal, the pattern, and the text with VALUE.
+
+    Returns None if it has no word.
+    """
     parts = [*parts[:-1], parts[-1].rstrip(".:,;")]
     longest = max(parts, key=len)
     if not _WORD.search(longest):

@@ -1,7 +1,7 @@
 """Writes a file for support: the state of hopsyncd, without content of documents.
 
-Every text passes through `Redactor`, except the names of packages that hopsyncd requires and of
-tables that it creates.
+Every text passes through `Redactor`, except the names of packages that hopsyncd requires and the
+names of tables that it creates.
 """
 
 import io
@@ -105,7 +105,7 @@ def _versions() -> dict[str, Any]:
 
 
 def _packages(name: str) -> dict[str, str]:
-    """The installed packages that a package requires, at any depth."""
+    """Return the installed packages that a package requires, at any depth."""
     found: dict[str, str] = {}
     waiting = [name]
     while waiting:
@@ -148,7 +148,7 @@ def _database(config: Config, redactor: Redactor) -> dict[str, Any]:
 
 
 def _log(config: Config, redactor: Redactor) -> str:
-    """The last lines of the log file, each only with fields that occur in the source."""
+    """Return the last lines of the log file, only with fields that occur in the source."""
     if config.daemon.log_file is None:
         return "daemon.log_file is not set: the log is in the journal or at the terminal\n"
     with config.daemon.log_file.open("rb") as file:

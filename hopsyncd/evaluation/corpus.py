@@ -12,9 +12,9 @@ from store.records import Passage
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question with its gold passages: ids of corpus lines, or quotes, that support the answer.
+    """A question with its gold passages: the corpus lines or quotes that support the answer.
 
-    `kind` is `none` if no document answers the question.
+    Its `kind` is `none` if no document answers the question.
     """
 
     id: str
@@ -69,7 +69,7 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file of lines, with their line numbers. Raises BadRequest."""
+    """Read the JSON objects of a file of lines, with their line numbers. Raises BadRequest."""
     number = 0
     try:
         with path.open("rb") as file:

@@ -54,7 +54,10 @@ from store.versions import head
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two passages: `source` raises a question about one of the names, and `target` answers it."""
+    """Two passages that an edge connects.
+
+    `source` raises a question about one of the names, and `target` answers it.
+    """
 
     source: Passage
     target: Passage
@@ -62,12 +65,12 @@ class Pair:
 
     @property
     def ids(self) -> tuple[str, str]:
-        """The ids of both passages, as in gold lists."""
+        """The ids of both passages, in the form of gold lists."""
         return id_text(self.source.id), id_text(self.target.id)
 
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
-    """All pairs, in a random order that depends on the seed."""
+    """List all pairs, in a random order that depends on the seed."""
     edges = served.list_edges()
     out, into = edges.source_question, edges.target_question
     asked, answered = served.index.outgoing, served.index.incoming
@@ -86,7 +89,7 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
 def _names(
     connection: Connection, served: Snapshot, asking: PassageId, question: int
 ) -> frozenset[str]:
-    """The keywords of one question of a passage."""
+    """Return the keywords of one question of a passage."""
     ids = best_sets(connection, served.version.generation, [asking]).values()
     return next(
         (
@@ -107,7 +110,7 @@ _EDGES = " ,;:()-\u2013\u2014"
 
 
 def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None:
-    """The first question that the rule makes from the pair."""
+    """Return the first question that the rule makes from the pair."""
     topics = {normalise(heading) for heading in pair.target.heading}
     names = [name for name in sorted(pair.names) if not re.search(r"\d", name)]
     names = [name for name in names if name in topics or " " in name]
@@ -125,7 +128,8 @@ def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None
 
 
 def gives_away(question: str, target: Passage, name: str = "") -> bool:
-    """Whether the question contains the target's title, the name, or a long word of either."""
+    """Return whether the question contains the target's title, the name, or a long word of
+    either."""
     words = set(normalise(question).split())
     hidden = {normalise(name), *(normalise(heading) for heading in target.heading[-1:])}
     for one in filter(None, hidden):
@@ -136,8 +140,10 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
 
 
 def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[str]:
-    """Yield sentences that mention the name, with the name replaced. Sentences that contain the
-    title come first."""
+    """Yield sentences that mention the name, with the name replaced.
+
+    Sentences that contain the title come first.
+    """
     title = passage.heading[-1] if passage.heading else ""
     for start, end in sentence_spans(passage.text):
         at = [
@@ -155,7 +161,7 @@ def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[st
 def _ask_about_target(
     pair: Pair, found: Sequence[Mention], name: str, language: Language
 ) -> Iterator[tuple[str, str]]:
-    """Questions about the text after the name, as (text with a question word, answer)."""
+    """Yield questions about the text after the name, each with its answer."""
     text = pair.target.text
     known = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
@@ -177,7 +183,7 @@ def _ask_about_target(
 def _things(
     text: str, start: int, end: int, found: Sequence[Mention], language: Language
 ) -> list[tuple[int, int, str]]:
-    """Possible answers in a sentence as (start, end, question word), by position.
+    """Find possible answers in a sentence. Returns (start, end, question word), by position.
 
     They are the entities of known kinds, and the names that start where no such entity starts.
     """
@@ -226,11 +232,10 @@ class Judgement(BaseModel):
 
 
 def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
-    """Let the LLM write a question for each pair. Questions that fail the checks are dropped.
+    """Let the LLM write a question for each pair, with at most two calls. Raises LlmError.
 
-    Makes at most two calls per pair.
-
-    Raises LlmError if every call for a question failed.
+    Questions that fail the checks are dropped. LlmError is raised if every call for a question
+    failed.
     """
     replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], LlmQuestion, usage)
     failed = [reply for reply in replies if isinstance(reply, LlmError)]
@@ -256,7 +261,7 @@ def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQ
 
 
 def _is_sound(pair: Pair, one: LlmQuestion) -> bool:
-    """Whether the answer is in the second passage and the question does not name its title."""
+    """Return whether the second passage has the answer and the question does not name its title."""
     answer, question = normalise_answer(one.answer), one.question.strip()
     return (
         bool(answer)
@@ -301,7 +306,10 @@ NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class IndexQuestions:
-    """A served index and its questions; `corpus` has their gold passages, by id."""
+    """A served index and its questions.
+
+    corpus: the gold passages of the questions, by id.
+    """
 
     served: Snapshot
     corpus: Mapping[str, Passage]

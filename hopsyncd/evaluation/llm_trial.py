@@ -1,7 +1,7 @@
 """Tests the configured LLM with a question about made-up documents: `hopsyncd llm test`.
 
-The prompt may be as long as one of `ask`. The question needs the first and the last passage, so a
-server that drops the beginning of a long prompt is noticed. No text of the user is sent.
+The prompt may be as long as a prompt of `ask`. The question needs the first and the last passage,
+so a server that drops the beginning of a long prompt is noticed. No text of the user is sent.
 """
 
 import time
@@ -39,8 +39,7 @@ _NAMES = "Abel Brand Corell Dorn Ekman Falk Gray Holm Iversen Jensen Krall Lang"
 
 
 class _Stopwatch:
-    """Implements llm.call.TokenSink: measures when the first word came, and counts unusable
-    replies."""
+    """Measures when the first word of a reply arrives, and counts unusable replies."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -58,13 +57,13 @@ class _Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of one question.
+    """The result of the test question.
 
-    first_s: seconds until the first word; None if the endpoint does not stream. json: which reply
-    was valid JSON: the first, a repaired reply, or none. answer: the LLM's answer. is_right:
+    first_s: the seconds until the first word; None if the endpoint does not stream. json: which
+    reply was valid JSON: the first, a repaired reply, or none. answer: the LLM's answer. is_right:
     whether the answer is correct. has_citations: whether it cites both needed passages.
-    estimated_tokens: hopsyncd's estimate of the prompt's tokens. prompt_tokens, reply_tokens:
-    counts that the endpoint reports. problem: why there is no answer.
+    estimated_tokens: hopsyncd's estimate of the prompt's tokens. prompt_tokens, reply_tokens: the
+    counts that the endpoint reports. problem: the reason why there is no answer.
     """
 
     first_s: float | None
@@ -116,8 +115,10 @@ def _json_ability(watch: _Stopwatch, usage: Usage) -> str:
 
 
 def made_up_material(tokens: int) -> Material:
-    """Make passages with about this many tokens. The question needs the first and the last
-    passage."""
+    """Make passages with about this many tokens.
+
+    The question needs the first and the last passage.
+    """
     texts = [_FIRST, _LAST]
     number = 0
     left = tokens - sum(map(_cost, texts))

@@ -1,4 +1,4 @@
-"""Computes the measures of an evaluation: per question, means over questions, and missed
+"""Computes the measures of an evaluation for each question, their means, and the missed
 passages."""
 
 import re
@@ -42,7 +42,7 @@ _Z = 1.959964  # standard deviations around the mean that have 95 % of a normal 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """How well the first passages cover the gold passages, from 0 to 1."""
+    """Measures of how well the first passages cover the gold passages, from 0 to 1."""
 
     recall: float
     precision: float
@@ -50,11 +50,10 @@ class Retrieved:
 
 
 def judge_retrieval(ranks: Collection[int | None], depth: int) -> Retrieved:
-    """Measure the first `depth` passages by the ranks of the gold passages, from 1; None means not
-    found.
+    """Measure the first `depth` passages, given the rank of each gold passage.
 
-    Precision divides by `depth` even if fewer passages were found, so that finding few passages is
-    not rewarded.
+    Ranks count from 1, and None means that the passage was not found. Precision divides by `depth`
+    even if fewer passages were found, so that finding few passages is not rewarded.
 
     >>> judge_retrieval([1, 4], depth=2)
     Retrieved(recall=0.5, precision=0.5, f1=0.5)
@@ -69,8 +68,7 @@ def _harmonic(precision: float, recall: float) -> float:
 
 
 def normalise_answer(answer: str) -> str:
-    """Normalise an answer like SQuAD's and HotpotQA's scripts: without case, punctuation and
-    articles.
+    """Normalise an answer as SQuAD and HotpotQA do: drop case, punctuation and articles.
 
     >>> normalise_answer("The  Beatles'  (U.K.) ")
     'beatles uk'
@@ -79,12 +77,12 @@ def normalise_answer(answer: str) -> str:
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:
-    """1 if the normalised answer is one of the gold answers, otherwise 0."""
+    """Return 1 if the normalised answer is one of the gold answers, otherwise 0."""
     return float(any(normalise_answer(answer) == normalise_answer(gold) for gold in golds))
 
 
 def answer_f1(answer: str, golds: Sequence[str]) -> float:
-    """The best F1 between the words of the answer and of a gold answer.
+    """Return the best F1 between the words of the answer and the words of a gold answer.
 
     >>> answer_f1("in Upper Wick", ["Upper Wick", "Wick"])
     0.8
@@ -105,7 +103,7 @@ def _words_f1(answer: str, gold: str) -> float:
 
 
 def is_right(short: str, golds: Sequence[str]) -> bool:
-    """Whether a short answer contains a gold answer. Number words are equal to digits.
+    """Return whether a short answer contains a gold answer. Number words are equal to digits.
 
     It may say more (`on 3 May` for `3 May`), but not less.
 
@@ -122,7 +120,7 @@ def is_right(short: str, golds: Sequence[str]) -> bool:
 
 
 def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
-    """Whether a text has the words of a gold answer other than yes and no."""
+    """Return whether a text has the words of a gold answer other than yes and no."""
     wanted = [answer_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
     return any(_holds(answer_words(text), gold) for text in texts for gold in wanted)
 
@@ -134,14 +132,16 @@ def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def answer_words(text: str) -> list[str]:
-    """The words as answers are compared: in lower case, without articles, numbers as digits."""
+    """Split an answer into words to compare: in lower case, without articles, numbers as digits."""
     words = _WORD.findall(_THOUSANDS.sub("", text.lower()))
     return [_NUMBERS.get(word, word) for word in words if not _ARTICLE.fullmatch(word)]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % percentile bootstrap interval of the mean. It is always the same for the same
-    values."""
+    """Return the 95 % percentile bootstrap interval of the mean.
+
+    It is always the same for the same values.
+    """
     drawn: NDArray[np.float64] = np.random.default_rng(0).choice(
         np.asarray(values, dtype=np.float64), (_RESAMPLES, len(values))
     )
@@ -150,7 +150,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def wilson_interval(count: int, of: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share. Unlike a bootstrap, it is not empty at 0 and at 1.
+    """Return Wilson's 95 % interval of a share.
+
+    Unlike a bootstrap interval, it is not empty at 0 and at 1.
 
     >>> [round(end, 3) for end in wilson_interval(9, 9)]
     [0.701, 1.0]
@@ -175,7 +177,7 @@ class Share(float):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """The mean of one or more values between 0 and 1.
+        """Compute the mean of one or more values between 0 and 1.
 
         The interval is Wilson's for values of 0 and 1, and a bootstrap interval for others.
 
@@ -200,7 +202,8 @@ class QuestionOutcome:
     """The result of one question.
 
     ranks: the rank of each gold passage by its name, from 1; None if it is not among the first 20.
-    reply: None if no answer was requested. Calls and tokens cover search and answer.
+    reply: the answer; None if no answer was requested. Calls and tokens include the search and the
+    answer.
     """
 
     question: GoldQuestion
@@ -222,7 +225,7 @@ class QuestionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AnswerScores:
-    """The quality of the answers, in percent; None if no question applies.
+    """The quality of the answers, in percent. A score is None if no question applies.
 
     Questions with an answer have `em` and `f1` (of the short answer or first sentence), `shown` (a
     short answer was given), `held` (the sentences contain an answer) and `refused_wrongly` (the
@@ -241,7 +244,7 @@ class AnswerScores:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Means over the questions, in percent; milliseconds, calls and tokens per question.
+    """Means over the questions: shares in percent, and milliseconds, calls and tokens per question.
 
     `recall`, `precision`, `f1` and `whole` have a value for each depth. `whole` is the share of
     questions whose gold passages are all found. `reciprocal_rank` is 1 / rank of the first gold
@@ -260,7 +263,8 @@ class Scores:
 
 
 def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
-    """Compute the means over the questions, which must not be empty; each must have gold."""
+    """Compute the means over the questions. There must be questions, and each must have gold
+    passages."""
     at = {
         depth: [judge_retrieval(one.ranks.values(), depth) for one in measured] for depth in DEPTHS
     }
@@ -285,7 +289,7 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
 
 
 def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores | None:
-    """Compute the means; None if no answers were requested."""
+    """Compute the means over the answers. Returns None if no answers were requested."""
     if any(one.reply is None for one in measured):
         return None
     answerable = [one for one in measured if one.question.kind != "none"]
@@ -340,8 +344,8 @@ class Miss:
     A rank is None if it is not among the first 200. The causes:
 
     - not read: no passage contains its quote;
-    - not seeded: neither this nor another gold passage of the question is among the first 20 seeds;
-    - not walked to: another one is, and no walk leads from it to this passage among the first 20;
+    - not seeded: no gold passage of the question is among the first 20 seeds;
+    - not walked to: a gold passage is among them, but this passage is not in the walk's first 20;
     - ranked out: it is among the first 20 of the seeds or of the walk, behind others.
     """
 
@@ -360,7 +364,7 @@ class Missing:
 
 
 def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | None:
-    """The rank of the first wanted passage, from 1; None if none was found."""
+    """Return the rank of the first wanted passage, from 1, or None if none was found."""
     return next((rank for rank, passage in enumerate(found, 1) if passage in wanted), None)
 
 
@@ -417,7 +421,7 @@ def _is_near(rank: int | None) -> bool:
 
 
 def _describe_passages(answer: Answer) -> tuple[str, ...]:
-    """The document and headings of each of the first passages."""
+    """Describe each of the first passages by its document and headings."""
     shown = []
     for one in answer.ranked[:_SHOWN]:
         places, heading = answer.places.get(one.passage), answer.passages[one.passage].heading

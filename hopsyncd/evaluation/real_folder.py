@@ -62,7 +62,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class QuotedQuestion:
-    """A question. For each needed passage, it has a list of quotes that identify the passage."""
+    """A question, with a list of quotes for each needed passage that identify the passage."""
 
     id: str
     kind: str
@@ -72,14 +72,16 @@ class QuotedQuestion:
 
     @property
     def gold(self) -> GoldQuestion:
-        """The question with its passages named by their first quotes."""
+        """The question, with each passage named by its first quote."""
         names = frozenset(quotes[0].name for quotes in self.evidence)
         return GoldQuestion(self.id, self.question, self.answers, names, self.kind)
 
 
 def read_quoted(path: Path) -> list[QuotedQuestion]:
-    """Read questions of lines {id, kind, question, answers, evidence: [[{document, quote}]]}.
-    Raises BadRequest."""
+    """Read questions from lines {id, kind, question, answers, evidence: [[{document, quote}]]}.
+
+    Raises BadRequest.
+    """
     questions = []
     for number, line in read_lines(path):
         try:
@@ -113,7 +115,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
 def find_gold_passages(
     connection: Connection, version: int, questions: Sequence[QuotedQuestion]
 ) -> dict[str, frozenset[PassageId]]:
-    """The passages that contain the quotes, by gold name; empty if no passage does."""
+    """Find the passages that contain the quotes, by gold name. A name may have no passages."""
     pages = _pages(connection, version)
     return {
         quotes[0].name: frozenset(
@@ -127,7 +129,7 @@ def find_gold_passages(
 
 
 def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passage]]:
-    """The passages of each document, in order."""
+    """Return the passages of each document, in order."""
     ids = [PassageId(one) for one in words_at(connection, version)[0].tolist()]
     passages = known_passages(connection, ids)
     placed = defaultdict(list)
@@ -138,8 +140,7 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
-    """The passages whose text contains the quote. If there are none, the passages whose heading or
-    context contains it.
+    """Find the passages whose text or, if there are none, whose headings or context have the quote.
 
     If the quote spans two neighbours, the passage with the larger part is returned. Only words are
     compared, because readers remove most markup.
@@ -157,12 +158,12 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
 
 
 def _words(text: str) -> str:
-    """The words of a text, each between blanks, so that a search only finds whole words."""
+    """Return the words of a text, each between blanks, so that a search only finds whole words."""
     return f" {' '.join(_WORD.findall(text))} "
 
 
 def _find_shared(left: str, wanted: str) -> int:
-    """The number of leading characters of `wanted` that `left` ends with."""
+    """Return how many leading characters of `wanted` are at the end of `left`."""
     return next((n for n in range(len(wanted), 0, -1) if left.endswith(wanted[:n])), 0)
 
 
@@ -176,13 +177,13 @@ def _bad(path: Path, number: int, why: str) -> BadRequest:
 
 
 def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
-    """The folder as a source, without the files that match `ignore`."""
+    """Configure the folder as a source, without the files that match `ignore`."""
     fields = {"name": "documents", "path": str(folder.resolve()), "ignore": list(ignore)}
     return FolderSource.model_validate(fields)
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """The path in `keep` of the database for this folder, generation settings and installation."""
+    """Return the database's path in `keep` for this folder, generation and installation."""
     identity = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 
@@ -194,7 +195,7 @@ def index_folder(
     maker: QuestionMaker,
     on_passages: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Bring the database in `place` up to date with the folder, reading every document again.
+    """Update the database in `place` from the folder, and read every document again.
 
     Question sets and vectors of known passages are reused. Raises BadRequest.
     """
@@ -250,8 +251,10 @@ def measured_folder(
     config: Config,
     experiment: Experiment,
 ) -> Evaluation:
-    """Index the folder and ask the questions. The database and a cache of vectors are in `keep`.
-    Raises BadRequest."""
+    """Index the folder and ask the questions. Raises BadRequest.
+
+    The database and a cache of vectors are in `keep`.
+    """
     began_s = time.perf_counter()
     models = experiment.models
     # Never uses the configured LLM: indexing with it is expensive.

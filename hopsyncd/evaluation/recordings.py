@@ -1,4 +1,4 @@
-"""Recorded LLM questions, and a cache of vectors between runs."""
+"""Replays recorded LLM questions, and caches vectors between runs."""
 
 import fcntl
 import hashlib
@@ -20,7 +20,7 @@ from store.records import Passage, PassageId
 
 
 class RecordedAsker:
-    """Returns the recorded questions of each passage, without calls."""
+    """Returns the recorded questions of each passage, without calls to an LLM."""
 
     def __init__(self, name: str, asked: Mapping[PassageId, LlmQuestions]) -> None:
         self._name = name
@@ -40,10 +40,10 @@ class RecordedAsker:
 def recorded_maker(
     file: Path, corpus: Mapping[str, Passage], language: Language, encoder: Encoder, mode: Mode
 ) -> LlmQuestionMaker:
-    """Make a question maker that reads the questions of a corpus from a file of lines {id,
-    incoming, outgoing}.
+    """Create a question maker that reads the questions of a corpus from a file.
 
-    Raises BadRequest if a passage of the corpus has no line.
+    The lines are {id, incoming, outgoing}. Raises BadRequest if a passage of the corpus has no
+    line.
     """
     lines = dict(_read_lines(file))
     missing = [id_ for id_ in corpus if id_ not in lines]
@@ -77,8 +77,7 @@ _KEY_BYTES = 16
 
 
 class VectorCache(PromptedEncoder):
-    """Caches the vectors of another encoder in a file in `folder`. Several processes may share the
-    file.
+    """Caches the vectors of another encoder in a file in `folder`, which processes may share.
 
     The file is an append-only list of records (text digest, vector). A process sees the records
     that existed when it started and the records that it adds.
@@ -118,7 +117,7 @@ class VectorCache(PromptedEncoder):
         texts: Sequence[str],
         encode: Callable[[Sequence[str]], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """The vectors of the texts with these keys. Missing vectors are computed by `encode`."""
+        """Return the vectors of the texts with these keys. `encode` computes missing vectors."""
         missing = [row for row, key in enumerate(keys) if key not in self._kept]
         if missing:
             made = encode([texts[row] for row in missing])

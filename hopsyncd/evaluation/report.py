@@ -1,4 +1,4 @@
-"""The report of an evaluation: one JSON object, a Markdown page with its tables, and plots."""
+"""Writes the report of an evaluation: a JSON object, a Markdown page with its tables, and plots."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _INTERVAL = "In brackets: the 95 % interval, Wilson's or from 2,000 seeded resam
 class Measured:
     """An evaluation, with its title and notes that help to interpret the figures.
 
-    `searches` use the names of the evaluation.
+    searches: the searches, by their names in the evaluation.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Measured:
 
 
 def scores_json(scores: Scores) -> dict[str, Any]:
-    """Percentages, milliseconds, and means per question."""
+    """Format the scores: percentages, milliseconds, and means per question."""
     measures = {
         "recall": scores.recall,
         "precision": scores.precision,
@@ -62,7 +62,7 @@ def scores_json(scores: Scores) -> dict[str, Any]:
 
 
 def answers_json(scores: AnswerScores | None) -> dict[str, Any]:
-    """Percentages, without measures that no question applies to."""
+    """Format the percentages of the answers, without measures that no question applies to."""
     if scores is None:
         return {}
     values = {field.name: getattr(scores, field.name) for field in fields(scores)}
@@ -72,7 +72,7 @@ def answers_json(scores: AnswerScores | None) -> dict[str, Any]:
 
 
 def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
-    """Each share by its name, and the ends of its interval by the name with `_interval`."""
+    """Format each share by its name, and its interval by the name with `_interval`."""
     percents = {name: round(share, 2) for name, share in shares.items()}
     ends = {
         f"{name}_interval": [round(share.low, 2), round(share.high, 2)]
@@ -82,7 +82,7 @@ def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
 
 
 def evaluation_json(measured: Measured) -> dict[str, Any]:
-    """The whole result as JSON. `strategies` has an entry for each search, by its name."""
+    """Format the whole result as JSON. `strategies` has an entry for each search, by its name."""
     result = measured.evaluation
     every = [one for some in result.outcomes.values() for one in some]
     kinds = dict.fromkeys(one.question.kind for one in every if one.question.gold)
@@ -113,7 +113,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
 
 
 def question_lines(evaluation: Evaluation) -> str:
-    """JSON lines, one per search and question, with the rank of each gold passage.
+    """Yield a JSON line per search and question, with the rank of each gold passage.
 
     If missed passages were analysed, the lines of the default search have the causes.
     """
@@ -251,7 +251,7 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
 
 
 def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
-    """Recall@5 by the value of a parameter, for each search that was made with several values."""
+    """Return recall@5 by the value of a parameter, for each search made with several values."""
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, search in measured.searches.items():
         value = getattr(search, parameter)

@@ -50,10 +50,10 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The results of a run, by name of search.
+    """The results of a run, by the name of the search.
 
-    unread: gold quotes that no passage contains. missing: gold passages that the default search did
-    not find, with causes, by question.
+    unread: gold quotes that no passage contains. missing: by question, the gold passages that the
+    default search did not find, with causes.
     """
 
     outcomes: Mapping[str, Sequence[QuestionOutcome]]
@@ -65,7 +65,7 @@ class Evaluation:
 
     @property
     def scores(self) -> dict[str, Scores]:
-        """The scores over questions that have an answer."""
+        """The scores over the questions that have an answer."""
         return {
             name: compute_scores([one for one in some if one.question.gold])
             for name, some in self.outcomes.items()
@@ -80,8 +80,9 @@ class Evaluation:
 class Experiment:
     """The searches to compare, by name, and their common settings.
 
-    max_llm_calls: the limit per query; None means no limit. on_passages: called with (done, total)
-    while the question sets are made. on_question: called after each question.
+    max_llm_calls: the limit per query; None means no limit. on_passages: a function called with
+    (done, total) while the question sets are made. on_question: a function called after each
+    question.
     """
 
     searches: Mapping[str, Search]
@@ -100,10 +101,9 @@ def evaluate(
     questions: Sequence[GoldQuestion],
     experiment: Experiment,
 ) -> Evaluation:
-    """Ask the questions, with the database in `folder`, which is built if needed. No other file is
-    written.
+    """Ask the questions. The database is in `folder`, and is built if needed.
 
-    Raises BadRequest for a search that is not possible here.
+    No other file is written. Raises BadRequest for a search that is not possible here.
     """
     began_s = time.perf_counter()
     maker = experiment.models.maker
@@ -140,7 +140,7 @@ def ask_all_ways(
 
 
 def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
-    """Make the function that answers. An LLM gets all passages found, as in `hopsyncd ask`."""
+    """Create the function that answers. An LLM gets all passages found, as in `hopsyncd ask`."""
     if answers == "llm":
         return partial(asker.reply, k=ANSWER_DEPTH, by_llm=True)
     return lambda found: asker.reply(replace(found, ranked=found.ranked[:ANSWER_DEPTH]))
@@ -154,13 +154,13 @@ def gold_of(corpus: Mapping[str, Passage]) -> Gold:
 def kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
-    """The path in `keep` of the database for this corpus, generation settings and budget."""
+    """Return the database's path in `keep` for this corpus, generation settings and budget."""
     name = f"{corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 def corpus_digest(corpus: Mapping[str, Passage]) -> str:
-    """A digest of a corpus, which depends on the order of its lines."""
+    """Compute a digest of a corpus, which depends on the order of its lines."""
     lines = [[line, list(passage.heading), passage.text] for line, passage in corpus.items()]
     return hashlib.blake2b(json.dumps(lines).encode(), digest_size=8).hexdigest()
 
@@ -172,8 +172,10 @@ def build(
     budget_factor: float,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Open the database in `folder` and return its head. If its corpus or generation settings
-    differ, build it again."""
+    """Open the database in `folder` and return its head.
+
+    If its corpus or generation settings differ, it is built again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
@@ -276,7 +278,7 @@ def searches_of(
     reranks: Sequence[Rerank] = (),
     methods: Sequence[Method] = (),
 ) -> dict[str, Search]:
-    """All combinations of the parameters, by name. An empty sequence stands for the default value.
+    """List all combinations of the parameters, by name. An empty sequence means the default value.
 
     Values of parameters that a strategy or reasoner ignores do not give additional searches. The
     profile `paper` is not combined with the walk. The method logic is not combined with searches
