@@ -1,5 +1,4 @@
-"""Readers that convert bytes to blocks, a reader per format, and the chunker that groups blocks
-into passages."""
+"""Converts documents to blocks, with a reader for each format, and groups blocks into passages."""
 
 from importlib import import_module
 from typing import Any

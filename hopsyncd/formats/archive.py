@@ -46,10 +46,10 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
 
 
 class Children:
-    """Finds the child elements with one tag in an XML part by the value of an attribute.
+    """Finds the child elements with a given tag in an XML part by the value of an attribute.
 
-    Each element is parsed at its first use: a Word document has hundreds of styles and uses few of
-    them.
+    Each element is parsed at its first use, because a Word document has hundreds of styles and uses
+    few of them.
     """
 
     def __init__(self, data: bytes, name: str, key: str) -> None:
@@ -89,9 +89,9 @@ class Children:
         return None
 
     def _parse(self, inside: bytes, prefix: bytes) -> ElementTree.Element:
-        """Parse an element, if possible with the namespace of its own prefix only.
+        """Parse an element, if possible with only the namespace of its own prefix.
 
-        Word declares thirty namespaces, which would be parsed for each element.
+        Word declares thirty namespaces, which would otherwise be parsed for each element.
         """
         root = self._root
         assert root is not None
@@ -111,7 +111,7 @@ def relation_of(element: ElementTree.Element) -> str:
 
 
 def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """Map a member's relationship ids to (type, name of the target).
+    """Return the type and the target's name for each relationship id of a member.
 
     An empty member name selects the relationships of the archive itself.
     """
@@ -119,7 +119,7 @@ def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
-    """Map a member's relationship ids to addresses outside the file."""
+    """Return the address for each relationship id of a member that leads outside the file."""
     return all_targets_of(archive, name)[1]
 
 
@@ -154,7 +154,7 @@ def attribute(element: ElementTree.Element, name: str) -> str:
 
 
 def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
-    """Return the element at `path`, a tag per level, in any namespace."""
+    """Return the element at `path`, which has one tag for each level, in any namespace."""
     for name in path:
         end = "}" + name
         for child in element:

@@ -54,7 +54,7 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def asciidoc_blocks(text: str) -> tuple[Block, ...]:
-    """Read a document; `include` directives are not followed."""
+    """Read a document. Files named in `include` directives are not read."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
     return tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
@@ -62,7 +62,7 @@ def asciidoc_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites the lines of a document one for one, so that line numbers stay the same."""
+    """Rewrites each line of a document as one line, so that line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -95,8 +95,7 @@ class _Reader:
         return out
 
     def _length(self, at: int, delimiter: str) -> int:
-        """The number of lines in the block whose opening delimiter is at `at`, both delimiters
-        included."""
+        """Return the number of lines in the block that begins at `at`, with both delimiters."""
         for end in range(at + 1, len(self.lines)):
             if self.lines[end].rstrip() == delimiter:
                 return end - at + 1
@@ -210,7 +209,7 @@ class _TableCell:
 
 
 def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
-    """The cells in the lines of a table; a cell may span several lines."""
+    """Return the cells in the lines of a table. A cell may have several lines."""
     cell: _TableCell | None = None
     for at, line in enumerate(lines):
         end = 0
@@ -236,7 +235,7 @@ def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
 
 
 def _width(above: str, cells: list[_TableCell]) -> int:
-    """The number of columns: the attribute `cols`, or else the number of cells in the first
+    """Return the number of columns: the attribute `cols`, or else the number of cells in the first
     line."""
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
     if found:

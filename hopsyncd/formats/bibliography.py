@@ -1,4 +1,4 @@
-"""Reads BibTeX and BibLaTeX: a list item per entry."""
+"""Reads BibTeX and BibLaTeX. Each entry becomes a list item."""
 
 import re
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def _value(
 
 
 def _ends_of(text: str) -> dict[int, int]:
-    """Map the start of each closed part in braces or quotes to its end.
+    """Return the end of each closed part in braces or quotes, by its start.
 
     A quoted part ends at the next quotation mark at the same depth of braces.
     """

@@ -23,8 +23,8 @@ class WrittenLink:
 
 
 def link_to_address(address: str, shown: str) -> WrittenLink | None:
-    """Make a link from a Markdown or HTML address; None if the address is not a document (mailto,
-    scripts, data).
+    """Make a link from a Markdown or HTML address. Returns None if the address is not a document
+    (mailto, scripts, data).
 
     >>> link_to_address("../My%20Notes.md#a", "mine")
     WrittenLink(target='../My Notes.md#a', text='mine')
@@ -49,8 +49,8 @@ def _link(target: str, shown: str) -> WrittenLink | None:
 
 
 def in_one_line(text: str) -> str:
-    r"""The text in one line with single spaces. A `?` replaces characters that UTF-8 cannot
-    encode.
+    r"""Return the text in one line with single spaces. Characters that UTF-8 cannot encode become
+    `?`.
 
     >>> in_one_line("Ada \n Lovelace\udc80")
     'Ada Lovelace?'
@@ -194,7 +194,8 @@ def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) ->
 
 
 def title_from_path(path: str, blocks: Iterable[Block]) -> str:
-    """Derive a title from the file name for a document with chapters but no title; otherwise empty.
+    """Derive a title from the file name for a document that has chapters but no title. Returns ""
+    for other documents.
 
     A chapter "Usage" says little without a title above it. A file without headings gets no title,
     because names such as "notes" or "2024-05-07" say nothing.
@@ -224,8 +225,8 @@ def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
-    """Return the names of a document: the source's title, the first level-1 heading, and names in
-    its text."""
+    """Return the names of a document: the title from the source, the first level-1 heading, and the
+    names in its text."""
     block_list = list(blocks)
     first = next((block.text for block in block_list if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in block_list for name in block.names)]

@@ -1,4 +1,4 @@
-"""Reads calendars (RFC 5545) and contacts (RFC 6350), which share one line format."""
+"""Reads calendars (RFC 5545) and contacts (RFC 6350), which have the same line format."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ def calendar_blocks(text: str) -> tuple[Block, ...]:
 
 
 def contact_blocks(text: str) -> tuple[Block, ...]:
-    """Read contacts: a table row for each person, with all fields."""
+    """Read contacts. Each person becomes a table row with all fields."""
     return tuple(filter(None, map(_contact_block, _events(text, frozenset(("VCARD",))))))
 
 
@@ -182,7 +182,8 @@ def _field_text(event: _Event, name: str) -> str:
 
 
 def _last_day(values: Sequence[_Value]) -> str:
-    """The last day of an event of whole days; empty for others. Its end is the day after."""
+    """Return the last day of an event of whole days, or "" for other events. The file contains the
+    day after it."""
     if not values or not re.fullmatch(r"\d{8}", values[0].text):
         return ""
     with suppress(ValueError, OverflowError):

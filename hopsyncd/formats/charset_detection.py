@@ -1,7 +1,7 @@
 """Detects the character set of a text from its declarations and its bytes.
 
-`chardet` is the last resort. On single sentences in 27 languages and 46 character sets it is right
-for 96 %; charset-normalizer is right for 69 %.
+`chardet` is used last. For single sentences in 27 languages and 46 character sets, its guess is
+right in 96 % of cases; the guess of charset-normalizer is right in 69 %.
 """
 
 import re
@@ -117,7 +117,8 @@ def _is_assigned(text: str) -> bool:
 
 
 def guess_codecs(data: bytes) -> Iterator[str]:
-    """Yield the probable codecs of the bytes, most likely first; empty if the bytes are not text.
+    """Yield the probable codecs of the bytes, the most probable first. Yields none if the bytes are
+    not text.
 
     The guess is based on a sample that begins near the first non-ASCII byte.
     """
@@ -166,8 +167,8 @@ def _is_odd(word: str) -> bool:
 
 
 def _is_heap_of_signs(text: str) -> bool:
-    """Whether a text consists mostly of non-ASCII characters, many of them symbols: no language
-    does."""
+    """Whether a text consists mostly of non-ASCII characters, many of them symbols, as in no
+    language."""
     beyond = [
         character
         for character in text[:2000]

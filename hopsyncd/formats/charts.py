@@ -1,4 +1,4 @@
-"""Reads the texts and values of charts, which Word, Excel and PowerPoint store in the same form."""
+"""Reads the texts and values of charts. Word, Excel and PowerPoint store them in the same form."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
 
 
 def _kind(chart: Element) -> str:
-    """The kind of a chart, such as "bar" or "line"; empty if unknown."""
+    """Return the kind of a chart, such as "bar" or "line", or "" if it is unknown."""
     kinds = {found[1] for element in chart.iter() if (found := _KIND.match(local_name(element)))}
     return " and ".join(sorted(kinds))
 
@@ -74,7 +74,7 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
-    """The saved texts of a series by their index; numbers are formatted as in the chart."""
+    """Return the stored texts of a series by index. Numbers are formatted as in the chart."""
     points: dict[int, str] = {}
     for name in names:
         for saved in series.iterfind(f"{{*}}{name}"):
@@ -91,8 +91,8 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
-    """Categories in groups, outermost group first: "2024 > Q1". A group has the index of its first
-    category."""
+    """Return grouped categories such as "2024 > Q1", outermost group first. A group has the index
+    of its first category."""
     texts = [
         {int(at): _text(point) for point in level if (at := point.get("idx", "")).isdecimal()}
         for level in levels

@@ -162,7 +162,8 @@ def _texts(path: Iterable[Block]) -> tuple[str, ...]:
 
 
 def _title(blocks: Sequence[Block]) -> tuple[str, ...]:
-    """Return the only level-1 heading as a path; empty unless there is exactly one."""
+    """Return the level-1 heading as a path if there is exactly one; otherwise return an
+    empty path."""
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     return (tops[0],) if len(tops) == 1 else ()
 
@@ -202,8 +203,8 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
 def _mark_starts(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
-    """Pair each lead with the offset where it began. Leads that are not in `known` begin at
-    `offset`."""
+    """Return each lead with the offset at which it began. Leads that `known` does not contain begin
+    at `offset`."""
     same = 0
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
         same += 1
@@ -216,9 +217,9 @@ def _is_run(before: Block, block: Block) -> bool:
 
 @dataclass(slots=True)
 class _Boundary:
-    """The place before a unit, after a number of tokens. The last boundary has no unit.
+    """The position before a unit, after `offset` tokens. The last boundary has no unit.
 
-    `is_beaten`: another boundary nearer than the gap has a lower or equal rank.
+    If `is_beaten`, another boundary nearer than the gap has a lower or equal rank.
     """
 
     offset: int
@@ -288,11 +289,11 @@ def _digest(data: bytes) -> bytes:
 
 
 def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
-    """Mark each boundary that another one within `gap` beats; yield boundaries in order once
-    marked.
+    """Mark each boundary if another boundary within `gap` has a lower or equal rank, and yield the
+    boundaries in order.
 
-    Each boundary enters and leaves both queues once, so the time is linear. Neither queue holds
-    more than `gap` tokens. `ascending` holds the boundaries with no lower rank after them.
+    Each boundary enters and leaves both queues once, so the time is linear. Neither queue contains
+    more than `gap` tokens. `ascending` contains the boundaries with no lower rank after them.
     """
     waiting: deque[_Boundary] = deque()
     ascending: deque[_Boundary] = deque()

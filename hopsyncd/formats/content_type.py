@@ -1,6 +1,6 @@
 """Detects the type of an office document from its content, because file names can be wrong.
 
-A `.doc` may be RTF, and a `.xls` that a web site exports is often an HTML page.
+A `.doc` file may be RTF, and an `.xls` file that a web site exports is often an HTML page.
 """
 
 import re
@@ -58,7 +58,7 @@ def type_of_content(data: bytes, media_type: str) -> str:
 
 
 def _type_of_package(data: bytes, media_type: str) -> str:
-    """The type of a ZIP archive, without unpacking it, because this function also runs in the
+    """Return the type of a ZIP archive. It is not unpacked, because this function also runs in the
     daemon process."""
     if data[30:38] == b"mimetype":  # the first file of OpenDocument and EPUB, and not compressed
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
@@ -69,7 +69,7 @@ def _type_of_package(data: bytes, media_type: str) -> str:
 
 
 def _directory_of(data: bytes) -> bytes:
-    """Return the central directory of a ZIP archive, which lists its files; empty if it is
+    """Return the central directory of a ZIP archive, which lists its files, or b"" if it is
     damaged."""
     end = data.rfind(b"PK\x05\x06")
     if end < 0 or end + 20 > len(data):

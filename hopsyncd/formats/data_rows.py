@@ -29,10 +29,11 @@ _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 def csv_blocks(text: str) -> tuple[Block, ...]:
-    """Read CSV: a block for each row; if the file has column names, each value follows its name.
+    """Read CSV. Each row becomes a block. If the file has column names, each value follows its
+    name.
 
-    The delimiter is the comma, semicolon, tab or bar that gives most rows the same number of
-    values. A first line `sep=;`, as Excel writes it, sets the delimiter.
+    The delimiter is the comma, semicolon, tab or bar with which most rows have the same number of
+    values. A first line such as `sep=;`, as Excel writes it, sets the delimiter.
     """
     if not text.strip():
         return ()
@@ -47,7 +48,7 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _delimiter_of(text: str) -> str:
-    """Return the delimiter that gives most rows the same number of values, at least two."""
+    """Return the delimiter with which most rows have the same number of values, at least two."""
 
     def evenness(delimiter: str) -> tuple[float, int]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -71,10 +72,11 @@ def _number(rows: Any) -> Iterator[SheetRow]:
 
 
 def json_blocks(text: str) -> tuple[Block, ...]:
-    """Read JSON or JSON lines: a block for each outermost member, or several for a long member.
+    """Read JSON or JSON lines. Each outermost member becomes a block, or several blocks if it is
+    long.
 
-    A block has a line for each value, with its path: "address.city: Oslo". Text that is not JSON is
-    read as plain text.
+    A block has a line for each value, with the path of the value: "address.city: Oslo". Text that
+    is not JSON is read as plain text.
     """
     try:
         return tuple(_Members(text).blocks())
@@ -196,7 +198,7 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 
 def _card_name(card: Mapping[str, Any]) -> str:
-    """Return the name of a card for an arrow's sentence: its first line, or the name of the
+    """Return the name of a card for the sentence about an arrow: its first line, or the name of the
     embedded file."""
     name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
     line = next(iter(name.strip().splitlines()), "").lstrip("#> ")

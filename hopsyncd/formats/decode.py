@@ -36,15 +36,14 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
 
     The rules, in this order:
 
-    1. A byte order mark (UTF-8, UTF-16, UTF-32) decides.
+    1. A byte order mark of UTF-8, UTF-16 or UTF-32.
     2. `charset`, if the source declared one, then the document's declaration: `<meta charset>`, an
-    XML
-    prolog, a coding cookie. Valid UTF-8 with several non-ASCII characters overrides them:
-    programs declare Windows-1252 for UTF-8, and no other text looks like UTF-8.
+       XML prolog, or a coding cookie. Valid UTF-8 with several non-ASCII characters overrides both:
+       programs declare Windows-1252 for UTF-8, and no other text looks like UTF-8.
     3. The escape sequences of ISO-2022.
     4. UTF-8; UTF-16 without a mark.
     5. UTF-8 with invalid bytes replaced, if valid non-ASCII characters outnumber them (a truncated
-    file, one stray byte).
+       file, or one stray byte).
     6. The guess of `chardet`; then Windows-1252, if the result is clearly text.
 
     Raises DocumentUnreadable if no rule fits, and for text with a NUL, which is binary.
@@ -96,8 +95,8 @@ def _by_mark(data: bytes, encoding: str) -> str:
 def _declared_charset(
     data: bytes, charset: str | None, kind: str, utf_8: str | None
 ) -> Iterator[str]:
-    """The plausible codecs among the declared charsets, in order. `utf_8` is the text decoded as
-    UTF-8."""
+    """Yield the plausible codecs among the declared charsets, in order. `utf_8` is the text decoded
+    as UTF-8, or None."""
     if charset and utf_8 is not None and codecs_of(charset)[:1] == ("utf-8",):
         yield "utf-8"
     beyond = 0

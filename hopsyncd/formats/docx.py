@@ -62,8 +62,8 @@ _PAGE_NUMBER = re.compile(
 def docx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a document; the line numbers of its blocks count paragraphs, headings and table rows.
 
-    The document's title is the level-1 heading, above all other headings. Page headers and footers
-    come at the end, each text once.
+    The document's title becomes the level-1 heading, above all other headings. The texts of page
+    headers and footers come at the end, without duplicates.
     """
     archive = open_archive(data)
     package = targets_of(archive, "")
@@ -72,7 +72,7 @@ def docx_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Reads one document. `number` counts paragraphs and table rows."""
+    """Reads a document. `number` counts paragraphs and table rows."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
         self.number = 0
@@ -108,7 +108,7 @@ class _Reader:
         return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
     def _tree(self, kind: str) -> Element | None:
-        """Parse the related part of this kind; None if the document has none."""
+        """Parse the related part of this kind, or return None if the document has none."""
         name = self._first_of.get(kind, "")
         return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
 
@@ -288,7 +288,7 @@ class _Reader:
                 yield from diagram_blocks(tree, line)
 
     def _note(self, kind: str, name: str) -> Iterator[Block]:
-        """Read a note at its first reference; nothing at later references."""
+        """Read a note at the first reference to it. Later references yield nothing."""
         if kind not in self._notes:
             notes = self._tree(f"{kind}s") or ()
             self._notes[kind] = {attribute(note, "id"): note for note in notes}
@@ -372,7 +372,7 @@ class _Reader:
         return table.build(read, self._next)
 
     def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
-        """The texts of page headers and footers that occur nowhere else in the document."""
+        """Yield the texts of page headers and footers that occur nowhere else in the document."""
         known = {" ".join(block.text.split()) for block in blocks}
         for kind, part in list(self._parts.values()):
             if kind not in ("header", "footer") or part not in self._archive.NameToInfo:
@@ -411,7 +411,7 @@ def _visible_children(parent: Element) -> Iterator[Element]:
 
 
 def _reading(element: Element) -> str:
-    """Return the pronunciation in a ruby element, to be placed after the text; empty for other
+    """Return the pronunciation in a ruby element, to be written after the text, or "" for other
     elements."""
     if local_name(element) != "ruby":
         return ""
@@ -434,7 +434,7 @@ def _hexadecimal(text: str) -> int:
 
 
 def _form_value(field: Element) -> str:
-    """The state of a form's check box, or the chosen entry of its list."""
+    """Return the state of a form's check box, or the selected entry of its list."""
     form = child_of(field, "ffData")
     if form is None:
         return ""

@@ -25,9 +25,10 @@ _CONTENTS, _DAMAGED = "tables of contents", "damaged chapters"
 
 
 def epub_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book; line numbers count the files in reading order, from 1.
+    """Read a book. Line numbers count its files in reading order, from 1.
 
-    A damaged chapter is left out and counted. Raises DocumentUnreadable if all are damaged.
+    A damaged chapter is left out and counted. Raises DocumentUnreadable if all chapters are
+    damaged.
     """
     archive = open_archive(data)
     root = tree_of(archive, _CONTAINER).find(".//{*}rootfile")
@@ -104,7 +105,7 @@ def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple
 
 
 def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
-    """Map each file to its first title in the table of contents."""
+    """Return the first title of each file in the table of contents."""
     titles: dict[str, str] = {}
     for item, name in items:
         is_nav = "nav" in item.get("properties", "").split()

@@ -21,7 +21,7 @@ _NAMES = ("first-name", "middle-name", "last-name")
 
 
 def fiction_book_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book; line numbers count its chapters, from 1. Notes follow the chapter that cites
+    """Read a book. Line numbers count its chapters, from 1. Notes follow the chapter that cites
     them."""
     root = ElementTree.fromstring(data)
     bodies = list(root.iterfind("{*}body"))
@@ -70,7 +70,8 @@ def _rewrite(element: Element, level: int) -> Element:
 
 
 def _metadata(about: Element) -> Iterator[Element]:
-    """The title, the authors and other properties of a book, under their Dublin Core names."""
+    """Yield the title, the authors and other properties of a book, under their Dublin
+    Core names."""
     for element in about:
         name, text = _PROPERTIES.get(local_name(element), ""), element.text
         if local_name(element) == "author":

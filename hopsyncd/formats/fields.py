@@ -20,7 +20,7 @@ def lead_of(text: str) -> str:
 
 
 def lead_in_of(text: str) -> str:
-    """Return the last sentence of a paragraph if it introduces the next block, else empty.
+    """Return the last sentence of a paragraph if it introduces the next block, or else "".
 
     >>> lead_in_of("There are two. These are read:"), lead_in_of("There are two.")
     ('These are read:', '')
@@ -53,7 +53,7 @@ class Head:
 
 
 def are_fields(run: Sequence[str]) -> bool:
-    """Whether the lines are two or more fields; an indented line continues the field above it."""
+    """Whether the lines are two or more fields. An indented line continues the field above it."""
     if not run or run[0][0].isspace():
         return False
     first_lines = [line for line in run if not line[0].isspace()]
@@ -96,9 +96,9 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
-    """Return the column names of a table if its first row looks like names, else empty.
+    """Return the column names of a table if its first row looks like names, or else nothing.
 
-    There must be two or more names, all short, all different, and none of them a number.
+    There must be two or more names, all short and different, and none of them may be a number.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())

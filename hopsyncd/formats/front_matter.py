@@ -149,8 +149,8 @@ def _without_lines(text: str, count: int) -> tuple[int, str]:
 
 
 def _second(text: str) -> tuple[int, list[str]] | None:
-    """Find a second front matter below one that a program added: the number of empty lines before
-    it, and its lines."""
+    """Find another front matter below the first, which a program added. Returns the number of empty
+    lines before it, and its lines."""
     bare = text.lstrip("\n")
     fenced = _find_fence(bare) if bare.startswith("---") else None
     if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
@@ -159,7 +159,7 @@ def _second(text: str) -> tuple[int, list[str]] | None:
 
 
 def _find_fence(text: str) -> tuple[str, list[str]] | None:
-    """Return the delimiter of the front matter and the lines inside; None if there is none."""
+    """Return the delimiter of the front matter and the lines in it, or None if there is none."""
     if text[:3] not in _KEYS:
         return None
     lines = text.split("\n", _MAX_LINES)[:_MAX_LINES]
@@ -266,7 +266,7 @@ def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
 
 
 def _date(text: str) -> str:
-    """Convert an ISO 8601 date or a Unix time to an ISO 8601 date; empty for other texts.
+    """Convert an ISO 8601 date or a Unix time to an ISO 8601 date. Returns "" for other texts.
 
     >>> _date("1642032000000"), _date("2026-05-03"), _date("3 May")
     ('2022-01-13', '2026-05-03', '')

@@ -1,7 +1,7 @@
-"""Decides by its text whether the first row of a table is a header.
+"""Decides from its text whether the first row of a table is a header.
 
-Word and PowerPoint format the first row of almost every table as a header, even in
-forms. Spreadsheets and CSV files rarely mark a header.
+Word and PowerPoint format the first row of almost every table as a header, even in forms.
+Spreadsheets and CSV files rarely mark a header.
 """
 
 import re
@@ -21,7 +21,7 @@ _FORM_ROWS = 30
 
 
 def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
-    """Count the header rows at the top, including a title across the table.
+    """Return the number of header rows at the top, including a title across the table.
 
     `texts` are the rows of a table whose first row is formatted as a header. If there is a title
     above the column names, the table must have a column of numbers.
@@ -74,7 +74,7 @@ def _shape(text: str) -> str:
 
 
 def are_of_several_kinds(texts: Sequence[str]) -> bool:
-    """Whether a few values are of several kinds, as in a form: numbers, dates, texts."""
+    """Whether the values are of several kinds, such as numbers, dates and texts, as in a form."""
     if not 2 < len(texts) <= _FORM_ROWS:
         return False
     (_, most), *_ = Counter(map(_kind_of, texts)).most_common(1)

@@ -93,7 +93,7 @@ class _Builder:
 
     @property
     def is_poor(self) -> bool:
-        """Whether almost no text of the page was read."""
+        """Whether almost none of the page's text was read."""
         if self._is_whole:
             return False
         read = sum(len(block.text) for block in self.blocks) + len(self.title)
@@ -141,7 +141,7 @@ class _Builder:
             self._is_caption = True
 
     def _leave(self, around: str, line: int) -> None:
-        """Leave a note or sidebar. Headings in a sidebar rank below the headings around it."""
+        """Close a note or sidebar. Headings in a sidebar rank below the headings around it."""
         self._flush()
         if around != "box":
             self._is_caption = False
@@ -241,8 +241,8 @@ class _Builder:
 
 
 def _classify_box(element: Element) -> str:
-    """Classify an element as "box" (a sidebar) or "captioned" (a note or table with a title);
-    otherwise empty."""
+    """Return "box" for a sidebar, "captioned" for a note or table with a title, and "" for other
+    elements."""
     if element.tag != "aside" and not element.attrib:
         return ""
     words = (element.get("class") or "").lower().split()

@@ -24,7 +24,7 @@ _OF_COLUMNS = ("col", "colgroup")
 
 @dataclass(slots=True)
 class _Cell:
-    """A cell; `is_bold` if all of its text is."""
+    """A cell of a table. `is_bold` is true if all of its text is bold."""
 
     element: Element
     line: int
@@ -158,7 +158,7 @@ def _has_names(table: Element) -> bool:
 
 
 def _row_around(cell: Element, table: Element) -> Element:
-    """Return the row of a cell; for a cell outside rows, the element around it."""
+    """Return the row that contains a cell, or the element around the cell if it is not in a row."""
     for up in cell.iterancestors():
         if up.tag == "tr":
             return up

@@ -158,7 +158,7 @@ class InlineText:
             self.lines = self.lines if self.has_text else (line, line)
 
     def _box(self, element: Element, line: int) -> None:
-        """The state of a checkbox: `[x]` or `[ ]`."""
+        """Add the state of a checkbox: `[x]` or `[ ]`."""
         if (element.get("type") or "").lower() == "checkbox" and not self.has_text:
             state = "[x] " if element.get("checked") is not None else "[ ] "
             self._text(Event("text", state, line))
@@ -191,7 +191,8 @@ class InlineText:
 
 
 def _marks_in_formula(element: Element) -> list[str]:
-    """How a part of a MathML formula is attached to the previous part, outer mark first."""
+    """Return the marks by which a part of a MathML formula is attached to the previous part, outer
+    mark first."""
     around = element.getparent()
     marks = []
     if around is not None and around.tag == "mfrac":
@@ -203,7 +204,7 @@ def _marks_in_formula(element: Element) -> list[str]:
 
 
 def _reading(ruby: Element) -> str:
-    """Return the pronunciation of a text, to be placed after it; empty if there is none."""
+    """Return the pronunciation of a text, to be written after it, or "" if there is none."""
     base: list[str] = [ruby.text or ""]
     reading_parts: list[str] = []
     for part in ruby:

@@ -65,10 +65,10 @@ _MAIN_SHARE = 0.5  # share of a page's prose in its declared main part
 
 @dataclass(slots=True)
 class Page:
-    """A parsed page. `skipped` elements are not read; of `links_only` elements only the links are
+    """A parsed page. `skipped` elements are not read. Only the links of `links_only` elements are
     read.
 
-    `kinds` counts the skipped elements by kind; `size` is the number of characters in the page.
+    `kinds` counts the skipped elements by kind. `size` is the number of characters in the page.
     """
 
     root: Element
@@ -80,7 +80,7 @@ class Page:
     first_line: int = 1
 
     def line_of(self, element: Element, line: int) -> int:
-        """Return the line where an element begins; `line` if libxml2 reports an earlier line."""
+        """Return the line where an element begins, or `line` if libxml2 reports an earlier line."""
         known = element.sourceline or _LAST_KNOWN_LINE
         return line if known >= _LAST_KNOWN_LINE else max(line, known + self.first_line - 1)
 
@@ -221,8 +221,8 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
 
 def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
-    """Return why an element is skipped: a kind to count, empty if it is not counted, None if the
-    element is read."""
+    """Return the kind under which a skipped element is counted, or "" if it is not counted. Returns
+    None if the element is read."""
     tag = element.tag
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]
@@ -277,7 +277,7 @@ def _is_label(button: Element) -> bool:
 
 
 class Event(NamedTuple):
-    """Text, or the start or end of an element, with its line in the file.
+    """A text, or the start or end of an element, with its line in the file.
 
     A `link` event is a navigation link without its text. A `table` event is a whole table.
     """

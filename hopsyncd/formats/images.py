@@ -1,4 +1,5 @@
-"""Reads the size of pictures from their headers before decoding them, and writes PNGs."""
+"""Reads the size of a picture from its header before the picture is decoded, and writes
+PNG files."""
 
 import struct
 import zlib

@@ -77,7 +77,7 @@ class _Paragraph:
 
 
 class _Reader:
-    """Reads the tokens in one pass."""
+    """Reads the tokens of a document in one pass."""
 
     def __init__(self, text: str) -> None:
         self.source = Source.of(text)
@@ -189,8 +189,8 @@ class _Reader:
             yield Block("note", note, line, max(line, last_line), links=note_links)
 
     def _find_ends(self) -> dict[int, int]:
-        r"""Map the position of each `\begin` to its `\end`, also for nested environments of the
-        same name."""
+        r"""Return the position of the `\end` for the position of each `\begin`, even if
+        environments of the same name are nested."""
         found: dict[int, int] = {}
         open_at: dict[str, list[int]] = {}
         for at in range(len(self.source.tokens)):

@@ -45,8 +45,8 @@ _FORMULA_SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A command that the document defines: the number of its arguments, and its replacement
-    text."""
+    """A command that the document defines: the number of its arguments, and its
+    replacement text."""
 
     arguments: int
     tokens: tuple[str, ...]

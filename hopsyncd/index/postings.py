@@ -217,7 +217,7 @@ def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
     """Compute int64 keys that sort by `keys` (below 2 ** 31), and then by the first 32 bits of the
     id.
 
-    With these keys, the rows of a key with the lowest ids are found without reading its other rows.
+    These keys make it possible to find the rows with the lowest ids without reading the other rows.
     """
     return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + _FIRST_RANK
 
