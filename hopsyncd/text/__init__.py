@@ -1,1 +1,1 @@
-"""Analyses text for several packages."""
+"""Analyses text: words, dates, abbreviations and languages. Several packages use it."""

@@ -49,14 +49,14 @@ _SENTENCE_END = re.compile(r"[.!?;:]\s|\n\s*\n|[|\u2022]|[()]")
 
 
 class Pair(NamedTuple):
-    """A short form and its long form in a text, or two names of a note."""
+    """A short form and its long form in a text, or two names in a note."""
 
     short: str
     long: str
 
 
 def find_pairs(headings: Sequence[str], text: str, title: str = "") -> list[Pair]:
-    """Return the distinct pairs that a passage defines. `title` is the file's title, if the passage
+    """Return the distinct pairs that a passage defines. `title` is the file's title if the passage
     has no heading.
 
     >>> find_pairs((), "Ask the Enterprise Support Team (EST).")
@@ -117,7 +117,7 @@ def _strip(text: str) -> str:
 
 
 def _is_short(text: str) -> bool:
-    """Whether a text looks like an abbreviation, by its capitals."""
+    """Whether a text looks like an abbreviation because of its capitals."""
     letters = [character for character in text if character.isalpha()]
     return (
         2 <= len(letters) <= _MOST_LETTERS
@@ -132,7 +132,7 @@ def _is_lower_case(text: str) -> bool:
 
 
 def _is_numeronym(short: str, long: str) -> bool:
-    """Whether a short form counts the omitted letters, such as `K8s` and `i18n`."""
+    """Whether a short form contains the number of omitted letters, such as `K8s` and `i18n`."""
     found = _NUMERONYM.fullmatch(short)
     return (
         found is not None
@@ -143,10 +143,11 @@ def _is_numeronym(short: str, long: str) -> bool:
 
 
 def _find_long_form(short: str, before: str) -> str:
-    """Return the end of `before` that contains the letters of the short form (Schwartz & Hearst).
+    """Return the last words of `before` that contain the letters of the short form (Schwartz &
+    Hearst).
 
     The first letter must begin a word other than a linking word such as "of". Most other letters
-    must begin a word too; all of them if the short form is in lower case.
+    must begin a word too. If the short form is in lower case, all of them must.
     """
     letters = [character for character in _singular(short).lower() if character.isalnum()]
     most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)
@@ -235,12 +236,12 @@ def split_stems(text: str) -> tuple[str, ...]:
 
 
 def form_term(stems: Sequence[str]) -> str:
-    """Return the index term of passages that define a short or long form."""
+    """Return the index term of a short or long form, for the passages that define it."""
     return f"form {' '.join(stems)}"
 
 
 def form_terms(headings: Sequence[str], text: str) -> set[str]:
-    """Return the index terms for the pairs that a passage defines.
+    """Return the index terms of all pairs that a passage defines.
 
     >>> sorted(form_terms((), "the Enterprise Support Team (EST)"))
     ['form enterpris support team', 'form est']

@@ -1,8 +1,9 @@
-"""Finds dates in text, in any notation: 7 May 2025, 2025-05-07 and 07.05.2025 have one index term.
+"""Finds dates in text in any notation. 7 May 2025, 2025-05-07 and 07.05.2025 have the same index
+term.
 
-The order of a numeric date may be ambiguous: 07.05.2025 can be in May or in July. Such a date gets
-one term for each order. A date with a day above 12 proves the order and gets a term for it. The
-order of the other dates is decided at query time, from all passages of the document.
+The order of a numeric date may be ambiguous: 07.05.2025 can be in May or in July. It gets one term
+for each order. A date with a day above 12 proves the order, and gets a term for the order. The
+order of ambiguous dates is decided at query time, from all passages of the document.
 
 All terms contain a space, so they never equal a word.
 """
@@ -72,8 +73,8 @@ _ENGLISH_WORDS = frozenset(
 class FoundDate:
     """A date in a text.
 
-    `day` is in ISO format. `order` is the number order that gives this day, if the order is
-    ambiguous. `tells` is the number order that the date proves.
+    `day` is in ISO format. If the order of the numbers is ambiguous, `order` is the order that
+    gives this day. If the date proves an order, `tells` is that order.
     """
 
     day: str
@@ -127,7 +128,7 @@ def _days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
 
 
 def is_day_first_language(text: str) -> bool:
-    """Whether a text is in a language that writes the day first.
+    """Whether a text is in a language in which the day comes first.
 
     False for English, which uses both orders.
 
@@ -140,7 +141,8 @@ def is_day_first_language(text: str) -> bool:
 
 
 def day_term(day: str, order: Order | None = None) -> str:
-    """Return the index term of a day; with an order, the term of an ambiguous numeric date."""
+    """Return the index term of a day. With `order`, return the term of an ambiguous
+    numeric date."""
     return f"day {day} {order}" if order else f"day {day}"
 
 
@@ -166,7 +168,7 @@ def date_terms(text: str) -> Counter[str]:
 
 
 def find_asked_day(text: str, question: str) -> str | None:
-    """Return the day that a part of a question names; None if it is not a date or is ambiguous.
+    """Return the day in a part of a question, or None if it is not a date or is ambiguous.
 
     >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
     '2025-05-07'

@@ -1,4 +1,4 @@
-"""Recognises the language of a short text from its script and its function words.
+"""Recognizes the language of a short text by its script and its function words.
 
 Questions are too short for letter statistics, but nearly all of them have a function word that only
 one language has, such as the German "wann" or the Spanish "dónde".
@@ -116,7 +116,7 @@ _SCRIPTS: tuple[tuple[Language, str], ...] = (
 
 @lru_cache(1024)
 def recognise_language(text: str) -> Language | None:
-    """Return the language of a question or a sentence; None if no known language fits.
+    """Return the language of a question or a sentence, or None if no known language fits.
 
     >>> recognise_language("Wann wurde die Brücke eröffnet?"), recognise_language("NATS server")
     ('de', None)
@@ -131,7 +131,7 @@ def recognise_language(text: str) -> Language | None:
 
 
 def _score(words: list[str], text: str) -> dict[Language, float]:
-    """Return the evidence for each language. A word counts less if other languages have it too."""
+    """Return a score for each language. A word counts less if other languages also have it."""
     scores = dict.fromkeys(_FUNCTION_WORDS, 0.0)
     for word in words:
         having = [language for language, known in _FUNCTION_WORDS.items() if word in known]
@@ -145,7 +145,7 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
 
 
 def foreign_function_words(text: str) -> frozenset[str]:
-    """Return the function words of the text's language; empty if it is English or unknown."""
+    """Return the function words of the text's language, or none if it is English or unknown."""
     language = recognise_language(text)
     if language is None or language == "en":
         return frozenset()
@@ -153,8 +153,8 @@ def foreign_function_words(text: str) -> frozenset[str]:
 
 
 def drop_foreign_function_words(text: str) -> str:
-    """Remove the function words of the text's language, unless it is English or no word would be
-    left.
+    """Remove the function words of the text's language, unless it is English or no word would
+    remain.
 
     >>> drop_foreign_function_words("Wann wurde die Brücke eröffnet?").split()
     ['Brücke', 'eröffnet?']

@@ -1,4 +1,4 @@
-"""Splits text of any script into words, as full-text search does."""
+"""Splits text in any script into words in the same way as full-text search."""
 
 import re
 import threading
@@ -20,7 +20,7 @@ _TERM_CACHE: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
 def spellings(text: str) -> list[str]:
-    """Return the distinct words that a typo may be corrected to: letters only, four or more, in
+    """Return the distinct words to which a typo may be corrected: only letters, at least four, in
     lower case.
 
     >>> spellings("The tyre of car 0815x, the TYRE")
@@ -30,7 +30,8 @@ def spellings(text: str) -> list[str]:
 
 
 def correct_spelling(text: str, corrections: Mapping[str, str]) -> str:
-    """Replace misspelled words, given as in `spellings`, and keep their case in the text.
+    """Replace misspelled words, which are given in the form of `spellings`. The case in the text is
+    kept.
 
     >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
@@ -62,7 +63,8 @@ def _compose_accents(text: str) -> str:
 
 
 class _Plain(dict[int, str]):
-    """Maps characters to the characters of full-text search; characters that end words stay."""
+    """Maps each character to its form in full-text search. Characters that end words are not
+    changed."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -75,7 +77,8 @@ _PLAIN = _Plain()
 
 
 def plain(text: str) -> str:
-    """Return the text in lower case, with words normalised as in full-text search, but not stemmed.
+    """Return the text in lower case, with its words normalized as in full-text search, but not
+    stemmed.
 
     >>> plain("Éclairs in Łódź")
     'eclairs in łodz'
