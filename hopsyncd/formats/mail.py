@@ -184,7 +184,7 @@ class _MailReader:
         self._calendars: set[bytes] = set()
 
     def skipped_blocks(self) -> tuple[Block, ...]:
-        """The block that counts the skipped parts, if there are any."""
+        """Return the block that counts the skipped parts, or nothing if no part was skipped."""
         return (skipped_block(self._skipped),) if self._skipped.total() else ()
 
     def content(self, message: Message) -> Iterator[Block]:
@@ -360,8 +360,8 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
 
 
 def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
-    """Decode uuencoded lines. Return their data and the position after their `end`; None for other
-    lines."""
+    """Decode uuencoded lines from position `at`. Returns the position after their `end`, and the
+    data, or None for other lines."""
     data = bytearray()
     while at < len(lines) and lines[at].rstrip() != "end":
         try:

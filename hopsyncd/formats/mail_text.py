@@ -159,9 +159,11 @@ def _end_of_quote(lines: list[str], at: int) -> int:
 
 
 def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
-    """Map the start of each quotation to its last lines, which the reply after it answers.
+    """Return the last lines of each quotation, to which the text after it replies, by the
+    quotation's start.
 
-    Empty unless replies come between quotations: a single reply below answers the whole message.
+    Returns nothing unless replies come between quotations: a single reply below answers the whole
+    message.
     """
     answered: dict[int, list[str]] = {}
     at = 0

@@ -112,8 +112,8 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
 class _Environment:
     """The parser's state for one document.
 
-    `cited` are the labels of footnotes that the text refers to, and `waiting` the labels in the
-    current block.
+    `cited` are the labels of the footnotes to which the text refers, and `waiting` are the labels
+    in the current block.
     """
 
     tags: list[str] = field(default_factory=list)
@@ -217,7 +217,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 
 
 class _Walk:
-    """Reads the parser's flat list of tokens once."""
+    """Converts the parser's flat list of tokens to blocks, in one pass."""
 
     def __init__(self, parser: MarkdownIt, env: _Environment, *, is_inside: bool = False) -> None:
         """`is_inside`: the text is part of an outline that looks like indented code, as in
@@ -357,7 +357,8 @@ class _Walk:
 
 
 def _is_bracket_heap(content: str) -> bool:
-    """Whether a text has too many brackets for prose. The parser spends 0.1 ms on each bracket."""
+    """Whether a text has too many brackets to be prose. The parser needs 0.1 ms for
+    each bracket."""
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 
@@ -384,7 +385,7 @@ def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
 
 
 def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
-    """The text that a reader sees, and the links in it."""
+    """Return the text that a reader sees, and the links in it."""
     parts: list[str] = []
     length = 0
     links: list[tuple[int, WrittenLink | None]] = []

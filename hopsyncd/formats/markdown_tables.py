@@ -32,8 +32,8 @@ class _Drawn:
 
 
 def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A block rule for tables that are drawn with lines. The rule pushes the tokens of a table; the
-    token `table_open` has the caption as its content."""
+    """Parse tables that are drawn with lines (a block rule). The token `table_open` has the caption
+    as its content."""
     if state.is_code_block(start):
         return False
 
@@ -86,7 +86,7 @@ def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int
 
 
 def _grid(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
-    """Read a grid table; None if cells span rows or columns, or if it has no end."""
+    """Read a grid table. Returns None if cells span rows or columns, or if the table has no end."""
     border = line(start).strip()
     indent = len(line(start)) - len(border)
     edges = [at for at, sign in enumerate(border) if sign == "+"]

@@ -38,9 +38,9 @@ _SVG = "svg"  # in the namespace of the titles of pictures; fields have titles t
 
 
 def odt_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a text; line numbers count paragraphs, headings and table rows.
+    """Read a text document. Line numbers count paragraphs, headings and table rows.
 
-    Page headers and footers come at the end, each text once.
+    The texts of page headers and footers come at the end, without duplicates.
     """
     archive = open_archive(data)
     content = tree_of(archive, "content.xml")
@@ -62,7 +62,7 @@ def odt_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def odp_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read slides; line numbers are slide numbers and include hidden slides."""
+    """Read slides, including hidden slides. Line numbers are slide numbers."""
     archive = open_archive(data)
     content = tree_of(archive, "content.xml")
     body = child_of(content, "body", "presentation")
@@ -106,8 +106,8 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
 
 
 def _marks(*trees: Element | None) -> dict[str, str]:
-    """Map styles to marks: "^" superscript, "_" subscript, "x" strikethrough, "t" document title,
-    "h" table header, "b" bold."""
+    """Return the mark of each style: "^" superscript, "_" subscript, "x" strikethrough, "t"
+    document title, "h" table header, "b" bold."""
     named = {"Title": "t", "Table_20_Heading": "h"}
     marks = dict(named)
     for tree in trees:
@@ -136,7 +136,7 @@ def _is_struck(properties: Element) -> bool:
 def _margins(
     styles: Element, reader: "_Reader", known: set[str], skipped: Counter[str]
 ) -> Iterator[Block]:
-    """The texts of page headers and footers that occur nowhere else in the document."""
+    """Yield the texts of page headers and footers that occur nowhere else in the document."""
     for page in styles.iterfind(".//{*}master-page"):
         for margin in page:
             if local_name(margin) not in _MARGINS:
@@ -152,7 +152,8 @@ def _margins(
 
 
 class _Reader:
-    """Reads content. Each paragraph and row takes its line number from `numbers`."""
+    """Reads the content of a document. Each paragraph and row takes its line number
+    from `numbers`."""
 
     def __init__(self, archive: ZipFile, marks: dict[str, str], numbers: Iterator[int]) -> None:
         self.title = ("", 1)

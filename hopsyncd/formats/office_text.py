@@ -57,7 +57,7 @@ def symbol_of(code: int, font: str) -> str:
 
 
 class Line:
-    """The text of a line under construction, with its links."""
+    """Collects the text of a line, with its links."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -121,7 +121,8 @@ class Line:
 
 
 class ListLeads:
-    """The context of a list item: the sentence that introduces its list, and its parent items."""
+    """Tracks the context of list items: the sentence that introduces their list, and their parent
+    items."""
 
     def __init__(self) -> None:
         self.introduction = ""

@@ -67,7 +67,7 @@ def org_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites the lines of a file one for one, so that line numbers stay the same."""
+    """Rewrites each line of a file as one line, so that line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Reader:
         return written
 
     def _drawer_end(self, at: int) -> int:
-        """Return the position after a drawer; 0 if none begins here."""
+        """Return the position after the drawer that begins here, or 0 if none begins here."""
         if at < self._without_drawer_end:
             return 0
         for end in range(at + 1, len(self.lines)):

@@ -93,7 +93,7 @@ def _not_a_message(why: str) -> DocumentUnreadable:
 
 
 class _Properties:
-    """The properties of a message, of a recipient or of an attachment."""
+    """Reads the properties of a message, of a recipient or of an attachment."""
 
     def __init__(self, storage: Any, header_bytes: int, codec: str = "") -> None:
         self._streams: dict[str, bytes] = {stream.name: stream.bytes_ for stream in storage.streams}

@@ -41,7 +41,7 @@ class Annotations:
 
 
 class AnnotationReader:
-    """Reads the annotations of one page. `form` is the document's form environment or None."""
+    """Reads the annotations of a page. `form` is the document's form environment, or None."""
 
     def __init__(self, document: Any, page: Any, raw: Any, quarters: int) -> None:
         self._raw, self._document, self._page, self._quarters = raw, document, page, quarters

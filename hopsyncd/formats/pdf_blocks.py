@@ -105,7 +105,7 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
 
 
 class Headings:
-    """Finds headings by the file's bookmarks, or else by larger type."""
+    """Finds headings by the file's bookmarks or, if it has none, by larger type."""
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
@@ -132,11 +132,11 @@ class Headings:
 
     @cached_property
     def words(self) -> Counter[str]:
-        """The words of the document, which show whether a hyphen belongs to a word."""
+        """Count the words of the document, which show whether a hyphen belongs to a word."""
         return Counter(_WORD.findall("\n".join(line.text for line in self._lines).casefold()))
 
     def level(self, line: Line, page: int) -> int:
-        """Return the level of a heading; 0 for other lines."""
+        """Return the level of a heading, or 0 for other lines."""
         if self._marked and (marked := self._marked.get((page, _key(line.text)))):
             return marked
         level = self._levels.get(line.size, 0)
@@ -153,7 +153,7 @@ def _can_be_heading(line: Line) -> bool:
 
 
 def _levels(lines: Iterable[Line]) -> dict[float, int]:
-    """Map each type size that is larger than most of the text to a heading level."""
+    """Return a heading level for each type size that is larger than most of the text."""
     letters: Counter[float] = Counter()
     known = [*lines]
     # A line with a raised or lowered sign has the size of the sign.
@@ -251,8 +251,8 @@ def _join(lines: Sequence[Line], headings: Headings) -> str:
 
 
 def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
-    """Whether a line-end hyphen is not part of the word, judged by the other words of the
-    document."""
+    """Whether a hyphen at the end of a line is not part of the word, according to the document's
+    other words."""
     before = before[-40:]
     left, right = _WORD_AT_END.search(before), _WORD_AT_START.match(after)
     if not left or not right or not right[0][:1].islower():

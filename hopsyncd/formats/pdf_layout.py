@@ -30,7 +30,7 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
 
 @dataclass(slots=True)
 class Line:
-    """A line of text in reading order, with its place on the page."""
+    """A line of text in reading order, with its position on the page."""
 
     text: str
     left: float
@@ -106,9 +106,10 @@ def _mirror(parts: Iterable[Span | Line]) -> None:
 
 
 def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
-    """Return the index for a ruled table: before the first item below it in its column.
+    """Return the index at which to insert a ruled table: before the first item below it in its
+    column.
 
-    Without such an item, the table comes after the items above it.
+    If there is no such item, the table comes after the items above it.
     """
     for at, item in enumerate(items):
         if item.top <= table.top and item.left < table.right and table.left < item.right:
@@ -152,7 +153,7 @@ def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[I
 
 
 def _gutter(spans: Sequence[Span]) -> float | None:
-    """Return where the second column begins; None if the text has one column."""
+    """Return where the second column begins, or None if the text has only one column."""
     if len(spans) < 2 * _LEAST_LINES:
         return None
     begin, end = min(span.left for span in spans), max(span.right for span in spans)

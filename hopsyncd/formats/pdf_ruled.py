@@ -36,10 +36,10 @@ class Grid:
     def region(
         self, column: int, row: int, taken: Container[tuple[int, int]]
     ) -> tuple[int, int, int, int]:
-        """Return the first and last column and row of the cell at a place, up to the next drawn
+        """Return the first and last column and row of the cell at a position, up to the next drawn
         lines.
 
-        Places that are `taken` belong to other cells.
+        Positions in `taken` belong to other cells.
         """
         first, last, bottom, top = column, column, row, row
         while first > 0 and not self.has_upright(first, row) and (first - 1, row) not in taken:
@@ -226,8 +226,8 @@ def _is_frame(cell: Cell) -> bool:
 
 
 def _in_lines(row: list[Cell]) -> list[list[Cell]]:
-    """Split a row between two ruling lines into a row per line, if each line has a label and a
-    value."""
+    """Split a row between two ruling lines into one row for each line, if each line has a label and
+    a value."""
     column_of = {id(span): cell for cell in row for span in cell.spans}
     lines = list(rows_of(span for cell in row for span in cell.spans))
     split: list[list[Cell]] = []

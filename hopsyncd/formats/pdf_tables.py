@@ -183,7 +183,8 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
 
 
 def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """Return the column, not the first, below which a wider note begins; 0 if there is none."""
+    """Return the column below which a wider note begins, or 0 if there is none. The first column
+    does not count."""
     for at, column in enumerate(columns[1:], 1):
         if abs(span.left - column[0]) < _TOUCH:
             return at
@@ -276,8 +277,8 @@ def _noted_cell(
 def _unfinished_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """Return the cell above, not in the first column, that ends with a comma and continues in this
-    line."""
+    """Return the cell above, except in the first column, that ends with a comma and continues in
+    this line."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
@@ -288,8 +289,8 @@ def _unfinished_cell(
 def _wrapped_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]], pitch: float
 ) -> Cell | None:
-    """Return the cell above, not in the first column, that this line continues: it is closer than a
-    new row."""
+    """Return the cell above, except in the first column, that this line continues because it is
+    closer than a new row."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         last = cell.spans[-1]
@@ -372,7 +373,7 @@ def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
 
 
 def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
-    """Return 2 if the first row has group names and the second has column names; else 0.
+    """Return 2 if the first row has group names and the second has column names, or else 0.
 
     A number in parentheses may be below a name, as in "mAP" above "(0.75)". Below both rows, the
     columns of each group contain only numbers.
@@ -443,7 +444,7 @@ def build_table(
 
 
 def _skip(builder: TableBuilder, column: int, taken: Mapping[int, int]) -> int:
-    """Leave a place empty, unless a cell from above covers it. Return the next column."""
+    """Leave a position empty, unless a cell from above covers it. Returns the next column."""
     if column not in taken:
         builder.add("")
     return column + 1

@@ -89,7 +89,7 @@ def turned_box(box: Box, quarters: int) -> Box:
 
 
 class TextReader:
-    """Reads the words of one text page through PDFium's raw calls."""
+    """Reads the words on a page through PDFium's raw functions."""
 
     def __init__(self, text_page: Any, raw: Any, quarters: int) -> None:
         self._calls = _calls_of(raw)
@@ -323,7 +323,7 @@ def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
 
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:
-    """Whether a word continues the line of a span."""
+    """Whether a word at this position continues the line of a span."""
     # This runs for each word: comparisons are faster than min and max.
     above, below = span.top, span.bottom
     tall, small = above - below, top - bottom

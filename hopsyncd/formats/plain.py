@@ -106,7 +106,7 @@ def _add_links(block: Block) -> Block:
 
 
 class _Reader:
-    """Reads the runs of lines between blank lines in one pass."""
+    """Converts the runs of lines between blank lines to blocks, in one pass."""
 
     def __init__(self, lines: list[str]) -> None:
         self._is_manual = _MANUAL.match(_first(lines)) is not None
@@ -163,7 +163,7 @@ class _Reader:
         return ([self._heading(line, number, level)], 1) if level else ([], 0)
 
     def _level(self, run: list[str], below: str) -> int:
-        """Return the heading level of a run's first line; 0 if it is not a heading."""
+        """Return the heading level of a run's first line, or 0 if it is not a heading."""
         line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0

@@ -35,7 +35,7 @@ _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
 
 def pptx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read slides; line numbers are slide numbers and include hidden slides."""
+    """Read slides, including hidden slides. Line numbers are slide numbers."""
     archive = open_archive(data)
     targets = targets_of(archive, _DECK)
     authors = _authors(archive, [name for _, name in targets.values()])
@@ -54,7 +54,7 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
-    """Map ids to the names of people who commented."""
+    """Return the names of the people who commented, by id."""
     return {
         attribute(author, "id"): attribute(author, "name")
         for part in parts
@@ -64,7 +64,7 @@ def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
 
 
 class _Slide:
-    """Reads one slide; `deletions` counts struck-through texts."""
+    """Reads a slide. `deletions` counts the texts that are struck through."""
 
     def __init__(self, archive: ZipFile, name: str, number: int) -> None:
         self._archive, self._name, self._number = archive, name, number

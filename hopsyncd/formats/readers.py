@@ -85,9 +85,9 @@ MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
 
 
 def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
-    """Return the function that reads a media type; None if there is none.
+    """Return the function that reads a media type, or None if there is none.
 
-    It takes text or bytes. A mail reader also takes a function that reads attachments.
+    The function takes text or bytes. A mail reader also takes a function that reads attachments.
     """
     otherwise = _TEXT["text/plain"] if kind.startswith("text/") else ""
     named = (_TEXT | _DATA | _BINARY | _WITH_PARTS).get(kind, otherwise)

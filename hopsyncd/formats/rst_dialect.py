@@ -20,8 +20,8 @@ from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
 class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
     """The argument of a directive (the first child, a paragraph) and its content.
 
-    `is_lead`: the argument is context for the content. `is_shown`: the argument is also text of its
-    own.
+    If `is_lead`, the argument is context for the content. If `is_shown`, the argument is also a
+    text itself.
     """
 
 
@@ -72,14 +72,14 @@ _DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
 
 
 class _AnyOptions(dict[str, Callable[[str], Any]]):
-    """The options of a directive; options that it does not define are accepted too."""
+    """Accepts all options of a directive, even those that it does not define."""
 
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return str
 
 
 class _Skipped(Directive):
-    """A directive without text for readers."""
+    """Skips a directive that has no text for readers."""
 
     optional_arguments = 1
     final_argument_whitespace = True
@@ -91,7 +91,7 @@ class _Skipped(Directive):
 
 
 class _Code(_Skipped):
-    """A directive whose code is kept unchanged."""
+    """Keeps the code in a directive unchanged."""
 
     def run(self) -> list[nodes.Node]:
         text = "\n".join(self.content)
@@ -208,7 +208,7 @@ def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
 
 
 class _States(dict[str, states.RSTState]):
-    """The states of a docutils state machine, created when the machine first enters them.
+    """Creates each state of a docutils state machine when the machine first enters it.
 
     docutils creates fifteen states for each nested list or cell, and enters two or three. Creating
     all of them took a third of the reading time.

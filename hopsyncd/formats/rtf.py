@@ -68,7 +68,7 @@ class _State:
 
 
 def rtf_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; line numbers count paragraphs and table rows."""
+    """Read a document. Line numbers count paragraphs and table rows."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not data.startswith(b"{\\rtf"):
         raise DocumentUnreadable(
@@ -80,7 +80,7 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Reads one document. `number` counts paragraphs and rows."""
+    """Reads a document. `number` counts paragraphs and table rows."""
 
     def __init__(self) -> None:
         self.number = 0
