@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 # One thread for numpy: a pool would spin on cores that the encoder and other programs need.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -28,7 +29,7 @@ from hopsyncd.cli.log import diff, log, release, restore, tag
 from hopsyncd.cli.maintain import check, copy, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
-from hopsyncd.cli.server import hoist_options, refuse_elsewhere
+from hopsyncd.cli.server import hoist_options, refuse_elsewhere, refused_tokens_explained
 from hopsyncd.cli.show import open_, show
 from hopsyncd.cli.support_bundle import support_bundle
 from hopsyncd.cli.sync import sync
@@ -85,7 +86,13 @@ class _Commands(click.Group):
         name = arguments[0]
         if name in _SYNONYMS and name not in self.commands:
             context.fail(f"No such command {name!r}. Did you mean {_SYNONYMS[name]!r}?")
+        if not (context.resilient_parsing or {"-h", "--help"} & {*arguments}):
+            refuse_elsewhere(context, name)
         return super().resolve_command(context, arguments)
+
+    def invoke(self, context: click.Context) -> Any:
+        with refused_tokens_explained(context):
+            return super().invoke(context)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in _GROUPS.items():
@@ -135,7 +142,6 @@ class _Commands(click.Group):
 def cli(context: click.Context, /, config_file: Path | None, **_: object) -> None:
     """Search your documents, connect facts across files, and stay current as you edit."""
     context.obj = config_file
-    refuse_elsewhere(context, context.invoked_subcommand)
 
 
 for command in chain.from_iterable(_GROUPS.values()):

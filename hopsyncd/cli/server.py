@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hopsyncd.client import Client
-from hopsyncd.config.configuration import load_config
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.config.access import ClientConfig
+from hopsyncd.config.configuration import config_path, load_config
 from hopsyncd.config.secret_file import read_secret
 from hopsyncd.errors import ConfigError
 
@@ -24,6 +27,9 @@ HERE = frozenset(
 )
 """The commands that work on this machine only: on its configuration, its files or its daemon."""
 
+_FOR_ANY_MACHINE = frozenset("try init completion doctor support-bundle".split())
+"""The commands of HERE that make sense on a machine whose configuration names a server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -32,16 +38,34 @@ class Server:
     address: str
     token_file: Path | None
     ca: Path | None
+    configured: str = ""
+    """`client.server`, if `client.token_file` is for that server and not for this one."""
 
     def connect(self) -> Client:
         """A client of the server. Raises ConfigError if there is no token for it."""
         return Client(self.address, self._token(), ca=self.ca)
+
+    def refused_token_error(self) -> RequestFailed:
+        """The error for a token that the server refuses."""
+        place = self.token_file or "from the keyring"
+        return RequestFailed(
+            HTTPStatus.UNAUTHORIZED,
+            "unauthorized",
+            f"Your token ({place}) is unknown to {self.address}, revoked or expired",
+            "Ask the administrator of the server for a new one",
+        )
 
     def _token(self) -> str:
         if self.token_file:
             return read_secret(self.token_file)
         if token := _keyring_token(self.address):
             return token
+        if self.configured:
+            raise ConfigError(
+                f"Cannot ask {self.address}",
+                f"client.token_file is only sent to {self.configured}",
+                "Give the token for this server: --token-file FILE or HOPSYNCD_TOKEN_FILE",
+            )
         raise ConfigError(
             f"Cannot ask {self.address}",
             "there is no token for it",
@@ -57,25 +81,56 @@ def server_of(context: click.Context) -> Server | None:
     Options and environment variables override the configuration.
     """
     given = context.find_root().params
-    if given["server"]:
-        return Server(given["server"], given["token_file"], given["ca"])
     try:
-        client = load_config(context.obj).client
+        client = load_config(given["config_file"]).client
     except ConfigError:
-        return None  # client_of tells the mistake
-    if not client.server:
+        client = ClientConfig()  # client_of reports the mistake
+    address = given["server"] or client.server
+    if not address:
         return None
-    return Server(client.server, given["token_file"] or client.token_file, given["ca"] or client.ca)
+    if address.rstrip("/") == client.server.rstrip("/"):
+        token_file, ca = given["token_file"] or client.token_file, given["ca"] or client.ca
+        return Server(address, token_file, ca)
+    configured = client.server if client.token_file else ""
+    return Server(address, given["token_file"], given["ca"], configured)
 
 
 def refuse_elsewhere(context: click.Context, command: str | None) -> None:
-    """Raise UsageError for a command that works only on this machine, if the user named a
-    server."""
-    if context.params["server"] and command in HERE:
+    """Raise UsageError for a command that works only on this machine, if the user named a server.
+
+    A server in the configuration does not count if the configuration is also for a daemon: if it
+    has a source or listens for other machines.
+    """
+    if command not in HERE:
+        return
+    if context.params["server"]:
         raise click.UsageError(
             f"`hopsyncd {command}` works on this machine only. Run it on the server, or leave out"
             " --server and HOPSYNCD_SERVER."
         )
+    if command in _FOR_ANY_MACHINE:
+        return
+    try:
+        config = load_config(context.params["config_file"])
+    except ConfigError:
+        return  # the command reports the mistake
+    if config.is_client_only:
+        raise click.UsageError(
+            f"`hopsyncd {command}` works on this machine only, but client.server in"
+            f" {config_path(context.params['config_file'])} names {config.client.server}. Run it on"
+            " the server, or remove client.server to use a daemon of this machine."
+        )
+
+
+@contextmanager
+def refused_tokens_explained(context: click.Context) -> Iterator[None]:
+    """If the server refuses the token of the user, raise an error that names the token's file."""
+    try:
+        yield
+    except RequestFailed as error:
+        if error.status != HTTPStatus.UNAUTHORIZED or not (server := server_of(context)):
+            raise
+        raise server.refused_token_error() from error
 
 
 def hoist_options(arguments: Sequence[str]) -> list[str]:

@@ -277,6 +277,11 @@ class Config(Section):
         """The path of the database file, or the URL of the database."""
         return self.store.url or self.daemon.data_dir / DATABASE_NAME
 
+    @property
+    def is_client_only(self) -> bool:
+        """Whether commands contact a server, and nothing is set up for a daemon of this machine."""
+        return bool(self.client.server and not self.sources and not self.access.listen)
+
 
 _MODELS: dict[str, type[Section]] = {
     name: field.annotation

@@ -311,7 +311,7 @@ def test_a_wrong_token_and_a_readable_token_file_are_told(laptop: Laptop, tmp_pa
     file.touch(0o600)
     file.write_text("hops_00000000_" + "x" * 43)
     wrong = laptop.run("status", HOPSYNCD_TOKEN_FILE=str(file))
-    assert wrong.returncode == 1 and "no token that is known here" in wrong.stderr
+    assert wrong.returncode == 1 and f"Your token ({file}) is unknown" in wrong.stderr
     file.chmod(0o644)
     readable = laptop.run("status", HOPSYNCD_TOKEN_FILE=str(file))
     assert readable.returncode == 1 and f"Run `chmod 600 {file}`" in readable.stderr
