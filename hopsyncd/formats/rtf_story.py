@@ -130,7 +130,7 @@ def _has_bold_header(rows: list[_Row]) -> bool:
 
 
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
-    """Map (row, column) to the number of rows that a cell spans.
+    """Return the number of rows that each cell spans, by (row, column).
 
     Includes continuation cells that have no first cell.
     """
@@ -149,7 +149,8 @@ def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
 
 
 class Story:
-    """Collects the blocks of the document, a note, a text box or a page margin."""
+    """Collects the blocks of a part of a document: the body, a note, a text box or a
+    page margin."""
 
     def __init__(self, next_line: Callable[[], int]) -> None:
         self.blocks: list[Block] = []
@@ -266,7 +267,7 @@ class Story:
 
 
 def margins_of(blocks: list[Block], known: set[str], skipped: Counter[str]) -> Iterator[Block]:
-    """The texts of page headers and footers that occur nowhere else in the document."""
+    """Yield the texts of page headers and footers that occur nowhere else in the document."""
     for block in blocks:
         text = " ".join(block.text.split())
         if text in known:

@@ -51,7 +51,7 @@ def tokens_of(data: bytes) -> Iterator[Token]:
 
 
 def code_page(number: int) -> str:
-    """Return the encoding of a code page; Windows-1252 if it is unknown."""
+    """Return the encoding of a code page, or Windows-1252 if the code page is unknown."""
     name = _NAMES.get(number, f"cp{number}")
     try:
         return codecs.lookup(name).name

@@ -36,7 +36,7 @@ class SheetRow:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of the cells; the text of a covered cell is empty."""
+        """Return the texts of the cells. The text of a covered cell is empty."""
         return [cell.text if cell else "" for cell in self.cells]
 
     @property
@@ -74,7 +74,8 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
 def _build_part(
     headers: Iterable[Row], part: Sequence[SheetRow], marked: frozenset[int]
 ) -> TableBuilder:
-    """Build the table of a part below the headers; `marked` rows are headers too."""
+    """Build the table of a part of the rows, below the headers. The `marked` rows are
+    headers too."""
     builder = TableBuilder()
     for header in headers:
         builder.begin_row(header.first_line, header.last_line, is_header=True)
@@ -127,8 +128,8 @@ def _interrupts(above: str, text: str, below: str) -> bool:
 
 
 def _rows_above_header(part: Sequence[SheetRow]) -> int:
-    """Count the rows above the header that describe the table, such as the customer and date of an
-    invoice.
+    """Return the number of rows above the header that describe the table, such as the customer and
+    date of an invoice.
 
     They have at most half of the cells; the header is a full row with a column of numbers below it.
     """

@@ -87,7 +87,7 @@ def without_site_markup(text: str) -> tuple[str, Counter[str]]:
 
 
 def _code_lines(lines: Sequence[str]) -> Iterator[bool]:
-    """Yield for each line whether it belongs to fenced code; fences count as code."""
+    """Yield whether each line belongs to fenced code. The fences count as code."""
     mark = ""
     for line in lines:
         found = _FENCE.match(line) if "```" in line or "~~~" in line else None

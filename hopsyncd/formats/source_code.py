@@ -112,7 +112,7 @@ def _indent(line: str) -> int:
 
 
 def notebook_blocks(text: str) -> tuple[Block, ...]:
-    """Read a notebook; line numbers count cells, from 1. Outputs are counted as skipped.
+    """Read a notebook. Line numbers count cells, from 1. Outputs are counted as skipped.
 
     Raises ValueError for other JSON.
     """

@@ -35,7 +35,7 @@ _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v><
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The layout of a sheet: merged cells, covered cells, and the first and last column that a row
+    """The layout of a sheet: its merged and covered cells, and the columns that each header row
     names.
 
     Rows and columns are counted from 1.
@@ -200,7 +200,8 @@ def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
 
 
 def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:
-    """Group the columns by table. `filled` maps each column to its first and last row with text."""
+    """Group the columns by table. `filled` contains the first and last row with text of each
+    column."""
     groups: list[list[int]] = []
     for at in sorted(filled):
         if groups and at == groups[-1][-1] + 1:
@@ -220,9 +221,10 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
 
 
 def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
-    """Count the rows above a table that shares no column with them; 0 if there are none.
+    """Return the number of rows above a table that shares no column with them, or 0 if there are
+    none.
 
-    `filled` maps each column to its first and last row with text.
+    `filled` contains the first and last row with text of each column.
     """
     columns = sorted(filled, key=lambda at: filled[at])
     for number, at in enumerate(columns[1:], 1):
@@ -291,7 +293,7 @@ def _unescape(text: str) -> str:
 
 
 def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:
-    """Map the header row of each filter and table to its first and last column."""
+    """Return the first and last column of each filter and table, by its header row."""
     sources = [source] if b"autoFilter" in source else []
     for kind, name in targets_of(archive, member).values():
         if kind == "table" and name in archive.NameToInfo:

@@ -45,7 +45,8 @@ def runs_of(lines: Iterable[str]) -> Iterator[Run]:
 
 @dataclass(frozen=True, slots=True)
 class TextPages:
-    """The lines of a text, with running heads and feet blanked, and the ends of its pages."""
+    """The lines of a text without its running heads and feet, and the positions at which its pages
+    end."""
 
     lines: list[str]
     breaks: list[int]  # numbers of lines, ascending
@@ -141,7 +142,7 @@ class _Candidate:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its form alone shows that the line is a heading."""
+        """Whether the form of the line alone shows that it is a heading."""
         return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
 
 
@@ -185,7 +186,7 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
 
 
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
-    """Yield the level of each heading; letters between two numbers are one level below the first
+    """Yield the level of each heading. Letters between two numbers are one level below the first
     number."""
     last = max((at for at, heading in enumerate(headings) if not heading.is_lettered), default=-1)
     level = 1
@@ -235,7 +236,7 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
 
 
 def _is_item(candidate: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
-    """Whether the line before or after has the same form."""
+    """Whether the line before or after has the same form, as in a list."""
     beside = (candidates.get(candidate.at + step) for step in (-1, 1))
     return any(
         other.indent == candidate.indent
@@ -247,7 +248,8 @@ def _is_item(candidate: _Candidate, candidates: Mapping[int, _Candidate]) -> boo
 
 
 def _leads_to(before: _Candidate, candidate: _Candidate) -> bool:
-    """Whether the second number can follow the first in a document with numbered sections."""
+    """Whether the number of `candidate` can follow the number of `before` in a document with
+    numbered sections."""
     if candidate.number[:-1] == before.number:
         return candidate.number[-1] <= 1
     depth = len(candidate.number)
@@ -317,9 +319,9 @@ def _is_text_at(indents: Sequence[int], at: int, tags: Mapping[int, Tag]) -> boo
 
 
 def _tag_at(line: str, column: int) -> Tag | None:
-    """Return the term before a text that begins at a column; None if there is none.
+    """Return the term before a text that begins at a column, or None if there is none.
 
-    A term that fills its column is a single word.
+    A term that fills its column must be a single word.
     """
     line = line.expandtabs(TAB)
     term, text = line[:column].strip(), line[column:].rstrip()

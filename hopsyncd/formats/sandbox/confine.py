@@ -183,8 +183,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def confine(memory_bytes: int) -> None:
     """Forbid this process network, files, new processes and more than `memory_bytes` of memory.
 
-    It can still read Python and its libraries. Call this before starting threads. If the system
-    refuses a layer, the others stay in force.
+    The process can still read Python and its libraries. Call this before starting threads. If the
+    system does not support a layer, the other layers stay in force.
     """
     _take_resources(memory_bytes)
     if sys.platform == "linux":
@@ -219,7 +219,8 @@ def _take_resources(memory_bytes: int) -> None:
 
 
 def _be_the_first_to_go() -> None:
-    """Make the kernel kill this process before the daemon if the machine runs out of memory."""
+    """Make the kernel kill this process rather than the daemon if the machine runs out
+    of memory."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
 
@@ -240,7 +241,7 @@ def _leave_network() -> None:
 
 
 def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Lower a limit and its maximum; a lower limit stays."""
+    """Lower a resource limit and its maximum. A limit that is already lower is not changed."""
     most = value if most is None else most
     inherited = resource.getrlimit(what)[1]
     if inherited != resource.RLIM_INFINITY:

@@ -106,7 +106,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits for one document.
+    """The limits for reading a document.
 
     Each MiB of the document adds to both time limits. The wall time limit is a multiple of the CPU
     time limit, so that reading does not fail on a busy machine.
@@ -126,8 +126,9 @@ class Limits:
 class Died(Exception):
     """The worker ended or broke the protocol.
 
-    `why` is a verb phrase, such as "takes too long". `again`: an earlier document may be the cause.
-    `killed`: another program or the system ended the worker, usually because memory ran out.
+    `why` is a verb phrase, such as "takes too long". If `again` is true, an earlier document may be
+    the cause. If `killed` is true, another program or the system ended the worker, usually because
+    memory ran out.
     """
 
     def __init__(self, why: str, *, again: bool = False, killed: bool = False) -> None:
@@ -138,7 +139,7 @@ class Died(Exception):
 
 
 class ReaderExchange:
-    """Sends one request and receives its reply before a deadline.
+    """Sends a request and receives its reply before a deadline.
 
     The pipes are non-blocking, so the daemon never hangs.
     """

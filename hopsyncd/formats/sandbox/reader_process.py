@@ -44,10 +44,11 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
 class ExtractionProcess:
-    """Reads documents in a separate process; small and simple documents in this process.
+    """Reads documents in a separate process, except small and simple documents, which this process
+    reads.
 
-    Only one thread at a time may use it. `give_way` is called while it waits. It may raise to
-    abandon the document, or read another document meanwhile with a second worker. Content that
+    Only one thread at a time may use it. `give_way` is called while it waits. It may raise an error
+    to abandon the document, or read another document meanwhile with a second worker. Content that
     killed a worker is never tried again, whatever its name. `quarantined` maps its hash to the
     reason, and `on_quarantine` receives each new hash and reason. A document is blamed only if a
     sample of its type can be read; `unavailable` maps types to the errors of their samples.
@@ -250,7 +251,8 @@ class ExtractionProcess:
         return self._second
 
     def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """Ask the worker. If an earlier document may have killed it, ask a new worker once."""
+        """Send the document to the worker. If an earlier document may have killed the worker, send
+        it once to a new worker."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
         is_worn = self._child.is_running

@@ -75,8 +75,8 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
 
 
 def _begin(cpu_s: int, wall_s: int) -> None:
-    """Make the kernel end this process after the time limits, even if the daemon no longer
-    waits."""
+    """Make the kernel end this process after the time limits, in case the daemon no
+    longer waits."""
     end = math.ceil(time.process_time() + cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     signal.alarm(wall_s)
