@@ -37,6 +37,10 @@ OPEN: AccessRule = ()
 NOBODY: AccessRule = ((),)
 """The rule of a source that only admins may see."""
 
+RESTORED = FolderClause(None, ())
+"""A clause that hides nothing. It marks a rule that came with a restored backup: a configuration
+without `visible_to` does not open the source."""
+
 
 def access_rule_text(rule: AccessRule) -> str:
     """Encode a rule as text for the database."""
@@ -118,6 +122,17 @@ def hidden_by_rule(
 def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
     """Combine two rules into one: only callers who satisfy both may see the source."""
     return tuple(dict.fromkeys([*rule, *further]))
+
+
+def restored_rule(rule: AccessRule) -> AccessRule:
+    """Return the rule to record when a backup with this rule is restored."""
+    needs_no_mark = rule == OPEN or NOBODY[0] in rule
+    return rule if needs_no_mark else narrow(rule, (RESTORED,))
+
+
+def without_restored(rule: AccessRule) -> AccessRule:
+    """Return the rule without the mark of a restored backup."""
+    return tuple(clause for clause in rule if clause != RESTORED)
 
 
 def left_rule(known: AccessRule | None) -> AccessRule:

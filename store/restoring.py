@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from store.access_rules import AccessRule, narrow, restored_rule
 from store.backup_folder import (
     DATABASE,
     Backup,
@@ -286,6 +287,10 @@ def _continue(database: Path, former: Path, now_ms: int) -> Restored:
                     purged = _carry_over(replaced, connection, now_ms)
             except StoreError as error:
                 unread = error.why
+        rules = access_rules(connection)
+        put_access_rules(
+            connection, {name: restored_rule(rule) for name, rule in rules.items() if rule}
+        )
         # Its next backup is made at the next scheduled time, not before the first scan.
         note_run(connection, BACKUP_JOB, now_ms, None)
         newest = head(connection)
@@ -295,10 +300,12 @@ def _continue(database: Path, former: Path, now_ms: int) -> Restored:
 
 def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
     """Repeat the purges of the former database, and apply its access rules. Returns the number of
-    purges."""
+    purges.
+
+    If the backup is of another database, the rules of both stay in force.
+    """
     rows = {name: row for row, name in source_names(restored).items()}
-    rules = {name: rule for name, rule in access_rules(former).items() if rule is not None}
-    put_access_rules(restored, {name: rule for name, rule in rules.items() if name in rows})
+    put_access_rules(restored, _combine_rules(former, restored))
     purged = 0
     for name, path in excluded_items(former) - excluded_items(restored):
         if name not in rows:
@@ -309,6 +316,18 @@ def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
         else:
             exclude(restored, rows[name], path, now_ms)
     return purged
+
+
+def _combine_rules(former: Connection, restored: Connection) -> dict[str, AccessRule]:
+    """Return the rules to record for the sources of the backup that the former database has."""
+    rules, backed_up = access_rules(former), access_rules(restored)
+    loss = _compare(former, restored)
+    is_other = loss.is_other or not loss.version
+    return {
+        name: narrow(known, rule) if is_other and (known := backed_up[name]) else rule
+        for name, rule in rules.items()
+        if rule is not None and name in backed_up
+    }
 
 
 def list_replaced(database: Path) -> list[Path]:

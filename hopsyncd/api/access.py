@@ -27,6 +27,7 @@ from hopsyncd.retrieve.visible_sources import EVERYTHING, NOTHING, Acl
 from store.access_rules import (
     NOBODY,
     OPEN,
+    RESTORED,
     AccessRule,
     FolderClause,
     Viewers,
@@ -34,6 +35,7 @@ from store.access_rules import (
     hidden_by_rule,
     left_rule,
     narrow,
+    without_restored,
 )
 from store.visibility import HiddenFolders, Mask
 
@@ -88,7 +90,11 @@ class AccessRules:
         The configuration of this daemon would open them.
         """
         opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
-        return [name for name, rule in opened.items() if self.rules.get(name, rule) != rule]
+        return [
+            name
+            for name, rule in opened.items()
+            if without_restored(self.rules.get(name, rule)) != rule
+        ]
 
     def warn_of_closed(self, sources: Iterable[SourceConfig]) -> None:
         """Log a warning for the sources that only the recorded rules keep closed to members."""
@@ -185,13 +191,14 @@ def _next(
     """Return the rule to record for a source.
 
     If `counts` is true, its configured `visible_to` replaces the recorded one. If `opens` is true,
-    a missing `visible_to` opens the source, unless the source was removed before. `before` is the
-    former configuration of the source; its `paths` are no longer applied.
+    a missing `visible_to` opens the source, unless the source was removed before or its rule came
+    with a restored backup. `before` is the former configuration of the source; its `paths` are no
+    longer applied.
     """
     wanted = configured_rule(source)
-    if known is None or (counts and source.visible_to):
+    if known is None or (counts and source.visible_to) or without_restored(known) == wanted:
         return wanted
-    if opens and not source.visible_to and NOBODY[0] not in known:
+    if opens and not source.visible_to and not {NOBODY[0], RESTORED}.intersection(known):
         return wanted
     replaced = configured_rule(before) if before and before.paths else ()
     return narrow(tuple(clause for clause in known if clause not in replaced), wanted)

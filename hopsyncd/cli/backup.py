@@ -185,8 +185,27 @@ def restore(
     answer = {**asdict(done), "replaced": str(done.replaced or ""), "started": started}
     if not print_if_json(answer, as_json):
         _report(done, started)
+        if closed := _closed_by_backup(config, database):
+            click.echo(
+                f"Closed to members in the backup, but not in your configuration:"
+                f" {', '.join(map(printable, closed))}. They stay closed until you set"
+                ' `visible_to`; ["members"] opens a source.'
+            )
         if config.access.listen and not TokenFile.of(config).read():
             click.echo("A backup has no tokens: make new ones with `hopsyncd token create`.")
+
+
+def _closed_by_backup(config: Config, database: Path) -> list[str]:
+    """List the sources that are closed only by the rules in the restored database."""
+    from contextlib import closing
+
+    from hopsyncd.api.access import AccessRules
+    from store.open_database import open_reader
+    from store.sources import access_rules
+
+    with closing(open_reader(database)) as connection:
+        rules = AccessRules.of(config, access_rules(connection))
+    return rules.closed_by_record(config.sources)
 
 
 def _database_file(config: Config) -> Path:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.api.access import AccessRules, rules_at_start
 from hopsyncd.child_process import start_child
-from hopsyncd.config.configuration import check_config
+from hopsyncd.config.configuration import Config, check_config
 from hopsyncd.errors import BadRequest, ConfigError
 from hopsyncd.ingest.backup_process import BackupOrder, answer, verify_copy
 from hopsyncd.ingest.backup_schedule import COMMAND, required_folder
-from store.access_rules import NOBODY, OPEN
+from store.access_rules import NOBODY, OPEN, RESTORED, AccessRule, FolderClause
 from store.backup_folder import CONFIG, Backup, find_backup, list_backups, make_backup, rotate
 from store.check import check
 from store.engines.sqlite.database import open_reader, open_writer
@@ -207,6 +208,44 @@ def test_what_was_purged_or_closed_since_the_backup_stays_so(stack: Stack, tmp_p
         assert access_rules(connection) == {"notes": NOBODY}
         assert [one.path for one in pending_purges(connection)] == ["sofia.md"]
         assert excluded_paths(connection, stack.source.id) == {"sofia.md"}
+
+
+HR = ["user:root"]
+BY_HR: AccessRule = (("user:root",),)
+HR_FOLDER: AccessRule = (FolderClause(None, (("hr/**", ("user:root",)),)),)
+
+
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("rule", [BY_HR, HR_FOLDER])
+def test_a_source_that_is_closed_in_the_backup_stays_closed_under_a_fresh_configuration(
+    stack: Stack, tmp_path: Path, rule: AccessRule, other: bool
+) -> None:
+    put_access_rules(stack.connection, {"notes": rule})
+    done = made(stack, tmp_path / "b")
+    database = tmp_path / "elsewhere/hopsyncd.db"
+    if other:  # it was served once with the fresh configuration
+        database.parent.mkdir()
+        fresh = Stack(database, MemoryConnector({"a.md": page("Bonn", "Rome")}))
+        fresh.sync()
+        put_access_rules(fresh.connection, {"notes": OPEN})
+        fresh.close()
+    stage(database, done.name, done, verify_copy, NOW_MS)
+    assert finish_restore(database, NOW_MS)
+    with closing(open_writer(database)) as connection:
+        recorded = access_rules(connection)
+
+    def rule_under(**keys: object) -> tuple[AccessRule | None, list[str]]:
+        """The rule after a start with these keys, and the sources that the start warns about."""
+        config = Config.model_validate({"source": [{"name": "notes", "path": "/", **keys}]})
+        rules = {**recorded, **rules_at_start(recorded, config.sources, is_shared=False)}
+        return rules["notes"], AccessRules.of(config, rules).closed_by_record(config.sources)
+
+    assert recorded["notes"] == (*rule, RESTORED)
+    assert rule_under() == ((*rule, RESTORED), ["notes"])
+    assert rule_under(visible_to=["members"]) == (OPEN, [])
+    folders = [{"match": "hr/**", "visible_to": HR}]
+    same = {"paths": folders} if rule == HR_FOLDER else {"visible_to": HR}
+    assert rule_under(**same) == (rule, []), "the old configuration needs no change"
 
 
 def test_a_changed_backup_is_refused_and_the_database_is_left_alone(
