@@ -213,16 +213,8 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
 
 def _lack(caller: Caller, right: Right) -> str:
     """Explain why a caller without that right may not make the request."""
-    may = "may only read metrics" if caller.role == "metrics" else "may only read"
-    match right:
-        case "admin" | "metrics":
-            return f"{caller.name} {may}, and this is for admins"
-        case "write":
-            return f"{caller.name} {may}, and this is for the role write"
-        case "owner":
-            return f"{caller.name} is not the owner, and this is for the owner"
-        case _:
-            return f"{caller.name} {may}"
+    needed = "metrics or admin" if right == "metrics" else right
+    return f"{caller.name} has the role {caller.role}, and this needs the role {needed}"
 
 
 def _read(work: Work) -> Any:

@@ -161,7 +161,8 @@ def _why_paused(watch: Watch) -> str:
     if watch.login == _PAGE:
         return f"Paused, because {watch.maker} is not logged in to the page. Log in to continue."
     if (watch.login or "").startswith(_TOKEN):
-        return f"Paused, because the token that made it was revoked or has expired. {again}"
+        lost = "was revoked, has expired or was lost in a restore"
+        return f"Paused, because the token that made it {lost}. {again}"
     return f"Paused, because {watch.maker} may not watch questions any more. {again}"
 
 

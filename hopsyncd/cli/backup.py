@@ -171,6 +171,7 @@ def restore(
     copy = chosen.database if isinstance(chosen, Backup) else chosen
     if database.parent.exists() and pending_restore(database):
         _swap(config, database)  # a restore that was interrupted
+    _refuse_detached_daemon(config, database)
     loss = describe_loss(database, copy)
     if not as_json:
         _describe(chosen, loss, database)
@@ -215,6 +216,31 @@ def _database_file(config: Config) -> Path:
         "Cannot restore a backup",
         "the database is on a PostgreSQL server",
         "Use `pg_restore`, as docs/operate.md describes",
+    )
+
+
+def _refuse_detached_daemon(config: Config, database: Path) -> None:
+    """Raise BadRequest if a daemon runs without its data folder, which was deleted or replaced.
+
+    Such a daemon holds the lock of a file that is gone, so `_swap` would not notice it.
+    """
+    from store.exceptions import WriterBusy
+    from store.open_database import hold_writer_lock
+
+    try:
+        pid = Client(config.daemon.socket).status()["pid"]
+    except DaemonUnavailable:
+        return
+    if database.parent.exists():
+        try:
+            with hold_writer_lock(database):
+                pass
+        except WriterBusy:
+            return
+    raise BadRequest(
+        "Cannot restore a backup",
+        f"a daemon still runs (pid {pid}), whose data folder was deleted or replaced",
+        f"Stop it first: `kill {pid}`",
     )
 
 

@@ -18,6 +18,7 @@ from connectors.protocol import HIDDEN_FOLDERS, SECRET
 from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_option, warn
 from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.client import Client
+from hopsyncd.config.values import MEMBERS
 from hopsyncd.display import duration, plural, relative_time
 from hopsyncd.printable import printable
 
@@ -127,9 +128,10 @@ def _print_backups(backup: Mapping[str, Any] | None) -> None:
         return
     folder = printable(backup["folder"])
     newest = f"version {backup['version']}, {relative_time(backup['created'])}"
+    following = relative_time(backup["next"]) if backup["next"] else "on request"
     click.echo(
         f"{plural(backup['kept'], 'backup')} in {folder}{f': {newest}' if backup['kept'] else ''};"
-        f" the next {relative_time(backup['next']) if backup['next'] else 'on request'}"
+        f" the next {'now' if following == 'just now' else following}"
     )
     if backup["error"]:
         click.secho(f"  the last backup failed: {printable(backup['error'])}", fg="yellow")
@@ -266,8 +268,8 @@ def _print_source(source: Mapping[str, Any]) -> None:
 
 
 def _print_rights(rights: Mapping[str, Any] | None) -> None:
-    """Print who may see the folders of a source that have their own rule."""
-    if rights is None or not rights["paths"]:
+    """Print who may see a source and its folders, unless all members may see all of it."""
+    if rights is None or (rights["visible_to"] == [MEMBERS] and not rights["paths"]):
         return
     click.echo(f"  visible to {', '.join(rights['visible_to'])}")
     for rule in rights["paths"]:

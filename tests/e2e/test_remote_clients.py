@@ -87,7 +87,7 @@ def test_commands_ask_the_server(laptop: Laptop) -> None:
         assert CANARY not in ran.stdout.replace(QUESTION, "") or command[0] == "ask"
         assert "closed" not in ran.stdout
     refused = laptop.run("sync")
-    assert refused.returncode == 1 and "this is for admins" in refused.stderr
+    assert refused.returncode == 1 and "this needs the role admin" in refused.stderr
     opened = laptop.run("open", "ada.md", "--print")
     assert opened.returncode == 1 and "its file is not on this machine" in opened.stderr
 

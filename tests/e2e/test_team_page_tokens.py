@@ -87,7 +87,7 @@ def test_the_login_pages_are_accessible(small_server: Server, context: BrowserCo
 def test_a_token_that_reads_nothing_opens_no_page(small_server: Server) -> None:
     with small_server.http() as client:
         metrics = paste(small_server, client, new_token(small_server.place, "metrics"))
-        assert metrics.status_code == 403 and "may only read metrics" in metrics.text
+        assert metrics.status_code == 403 and "has the role metrics" in metrics.text
         for wrong in ("", "x", "page_x", "hops_x\r\nHopsyncd-Browser: y", "\u00e4", "x" * 20_000):
             assert paste(small_server, client, wrong).status_code == 401
         assert SESSION_COOKIE not in client.cookies

@@ -106,7 +106,10 @@ def test_revoking_a_token_pauses_its_watches_until_the_user_watches_again(users:
     assert users.send("bob", "GET", "/v1/watches")[0] == 401
     users.write("open/mira.md", "Cork")
     (listed,) = users.watches("owner")
-    assert "was revoked or has expired" in listed["unavailable"] and listed["user"] == "bob"
+    assert (
+        "was revoked, has expired or was lost in a restore" in listed["unavailable"]
+        and listed["user"] == "bob"
+    )
     assert "Paused" in users.place.run("watches").stdout
     users.tokens["bob"] = users.new_token("bob")
     assert users.watches("bob")[0]["unavailable"]

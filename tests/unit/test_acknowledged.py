@@ -99,8 +99,9 @@ def test_a_database_that_goes_away_takes_no_write(path: Path, act: str) -> None:
                 file.truncate(4096)
         else:
             path.with_name("s.db-wal").unlink()
-        with pytest.raises(DatabaseGone, match="Nothing more is stored"):
+        with pytest.raises(DatabaseGone, match="Nothing more is stored") as gone:
             delete_tag(connection, "release")
+        assert "`hopsyncd backup restore latest`" in gone.value.hint
 
 
 def test_a_database_that_a_vacuum_made_smaller_was_not_cut_short(path: Path) -> None:

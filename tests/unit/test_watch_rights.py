@@ -70,7 +70,7 @@ def test_a_watch_is_paused_while_its_maker_is_unknown_and_misses_nothing(
     paused(watching)
     move(watching, "Vasterholm")
     watch, now, changes = watching.watched.details(number, 9, OWNER)
-    assert "was revoked or has expired" in (watch["unavailable"] or "")
+    assert "was revoked, has expired or was lost in a restore" in (watch["unavailable"] or "")
     assert (now, changes, watch["changes"], watching.told(number)) == (None, [], 0, [])
     again = member("ann", ALL, token="new")
     watching.watched._makers.callers[login_of(again)] = again  # type: ignore[attr-defined]

@@ -43,6 +43,7 @@ from hopsyncd.api.tokens import OneToken
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.secret_file import make_secret
+from hopsyncd.display import plural
 from hopsyncd.errors import REPORTABLE
 
 TEMPLATE = "hopsyncd://{source}/{+document}"
@@ -92,7 +93,7 @@ def list_resources(client: Client) -> list[Resource]:
             uri=address(one["source"], one["document"]),
             name=one["document"],
             title=one["title"] or one["document"],
-            description=f"{one['passages']} passages of the source {one['source']}",
+            description=f"{plural(one['passages'], 'passage')} of the source {one['source']}",
             mime_type=MIME_TYPE,
         )
         for one in client.documents(limit=_LISTED)["documents"]

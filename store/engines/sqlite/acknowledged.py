@@ -212,8 +212,8 @@ def database_gone_error(database: Path, why: str) -> DatabaseGone:
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
-        "Nothing more is stored. Stop the daemon, put the file back (or a backup, which"
-        " `hopsyncd recover` then accepts), and start the daemon again",
+        "Nothing more is stored. Stop the daemon, run `hopsyncd backup restore latest` or put the"
+        " file back, and start the daemon again",
     )
 
 

@@ -1,0 +1,84 @@
+"""`hopsyncd backup restore` and the lines of `hopsyncd status`, without a daemon."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from hopsyncd.cli import backup as backup_command
+from hopsyncd.cli.main import cli
+from hopsyncd.cli.top import _print_backups, _print_rights
+from hopsyncd.ingest.backup_process import verify_copy
+from store.backup_folder import make_backup
+from store.sources import put_access_rules
+from tests.fakes.lived import lived
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    """A fresh configuration of the source "notes", which is closed in the only backup."""
+    stack = lived(tmp_path / "former.db")
+    put_access_rules(stack.connection, {"notes": (("user:root",),)})
+    make_backup(stack.connection, tmp_path / "backups", verify_copy, 1_795_662_000_000, "0.3.0")
+    stack.close()
+    (tmp_path / "notes").mkdir()
+    file = tmp_path / "config.toml"
+    file.write_text(
+        f'[daemon]\ndata_dir = "{tmp_path}/data"\nsocket = "{tmp_path}/run/s"\n'
+        f'[backup]\ndir = "{tmp_path}/backups"\n'
+        f'[[source]]\nname = "notes"\npath = "{tmp_path}/notes"\n'
+    )
+    return file
+
+
+def restore(config_file: Path) -> Result:
+    arguments = ["--config", str(config_file), "backup", "restore", "latest", "--yes"]
+    return CliRunner().invoke(cli, arguments)
+
+
+def test_a_restore_names_the_sources_that_only_the_backup_closes(config_file: Path) -> None:
+    shown = restore(config_file)
+    assert "Closed to members in the backup, but not in your configuration: notes." in shown.output
+    with config_file.open("a") as file:
+        file.write('visible_to = ["user:root"]\n')
+    assert "Restored." in (again := restore(config_file)).output
+    assert "Closed to members" not in again.output
+
+
+def test_a_daemon_whose_data_folder_is_gone_must_be_stopped_first(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class RunningDaemon:
+        def __init__(self, _: Path) -> None:
+            pass
+
+        def status(self) -> dict[str, int]:
+            return {"pid": 4711}
+
+    monkeypatch.setattr(backup_command, "Client", RunningDaemon)
+    refused = restore(config_file)
+    assert refused.exit_code and "a daemon still runs (pid 4711)" in str(refused.exception)
+    assert not (config_file.parent / "data/hopsyncd.db").exists()
+
+
+def printed(show: Any, status: dict[str, Any]) -> str:
+    @click.command()
+    def command() -> None:
+        show(status)
+
+    return CliRunner().invoke(command).output
+
+
+def test_status_shows_who_may_see_a_closed_source() -> None:
+    closed = {"visible_to": ["group:hr", "user:ann"], "paths": []}
+    assert printed(_print_rights, closed) == "  visible to group:hr, user:ann\n"
+    assert printed(_print_rights, {"visible_to": ["members"], "paths": []}) == ""
+
+
+def test_a_backup_that_is_due_comes_next_now() -> None:
+    due = {"folder": "/b", "kept": 0, "version": None, "created": None, "error": None}
+    now = datetime.now(UTC).isoformat()
+    assert printed(_print_backups, {**due, "next": now}) == "0 backups in /b; the next now\n"
