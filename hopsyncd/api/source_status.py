@@ -52,6 +52,12 @@ def describe_source(
     }
 
 
+def watch_as_seen(watch: WatchStatus | None, is_whole: bool) -> WatchStatus | None:
+    """The state of a source's watch for a caller. Its message may name folders, so only a caller
+    who may see the whole source gets it."""
+    return watch if is_whole or watch is None else WatchStatus(watch.watching)
+
+
 def restrict_source(
     connection: Connection, row: SourceRow, head: Snapshot | None, hidden: Mask
 ) -> SourceRow:

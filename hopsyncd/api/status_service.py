@@ -33,7 +33,7 @@ from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
 from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.serving import DaemonParts
-from hopsyncd.api.source_status import describe_source, list_rights, restrict_source
+from hopsyncd.api.source_status import describe_source, list_rights, restrict_source, watch_as_seen
 from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.tokens import Right
 from hopsyncd.api.version_log import moment_text, time_text
@@ -190,7 +190,7 @@ class StatusService:
                 restrict_source(connection, row, head, hidden),
                 row.name in names,
                 next_ms.get(scan_job(row.name)),
-                self._watchers.status(row.name) if acl.shows_whole(row.name) else None,
+                watch_as_seen(self._watchers.status(row.name), acl.shows_whole(row.name)),
                 rights.get(row.name),
             )
             for row in all_sources(connection)

@@ -228,12 +228,19 @@ def install(
             click.echo(f"# {path}\n{text}")
         return
     _remove([path for path in _places(system) if path.exists() and path not in files], system)
+    new = [path for path in files if not path.exists()]
     for path, text in files.items():
         _write(path, text)
         click.echo(f"Wrote {path}")
     start = _start_commands(system, socket_activation)
-    for command in start if now else ():
-        _run(command)
+    try:
+        for command in start if now else ():
+            _run(command)
+    except ServiceRefused:
+        for path in new:
+            path.unlink(missing_ok=True)
+            click.echo(f"Removed {path}")
+        raise
     if not now:
         click.echo("Start it now and at each login or boot with:")
         click.echo("\n".join(f"  {' '.join(command)}" for command in start))
@@ -363,6 +370,16 @@ def _write(path: Path, text: str) -> None:
         ) from error
 
 
+def _hint_for(command: Sequence[str]) -> str:
+    """The hint after a command of the service manager failed."""
+    if command[:2] != ["systemctl", "--user"]:
+        return "See its output above"
+    return (
+        "See its output above. For an account without a login session, run as root:"
+        " `HOPSYNCD_HOME=FOLDER hopsyncd service install --system --user NAME --now`"
+    )
+
+
 def _run(command: Sequence[str], *, must: bool = True) -> bool:
     """Run a command, and return whether it succeeded. With `must`, raise ServiceRefused if it
     failed."""
@@ -378,6 +395,6 @@ def _run(command: Sequence[str], *, must: bool = True) -> bool:
         raise ServiceRefused(
             f"`{' '.join(command)}` failed",
             f"its exit status is {ended}",
-            "See its output above",
+            _hint_for(command),
         )
     return ended == 0

@@ -214,15 +214,16 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(context: click.Context, as_json: bool) -> None:
     """Check whether hopsyncd can run on this machine, and say how to fix problems.
 
-    It needs no daemon, changes nothing and sends none of your text to other machines. If a check
-    fails, the exit status is 1.
+    It needs no daemon, changes nothing and sends none of your text to other machines. It checks the
+    server in the configuration and your token. If a check fails, the exit status is 1.
 
     Example: hopsyncd doctor
     """
     from hopsyncd.doctor.examine import examine
 
     found = []
-    for one in examine(context.obj):
+    server = server_of(context)
+    for one in examine(context.obj, server.connect if server else None):
         found.append(one)
         if not as_json:
             click.secho(f"{one.level:4} ", fg=_COLOURS[one.level], nl=False)

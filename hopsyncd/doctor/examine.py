@@ -24,6 +24,7 @@ from hopsyncd.config.values import MEMBERS, is_on_this_machine
 from hopsyncd.doctor import Diagnosis, machine, well
 from hopsyncd.doctor.backup_checks import backups
 from hopsyncd.doctor.local_llms import find_local_llms
+from hopsyncd.doctor.server_check import Connect, check_server
 from hopsyncd.errors import (
     ConfigError,
     DaemonUnavailable,
@@ -263,10 +264,14 @@ def check_certificate(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("certificate", "fail", f"{error.what}: {error.why}", error.hint)
         return
     left_s = certificate.expires_s - time.time()
-    names = ", ".join(sorted(certificate.names)) or "no host name"
+    names = ", ".join(sorted(certificate.names))
     remedy = "Renew it; the daemon takes the new files at once"
     if left_s <= 0:
         yield Diagnosis("certificate", "fail", f"{access.tls_cert} has expired", remedy)
+    elif not names:
+        detail = f"{access.tls_cert} names no host (subjectAltName), so clients refuse it"
+        remedy = "Make one that names this host, as docs/team.md shows"
+        yield Diagnosis("certificate", "warn", detail, remedy)
     elif left_s < _EXPIRES_SOON_S:
         days = f"{access.tls_cert} expires in {left_s / 86400:.0f} days"
         yield Diagnosis("certificate", "warn", days, remedy)
@@ -277,8 +282,12 @@ def check_certificate(config: Config) -> Iterator[Diagnosis]:
 Check = Callable[[], Iterator[Diagnosis]]
 
 
-def examine(config_file: Path | None) -> Iterator[Diagnosis]:
-    """Run all checks, whether or not a daemon runs. Changes nothing."""
+def examine(config_file: Path | None, connect: Connect | None = None) -> Iterator[Diagnosis]:
+    """Run all checks, whether or not a daemon runs. Changes nothing.
+
+    `connect` makes a client of the server in the configuration. Without it, the server is not
+    checked. If the configuration is only for a server, this machine's daemon is not checked.
+    """
     yield from _run_guarded("python", machine.python)
     yield from _run_guarded("descriptors", machine.descriptors)
     yield from _run_guarded("clock", machine.clock)
@@ -291,6 +300,13 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
         return
     file = config_path(config_file)
     yield from _run_guarded("configuration", partial(machine.configuration, file, config))
+    if connect and config.client.server:
+        yield from _run_guarded("server", partial(check_server, config.client.server, connect))
+    if not config.is_client_only:
+        yield from _examine_daemon(config)
+
+
+def _examine_daemon(config: Config) -> Iterator[Diagnosis]:
     yield from _run_guarded("ocr", partial(machine.text_recognition, config))
     yield from _run_guarded("data folder", partial(machine.data_folder, config))
     yield from _run_guarded("disk", partial(machine.disk, config))

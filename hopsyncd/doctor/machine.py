@@ -196,6 +196,8 @@ def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
     elif former := former_keys(file):
         names = ", ".join(f"{old} is now {new}" for old, new in former.items())
         yield Diagnosis("configuration", "warn", f"{file}: {names}", "Write the new name")
+    elif config.is_client_only:
+        yield well("configuration", f"{file}, for the server {config.client.server}")
     elif not config.sources:
         remedy = "`hopsyncd add PATH` adds one"
         yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)

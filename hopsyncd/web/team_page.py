@@ -161,7 +161,7 @@ class TeamPage:
     async def _ask_to_log_in(self, request: Request, to: str) -> Response:
         """Answer with the login page if a browser requests a page, otherwise with an error."""
         if request.method != "GET" or not _is_navigation(request):
-            return self._message(401, "You are not logged in", "Load the page again")
+            return self._message(401, "You are not logged in", not_logged_in_hint(request))
         if self._provider is None:
             return self._token_form(to)
         address = _address_of(request)
@@ -322,6 +322,16 @@ def make_team_page(config: Config) -> TeamPage:
 
 def _address_of(request: Request) -> str:
     return request.client.host if request.client else "unknown"
+
+
+def not_logged_in_hint(request: Request) -> str:
+    """What a user without a session can do, if the request is not for a whole page."""
+    if request.method != "GET" or "sec-fetch-mode" in request.headers:
+        return "Load the page again"
+    return (
+        "The request does not say that it wants a page: it has neither `Sec-Fetch-Mode` nor"
+        " `Accept: text/html`. Use a browser; programs use `/v1` with a token"
+    )
 
 
 def _is_navigation(request: Request) -> bool:

@@ -102,7 +102,8 @@ def test_a_hidden_source_leaves_no_trace_for_others(server: Server) -> None:
 
 def test_the_role_of_the_group_decides_what_somebody_may_do(server: Server) -> None:
     with logged_in(server, "bob") as (bob, token):
-        assert "Scan all" not in bob.get("/sources").text
+        shown = bob.get("/sources").text
+        assert "Scan all" not in shown and "<dt>Socket</dt>" not in shown
         for action in ("sync", "pause", "restore"):
             form = {"csrf": token, "source": "open", "version": "1"}
             assert post(bob, server, f"/act/{action}", {}, **form).status_code == 403
@@ -113,6 +114,7 @@ def test_the_role_of_the_group_decides_what_somebody_may_do(server: Server) -> N
         assert saved.status_code == 200 and saved.json()["file"]
         assert post(ann, server, "/act/sync", {}, csrf=token).status_code == 403
     with logged_in(server, "olga") as (olga, token):
+        assert "<dt>Socket</dt>" in olga.get("/sources").text
         assert "Scan all" in olga.get("/sources").text and CANARY in olga.get("/?q=barge").text
         paused = post(olga, server, "/act/pause", {}, csrf=token, source="open")
         assert paused.status_code == 303

@@ -45,8 +45,7 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         made = (
-            _builder(_name(names[0]), self._name, key.public_key(), valid)
-            .add_extension(x509.SubjectAlternativeName([*map(_general, names)]), critical=False)
+            _builder(_name([*names, "nameless"][0]), self._name, key.public_key(), valid)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -54,13 +53,16 @@ class Authority:
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,
             )
-            .sign(self._key, hashes.SHA256())
         )
+        if names:
+            alternatives = x509.SubjectAlternativeName([*map(_general, names)])
+            made = made.add_extension(alternatives, critical=False)
+        signed = made.sign(self._key, hashes.SHA256())
         cert_file, key_file = self._folder / f"{file_name}.pem", self._folder / f"{file_name}.key"
         key_file.touch(0o600)
         form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         key_file.write_bytes(key.private_bytes(*form))
-        cert_file.write_bytes(made.public_bytes(Encoding.PEM))
+        cert_file.write_bytes(signed.public_bytes(Encoding.PEM))
         return cert_file, key_file
 
 

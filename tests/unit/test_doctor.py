@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hopsyncd.api.tokens import TokenFile
+from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config, load_config
 from hopsyncd.config.privacy import check_config_file, own_folder
 from hopsyncd.doctor import Diagnosis, machine
@@ -18,9 +20,10 @@ from hopsyncd.doctor import examine as reachable
 from hopsyncd.doctor import examine as serving
 from hopsyncd.doctor import machine as installed
 from hopsyncd.doctor.examine import examine
-from hopsyncd.errors import ConfigError
+from hopsyncd.errors import ConfigError, DaemonUntrusted
 from store.engines.sqlite.database import APPLICATION_ID, open_writer
 from tests.e2e.daemon import source
+from tests.fakes.certificates import Authority
 from tests.fakes.provider import LoginProvider
 
 
@@ -276,7 +279,7 @@ def test_the_login_of_the_company_is_asked_for_its_description(tmp_path: Path) -
         assert levels(reachable.company_login(config)) == [("login", "ok")]
         provider.description = {"issuer": "https://evil.example"}
         (found,) = reachable.company_login(config)
-        assert found.level == "fail" and "calls itself 'https://evil.example'" in found.detail
+        assert found.level == "fail" and "its issuer is 'https://evil.example'" in found.detail
     assert levels(reachable.company_login(config)) == [("login", "fail")], "it is down"
 
 
@@ -289,3 +292,60 @@ def test_a_name_in_visible_to_that_nobody_has_is_told(tmp_path: Path) -> None:
     (found,) = reachable.check_viewers(config)
     assert (found.check, found.level) == ("source notes", "warn")
     assert "user:an," in found.detail
+
+
+LAPTOP = '[client]\nserver = "https://notes.example.org:7717"\n'
+
+
+class _Server(Client):
+    """A client whose server answers with `answer`, or raises it."""
+
+    def __init__(self, answer: Exception | dict[str, Any]) -> None:
+        super().__init__("/nowhere")
+        self._status_answer = answer
+
+    def status(self) -> Any:
+        if isinstance(self._status_answer, Exception):
+            raise self._status_answer
+        return self._status_answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "detail"),
+    [
+        (
+            {"caller": {"user": "ann", "role": "read"}},
+            {"server": "ok", "token": "ok"},
+            "you are ann, with the role read",
+        ),
+        (
+            RequestFailed(401, "unauthorized", "it has no token", ""),
+            {"server": "ok", "token": "fail"},
+            "unknown, revoked or expired",
+        ),
+        (
+            DaemonUntrusted("Nothing was sent", "its certificate has expired", "Ask"),
+            {"server": "fail"},
+            "its certificate has expired",
+        ),
+    ],
+)
+def test_on_a_machine_without_daemon_the_server_is_checked_instead(
+    tmp_path: Path, answer: Exception | dict[str, Any], expected: dict[str, str], detail: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.touch(0o600)
+    file.write_text(LAPTOP)
+    found = list(examine(file, lambda: _Server(answer)))
+    known = {check: level for check, level in levels(found) if check in ("server", "token")}
+    assert known == expected
+    assert detail in found[-1].detail
+    assert ("configuration", "ok") in levels(found)
+    assert not {"daemon", "database", "data folder"} & {one.check for one in found}
+
+
+def test_a_certificate_without_a_host_name_is_warned_of(tmp_path: Path) -> None:
+    file, key = Authority(tmp_path).issue(names=())
+    config = config_of(tmp_path, f'[access]\ntls_cert = "{file}"\ntls_key = "{key}"\n')
+    (found,) = serving.check_certificate(config)
+    assert found.level == "warn" and "subjectAltName" in found.detail

@@ -16,6 +16,7 @@ from hopsyncd.cli.install import (
     SERVICE,
     SOCKET,
     Installation,
+    ServiceRefused,
     launchd_plist,
     service_unit,
     socket_unit,
@@ -147,3 +148,18 @@ def test_a_system_service_has_a_home_that_does_not_depend_on_who_installs_it(
     monkeypatch.delenv("HOPSYNCD_HOME", raising=False)
     install = ["service", "install", "--system", "--user", "daemon", "--print"]
     assert "HOPSYNCD_HOME is not set" in str(CliRunner().invoke(cli, install).exception)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there it is launchd")
+def test_a_failed_start_leaves_no_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    ran = CliRunner().invoke(cli, ["service", "install", "--now"])
+    assert isinstance(ran.exception, ServiceRefused)
+    assert "service install --system --user NAME" in ran.exception.hint
+    assert list((tmp_path / "config/systemd/user").iterdir()) == []

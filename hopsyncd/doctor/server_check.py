@@ -1,0 +1,45 @@
+"""Checks the server in the configuration: its address, its certificate and the user's token."""
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, SocketRefused
+
+Connect = Callable[[], Client]
+
+
+def check_server(address: str, connect: Connect) -> Iterator[Diagnosis]:
+    """Check that the server answers, that its certificate is valid and that it knows the token.
+
+    `connect` makes a client with the user's token. One request for the status is sent.
+    """
+    try:
+        client = connect()
+    except (ConfigError, SocketRefused) as error:
+        yield Diagnosis("token", "fail", f"{error.what}: {error.why}", error.hint)
+        return
+    except DaemonUntrusted as error:
+        yield Diagnosis("server", "fail", f"{address}: {error.why}", error.hint)
+        return
+    try:
+        with client:
+            caller = client.status()["caller"]
+    except (DaemonUntrusted, DaemonUnavailable) as error:
+        yield Diagnosis("server", "fail", f"{address}: {error.why}", error.hint)
+    except RequestFailed as error:
+        yield _answers(address)
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            remedy = "Ask the administrator of the server for a new one"
+            yield Diagnosis("token", "fail", "it is unknown, revoked or expired", remedy)
+        else:
+            yield Diagnosis("token", "fail", error.why, error.hint or "Ask the administrator")
+    else:
+        yield _answers(address)
+        yield well("token", f"you are {caller['user']}, with the role {caller['role']}")
+
+
+def _answers(address: str) -> Diagnosis:
+    tls = "; its certificate is valid" if address.lower().startswith("https") else ""
+    return well("server", f"{address} answers{tls}")
