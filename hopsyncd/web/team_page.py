@@ -325,7 +325,7 @@ def _address_of(request: Request) -> str:
 
 
 def not_logged_in_hint(request: Request) -> str:
-    """What a user without a session can do, if the request is not for a whole page."""
+    """The hint for a user without a session whose request is not for a whole page."""
     if request.method != "GET" or "sec-fetch-mode" in request.headers:
         return "Load the page again"
     return (
