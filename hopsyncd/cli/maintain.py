@@ -78,7 +78,9 @@ def rebuild(
     llm_price: float | None,
     as_json: bool,
 ) -> None:
-    """Rebuild the graph from the stored passages and questions, as one new version.
+    """Rebuild the graph from the stored passages and questions.
+
+    The rebuilt graph is one new version.
 
     With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
     old vectors are used, and edits are indexed as usual.

@@ -212,7 +212,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Check whether hopsyncd can run on this machine, and say how to fix problems.
+    """Find problems of this installation, and say how to fix them.
 
     It needs no daemon, changes nothing and sends none of your text to other machines. It checks the
     server in the configuration and your token. If a check fails, the exit status is 1.

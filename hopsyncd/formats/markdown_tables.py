@@ -17,6 +17,7 @@ _FULL_LINE = re.compile(r" {0,3}-{3,} *\Z")
 _CAPTION = re.compile(r"(?:Table)?: +(\S.*)\Z")
 _RUN = re.compile(r"-+")
 _MAX_ROWS, _MAX_COLUMNS = 10_000, 100
+_NO_GRID_BEFORE = "no grid table begins before this line"
 
 Rows = list[tuple[int, int, list[str]]]
 """Rows as (first line, line after the last, texts of the cells)."""
@@ -42,7 +43,11 @@ def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
 
     first = line(start)
     if _GRID_LINE.match(first.strip()):
-        table = _grid(line, start, end)
+        if start < state.env.get(_NO_GRID_BEFORE, 0):
+            return False
+        table, stopped = _grid(line, start, end)
+        if table is None:
+            state.env[_NO_GRID_BEFORE] = stopped  # each line of a failed grid is read only once
     elif _is_end(first):
         table = _multiline(line, start, end)
     elif start + 1 < end and _COLUMNS.match(line(start + 1)):
@@ -85,7 +90,7 @@ def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int
     return " ".join(texts), at
 
 
-def _grid(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | None, int]:
     """Read a grid table. Returns None if cells span rows or columns, or if the table has no end."""
     border = line(start).strip()
     indent = len(line(start)) - len(border)
@@ -98,7 +103,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
         text = line(at)[indent:]
         if _GRID_LINE.match(text):
             if [number for number, sign in enumerate(text) if sign == "+"] != edges:
-                return None
+                return None, at
             rows.append((first, at, ["\n".join(parts).strip() for parts in cells]))
             headers = len(rows) if "=" in text and not headers else headers
             cells, first = [list[str]() for _ in edges[1:]], at + 1
@@ -109,7 +114,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
             break
         at += 1
     is_whole = first == at and len(rows) > 0
-    return _Drawn(rows, headers if headers < len(rows) else 0, at) if is_whole else None
+    return (_Drawn(rows, headers if headers < len(rows) else 0, at) if is_whole else None), at
 
 
 def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
@@ -117,7 +122,10 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
     if not line(start).strip():
         return None
     columns = _columns_of(line(start + 1))
-    rows: Rows = [(start, start + 1, _cut(line(start), columns))]
+    names = _cut(line(start), columns)
+    if not all(map(_has_name, names)):
+        return None
+    rows: Rows = [(start, start + 1, names)]
     at = start + 2
     while at < end and line(at).strip() and len(rows) < _MAX_ROWS:
         if _FULL_LINE.match(line(at)):
@@ -125,8 +133,7 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
             break
         rows.append((at, at + 1, _cut(line(at), columns)))
         at += 1
-    is_filled = all(map(_has_name, rows[0][2])) and all(sum(map(bool, r[2])) > 0 for r in rows)
-    return _Drawn(rows, 1, at) if len(rows) > 1 and is_filled else None
+    return _Drawn(rows, 1, at) if len(rows) > 1 else None
 
 
 def _has_name(cell: str) -> bool:
@@ -137,7 +144,7 @@ def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | Non
     """Read a multiline table: between two long lines, with a blank line after each row."""
     head: list[str] = []
     at = start + 1
-    while at < end and line(at).strip() and not _COLUMNS.match(line(at)):
+    while at < end and line(at).strip() and not _COLUMNS.match(line(at)) and not _is_end(line(at)):
         head.append(line(at))
         at += 1
     if at >= end or not head or not _COLUMNS.match(line(at)):

@@ -67,7 +67,7 @@ def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
     drawn = random.Random(5)
     killed = {*drawn.sample(range(edits), kills)}
     last = [state(place, one, place.status()["version"]) for one in QUESTIONS]
-    notifications = Counter[int]()
+    notifications = Counter[tuple[int, int]]()
     read = 0
     for number in range(edits):
         edit(place, drawn, files)
@@ -80,8 +80,8 @@ def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
         place.until(partial(_are_told, place, heard, version))
         lines = heard.read_text().splitlines()
         for one in map(json.loads, lines[read:]):
-            notifications[one["id"]] += 1
-            if notifications[one["id"]] == 1:
+            notifications[one["watch"], one["id"]] += 1
+            if notifications[one["watch"], one["id"]] == 1:
                 at, question = one["watch"] - 1, QUESTIONS[one["watch"] - 1]
                 assert state(place, question, one["old"]) == last[at]
                 assert state(place, question, one["new"]) != last[at]
@@ -100,7 +100,8 @@ def _are_told(place: Place, heard: Path, version: int) -> bool:
 def _is_told(place: Place, heard: Path, watch: int, version: int) -> bool:
     """Whether the version was compared, and all changes were delivered and heard."""
     shown = place.get(f"/v1/watches/{watch}?limit=10")
-    told = {json.loads(line)["id"] for line in heard.read_text().splitlines()}
+    lines = map(json.loads, heard.read_text().splitlines())
+    told = {line["id"] for line in lines if line["watch"] == watch}
     return shown["watch"]["checked"] == version and all(
         one["delivered"] and one["id"] in told for one in shown["changes"]
     )

@@ -83,7 +83,7 @@ def room_ends(
         place.write("pier.md", NEW)
         place.until(lambda: place.status()["error"] is not None)
         failed = (
-            rf"Cannot use the database /.*/hopsyncd\.db: {why}.*Syncs then continue automatically.*"
+            rf"Cannot use the database /.*/hopsyncd\.db: {why}.*syncs then continue automatically.*"
         )
         assert re.fullmatch(failed, place.status()["error"])
         answer = place.post("/v1/query", {"question": ASK_OLD, "strategy": "bm25", "k": 1})

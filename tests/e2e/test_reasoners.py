@@ -75,7 +75,7 @@ def test_the_command_reports_the_calls_and_the_cap(notes: Place) -> None:
     assert done.returncode == 0, done.stderr
     assert "3 LLM calls, 360 tokens" in done.stderr
     assert (
-        "note: similarity chose the rest of the edges: this request has made all calls"
+        "note: similarity chose the rest of the edges: this request has used all of its 3 calls"
         in done.stderr
     )
     assert "The Bronze Door" in done.stdout

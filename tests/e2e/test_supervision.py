@@ -100,7 +100,7 @@ def test_a_socket_for_another_process_or_at_another_place_is_not_served(place: P
     assert inherited_socket(place.socket, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}) is None
     assert inherited_socket(place.socket, {}) is None
     for_us = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2"}
-    with pytest.raises(SocketRefused, match="there are 2"):
+    with pytest.raises(SocketRefused, match="2 sockets were passed"):
         inherited_socket(place.socket, for_us)
     assert for_us == {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

@@ -62,7 +62,7 @@ def test_a_login_that_another_browser_began_logs_nobody_in(server: Server) -> No
             link + "&state=x",
         ):
             refused = victim.get(address)
-            assert refused.status_code == 403 and "not begun in this browser" in refused.text
+            assert refused.status_code == 403 and "began in another browser" in refused.text
             assert SESSION_COOKIE not in victim.cookies
         assert len(server.provider.redeemed) == count
         # The own state with a code of somebody else's login: the code has another verifier.

@@ -269,7 +269,7 @@ def test_the_calls_of_a_query_are_capped(stack: Stack, tmp_path: Path) -> None:
     answer = engine.query(QUESTION, 5, Search(reasoner="llm"))
     assert answer is not None and answer.llm is not None
     assert answer.llm.calls == 1
-    assert "may make (1)" in answer.degraded[0]
+    assert "used all of its 1 calls" in answer.degraded[0]
 
 
 def test_a_meter_of_the_caller_counts_and_limits(stack: Stack, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_the_endpoint_of_former_vectors_is_asked_only_while_it_is_configured(
     assert name.endswith(first.encoder.name)
     with capture_logs() as logs:
         assert load_serving_models(config(tmp_path), name).next is None
-    assert any("not asked" in line["event"] for line in logs)
+    assert any("so it is not used" in line["event"] for line in logs)
     same = load_serving_models(config(tmp_path, models={**api, "encoder": "b"}), name)
     assert same.encoder.name == first.encoder.name
     assert same.next is not None
@@ -151,8 +151,6 @@ def test_models_are_reloaded_only_if_they_answer_from_the_vectors_in_use(tmp_pat
     wanted = config(tmp_path, models={"language_model": other}, query={"k": 3})
     assert has_other_models(held, wanted)
     assert not has_other_models(held, config(tmp_path, query={"k": 3}))
-    shared = config(tmp_path, models={"language_model": other}, store={"url": "postgresql:///x"})
-    assert not has_other_models(shared, config(tmp_path, store={"url": "postgresql:///x"}))
     serving = cast("ServingState", SimpleNamespace(models=first, config=held))
     loaded = ModelReload(load_serving_models).load(serving, wanted)
     assert loaded is not None and loaded.next is not None

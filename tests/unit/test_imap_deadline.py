@@ -86,7 +86,7 @@ def test_an_answer_without_end_does_not_fill_the_memory(
         )
         tracemalloc.start()
         try:
-            with pytest.raises(SourceUnavailable, match="more than 4,294,304 bytes"):
+            with pytest.raises(SourceUnavailable, match="exceeds 4,294,304 bytes"):
                 ask(ImapConnector(settings))
             assert tracemalloc.get_traced_memory()[1] < 40 << 20
         finally:

@@ -139,7 +139,7 @@ def test_the_cap_leaves_the_rest_of_the_query_to_similarity() -> None:
     assert chooser.choose([fork(0), fork(1), fork(2)]) == [0, 2, 2]
     assert len(llm.calls) == 2
     (why,) = chooser.degraded
-    assert "may make (2)" in why
+    assert "used all of its 2 calls" in why
 
 
 def test_replies_that_come_after_the_cap_was_met_still_count() -> None:

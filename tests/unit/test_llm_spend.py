@@ -147,7 +147,7 @@ def test_nothing_is_asked_while_the_ledger_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "llm.db").write_bytes(b"no database" * 999)
     error = desk.failure()
     assert isinstance(error, BudgetSpent)
-    assert "llm.db" in str(error) and "Move it away" in error.hint
+    assert "llm.db" in str(error) and "Move the file away" in error.hint
     assert (desk.sent, desk.usage.calls) == (0, 0)
     status = desk.llm.status()
     assert "llm.db" in (status["ledger_problem"] or "")

@@ -167,10 +167,10 @@ def test_half_a_record_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
     [
         ({"id": "a", "kind": "single"}, "the key 'question' is missing"),
         (line("double", [("a", "b")]), "the kind 'double' is none of"),
-        (line("none", [("a", "b")]), "does not fit the kind none"),
-        (line("multi"), "does not fit the kind multi"),
+        (line("none", [("a", "b")]), "the kind none does not fit `evidence`"),
+        (line("multi"), "the kind multi does not fit `evidence`"),
         (line("none"), "no question has an answer"),
-        (line("single", []), "does not fit the kind single"),
+        (line("single", []), "the kind single does not fit `evidence`"),
     ],
 )
 def test_a_bad_question_is_named(folder: Path, bad: dict[str, Any], told: str) -> None:

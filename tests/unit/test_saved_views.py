@@ -121,7 +121,7 @@ def test_a_damaged_file_is_not_used(desk: Desk) -> None:
         with capture_logs() as logs:
             desk.view(desk.start(owns_views=False))
         assert len(desk.built_from) == 1
-        assert [one["log_level"] for one in logs if "saved view" in one["event"]] == ["warning"]
+        assert [one["log_level"] for one in logs if "saved ACL view" in one["event"]] == ["warning"]
 
 
 def test_other_rights_do_not_get_the_view(desk: Desk) -> None:
