@@ -78,7 +78,7 @@ def make_home() -> Path:
             home.rmdir()
     raise SocketRefused(
         "There is no temporary folder for the index",
-        "the temporary folders of this machine cannot be written, or their paths are too long "
+        "no temporary folder of this machine can be written to, or their paths are too long "
         "for a socket",
         "Set TMPDIR to a folder with a short path",
     )

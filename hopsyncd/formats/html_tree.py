@@ -253,7 +253,7 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
 
 
 def is_hidden(element: Element) -> bool:
-    """Whether browsers do not show an element, before any script runs."""
+    """Return whether a browser hides the element before any script runs."""
     is_marked = element.get("hidden") is not None
     return is_marked or bool(_HIDDEN_STYLE.search(element.get("style", "")))
 

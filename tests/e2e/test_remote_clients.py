@@ -201,7 +201,7 @@ def test_an_agent_with_the_role_write_leaves_notes_on_the_server(laptop: Laptop)
         return await note("read"), await note("write")
 
     refused, written = asyncio.run(asyncio.wait_for(both(), DEADLINE_S * 4))
-    assert "this is for the role write" in refused
+    assert "this needs the role write" in refused
     (file,) = inbox.iterdir()
     assert file.name in written and "Seen in May." in file.read_text()
 
