@@ -3,34 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.e2e.daemon import Place, new_place, source
-
-FILMS = {
-    "films/bronze-door.md": "# The Bronze Door\n\nThe Bronze Door is a film that Mira Kaltenbrunn "
-    "directed. It lasts four hours.\n",
-    "people/kaltenbrunn.md": "# Mira Kaltenbrunn\n\nMira Kaltenbrunn grew up in the village of "
-    "Ostrava Vale. She learned to paint before she made films.\n",
-    "places/ostrava-vale.md": "# Ostrava Vale\n\nOstrava Vale has a glass furnace. "
-    "It burns day and night.\n",
-    "people/lindqvist.md": "# Tove Lindqvist\n\nTove Lindqvist repairs clocks in Bergen. "
-    "The tower clock of Bergen is her work.\n",
-    "places/bergen.md": "# Bergen\n\nBergen has a harbour and much rain. "
-    "Ships from Lisbon unload there.\n",
-}
-FILMS |= {
-    f"films/{title.lower()}.md": f"# {title}\n\n{title} is a film about a {trade} who moves to "
-    f"{town}. The critics of {town} praised it.\n"
-    for title, trade, town in [
-        ("Harrowgate", "baker", "Lisbon"),
-        ("Nightjar", "sailor", "Cork"),
-        ("Saltmarsh", "doctor", "Riga"),
-        ("Tinderbox", "thief", "Graz"),
-        ("Undertow", "diver", "Split"),
-        ("Vesper", "nun", "Gent"),
-        ("Windfall", "farmer", "Turku"),
-    ]
-}
+from tests.e2e.film_page import Shown, film_page, film_place
+from tests.e2e.films import FILMS
+from tests.e2e.team_page import browser_context
+from tests.fakes.browser import chromium
 
 
 @pytest.fixture
@@ -59,3 +38,37 @@ def daemon() -> Iterator[Place]:
         made.start()
         made.sync()
         yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A context of the browser that accepts the certificates of servers in tests."""
+    with browser_context(browser) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def films() -> Iterator[Place]:
+    with film_place() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def view(films: Place, browser: Browser) -> Iterator[Shown]:
+    """The page of the films."""
+    with film_page(films, browser) as made:
+        yield made
+
+
+@pytest.fixture
+def opened(view: Shown) -> Iterator[Page]:
+    """A new tab with the first screen of the films' page."""
+    page = view.page()
+    yield page
+    page.close()

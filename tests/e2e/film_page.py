@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.films import FILMS
 from tests.fakes.browser import PATIENCE_S, shown, violations
 
 QUESTION = "Where did Mira Kaltenbrunn, director of The Bronze Door, grow up?"
@@ -78,14 +78,6 @@ def film_page(place: Place, browser: Browser) -> Iterator[Shown]:
         yield made
         context.close()
     made.check_network()
-
-
-@contextmanager
-def opened_page(view: Shown) -> Iterator[Page]:
-    """A new tab with the first screen."""
-    page = view.page()
-    yield page
-    page.close()
 
 
 def wait_until(page: Page, script: str) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.films import FILMS
 from tests.fakes import retrievers
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -19,8 +19,8 @@ from hopsyncd.answers.found import Event
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.films import FILMS
 from tests.fakes.other_user import as_user
 from tests.fakes.port import free_port
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hopsyncd.client import Client, RequestFailed
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.films import FILMS
 
 ASKED = "Where did the director of The Bronze Door grow up?"
 

@@ -23,8 +23,8 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.endpoints import NDJSON
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.films import FILMS
 
 CASES = int(os.environ.get("HOPSYNCD_API_CASES", "300"))
 TOO_LONG = 431

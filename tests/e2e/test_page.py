@@ -2,9 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.daemon import Place
@@ -13,36 +11,8 @@ from tests.e2e.film_page import (
     MOVED,
     QUESTION,
     Shown,
-    film_page,
-    film_place,
-    opened_page,
     wait_until,
 )
-from tests.fakes.browser import chromium
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    with film_place() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def view(place: Place, browser: Browser) -> Iterator[Shown]:
-    with film_page(place, browser) as made:
-        yield made
-
-
-@pytest.fixture
-def opened(view: Shown) -> Iterator[Page]:
-    with opened_page(view) as page:
-        yield page
 
 
 def test_what_is_typed_is_answered_with_evidence_and_without_a_reload(opened: Page) -> None:
@@ -182,10 +152,10 @@ def test_facets_narrow_the_search_and_are_kept_in_the_address(opened: Page, view
     expect(opened.locator(".results")).to_contain_text("films/")
 
 
-def test_the_histogram_narrows_to_a_month(opened: Page, view: Shown, place: Place) -> None:
-    old = place.write("people/old.md", "# Old Knud\n\nOld Knud grew up in Bergen too.\n")
+def test_the_histogram_narrows_to_a_month(opened: Page, view: Shown, films: Place) -> None:
+    old = films.write("people/old.md", "# Old Knud\n\nOld Knud grew up in Bergen too.\n")
     os.utime(old, (1_600_000_000, 1_600_000_000))
-    place.sync("notes")
+    films.sync("notes")
     opened.goto(view.base + ASKED)
     bars = opened.locator(".histogram a")
     expect(bars).to_have_count(2)
@@ -196,17 +166,17 @@ def test_the_histogram_narrows_to_a_month(opened: Page, view: Shown, place: Plac
     opened.get_by_role("link", name="Any time").click()
     expect(opened.locator(".results")).to_contain_text("The Bronze Door")
     old.unlink()
-    place.sync("notes")
+    films.sync("notes")
 
 
-def test_a_markdown_file_is_read_as_it_was_written(opened: Page, view: Shown, place: Place) -> None:
-    place.write(
+def test_a_markdown_file_is_read_as_it_was_written(opened: Page, view: Shown, films: Place) -> None:
+    films.write(
         "table.md",
         "# Ferries\n\n- [x] Buy tickets\n\n| port | ferry |\n|---|---|\n| Cork | Gyda |\n\n"
         "```sh\nferry --to cork\n```\n\n[bad](javascript:alert(1)) ![far](http://x.org/a.png) "
         "<script>window.hacked=1</script> [[Tove Lindqvist|Tove]]\n",
     )
-    place.sync("notes")
+    films.sync("notes")
     opened.goto(view.base + "/?q=Which+ferry+leaves+the+port+of+Cork%3F&f=path:table.md")
     opened.locator(".read").first.click()
     document = opened.locator("#preview .document")
@@ -216,8 +186,8 @@ def test_a_markdown_file_is_read_as_it_was_written(opened: Page, view: Shown, pl
     expect(document).to_contain_text("<script>window.hacked=1</script> Tove")
     assert document.locator("a, img, script").count() == 0
     assert opened.evaluate("window.hacked") is None
-    (place.notes / "table.md").unlink()
-    place.sync("notes")
+    (films.notes / "table.md").unlink()
+    films.sync("notes")
 
 
 def test_how_it_was_found_is_told_in_words(opened: Page, view: Shown) -> None:
@@ -230,13 +200,13 @@ def test_how_it_was_found_is_told_in_words(opened: Page, view: Shown) -> None:
 
 
 def test_an_open_answer_follows_an_edit_with_the_changed_words_marked(
-    opened: Page, view: Shown, place: Place
+    opened: Page, view: Shown, films: Place
 ) -> None:
     opened.goto(view.base + ASKED)
     expect(opened.locator(".card", has_text="harbour of Vasterholm")).to_be_visible()
     opened.locator("#q").focus()
     opened.wait_for_timeout(500)  # the stream of events begins
-    place.write("people/kaltenbrunn.md", MOVED.replace("harbour", "suburb"))
+    films.write("people/kaltenbrunn.md", MOVED.replace("harbour", "suburb"))
     fresh = opened.locator(".card.fresh")
     expect(fresh.locator("ins")).to_have_text("suburb")
     expect(fresh.locator("del")).to_have_text("harbour")
@@ -246,24 +216,24 @@ def test_an_open_answer_follows_an_edit_with_the_changed_words_marked(
     )
     expect(opened.locator("#told")).to_contain_text("kaltenbrunn.md changed")
     expect(opened.locator("#q")).to_be_focused()
-    place.write("people/kaltenbrunn.md", MOVED)
+    films.write("people/kaltenbrunn.md", MOVED)
     expect(opened.locator(".card.fresh ins")).to_have_text("harbour")
     expect(opened.locator(".card.fresh del")).to_have_text("suburb")
 
 
 def test_an_answer_of_the_past_stays_when_a_file_changes(
-    opened: Page, view: Shown, place: Place
+    opened: Page, view: Shown, films: Place
 ) -> None:
     opened.goto(view.base + ASKED + "&at=2")
     before = opened.locator("#found").inner_text()
     assert "harbour" in before
     opened.wait_for_timeout(500)
-    place.write("people/kaltenbrunn.md", MOVED.replace("harbour", "suburb"))
-    place.sync("notes")
+    films.write("people/kaltenbrunn.md", MOVED.replace("harbour", "suburb"))
+    films.sync("notes")
     opened.wait_for_timeout(1000)
     assert opened.locator("#found").inner_text() == before
-    place.write("people/kaltenbrunn.md", MOVED)
-    place.sync("notes")
+    films.write("people/kaltenbrunn.md", MOVED)
+    films.sync("notes")
 
 
 def test_the_history_of_a_document_shows_its_changed_sentences(opened: Page, view: Shown) -> None:
@@ -310,17 +280,17 @@ def test_questions_asked_before_are_offered_and_stay_in_the_browser(
     expect(opened.locator("#recent-questions")).to_contain_text("Who repairs clocks?")
 
 
-def test_a_new_version_keeps_the_example_questions(opened: Page, view: Shown, place: Place) -> None:
+def test_a_new_version_keeps_the_example_questions(opened: Page, view: Shown, films: Place) -> None:
     expect(opened.locator(".examples li").first).to_be_visible()
     asked = sum(url.endswith("/examples") for url in view.requests)
     opened.wait_for_timeout(500)  # the stream of events begins
-    added = place.write("people/new.md", "# New\n\nA page that is new.\n")
-    place.sync("notes")
+    added = films.write("people/new.md", "# New\n\nA page that is new.\n")
+    films.sync("notes")
     expect(opened.locator(".recent").first).to_contain_text("new.md")
     expect(opened.locator(".examples li").first).to_be_visible()
     assert sum(url.endswith("/examples") for url in view.requests) == asked
     added.unlink()
-    place.sync("notes")
+    films.sync("notes")
 
 
 def test_an_error_shows_what_to_type_as_code(opened: Page, view: Shown) -> None:

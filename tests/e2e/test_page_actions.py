@@ -13,9 +13,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import chromium, opened
+from tests.e2e.films import FILMS
+from tests.fakes.browser import opened
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,6 @@ def _editor(place: Place) -> Path:
     program.write_text(f'#!/bin/sh\necho "$1" > {place.base}/opened\n')
     program.chmod(0o755)
     return program
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

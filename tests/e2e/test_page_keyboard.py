@@ -1,46 +1,15 @@
 """The page by keyboard alone."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.daemon import Place
 from tests.e2e.film_page import (
     QUESTION,
     Shown,
-    film_page,
-    film_place,
-    opened_page,
     wait_until,
 )
-from tests.fakes.browser import chromium
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    with film_place() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def view(place: Place, browser: Browser) -> Iterator[Shown]:
-    with film_page(place, browser) as made:
-        yield made
-
-
-@pytest.fixture
-def opened(view: Shown) -> Iterator[Page]:
-    with opened_page(view) as page:
-        yield page
-
 
 SHOWS_FOCUS = """() => {
   const one = document.activeElement;

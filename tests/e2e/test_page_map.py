@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import chromium, opened
+from tests.e2e.films import FILMS
+from tests.fakes.browser import opened
 
 DRAWN = ".map[data-drawn]"
 PIXELS = """canvas => {
@@ -30,12 +30,6 @@ def place() -> Iterator[Place]:
         made.sync("notes")
         made.write("people/ibsen.md", "# Ruth Ibsen\n\nRuth Ibsen moves to Bergen.\n")
         made.sync("notes")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
         yield made
 
 

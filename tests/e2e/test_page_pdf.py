@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.client import Client, RequestFailed
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import chromium, opened, violations
+from tests.fakes.browser import opened, violations
 
 ASKED = "/?q=Who+dredged+the+harbour%3F"
 
@@ -39,12 +39,6 @@ def place() -> Iterator[Place]:
         made.configure(source("notes", made.notes, "scan_every_s = 3600.0"))
         made.start()
         made.sync("notes")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
         yield made
 
 

@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, opened, shown, violations
+from tests.fakes.browser import PATIENCE_S, opened, shown, violations
 from tests.fakes.endpoint import Endpoint, Response, error, event, say_json, stream, user_text
 
 QUESTION = "Where was Kaltenbrunn, whose film is Bronze Door, born?"
@@ -40,12 +40,6 @@ def place(endpoint: Endpoint) -> Iterator[Place]:
         )
         made.start()
         made.sync()
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
         yield made
 
 

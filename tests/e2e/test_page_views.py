@@ -1,46 +1,15 @@
 """The views beside the search: changes, sources and watches; and all views for everybody."""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import Place
 from tests.e2e.film_page import (
     ASKED,
     Shown,
     check_usable,
-    film_page,
-    film_place,
-    opened_page,
 )
-from tests.fakes.browser import chromium
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    with film_place() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def view(place: Place, browser: Browser) -> Iterator[Shown]:
-    with film_page(place, browser) as made:
-        yield made
-
-
-@pytest.fixture
-def opened(view: Shown) -> Iterator[Page]:
-    with opened_page(view) as page:
-        yield page
-
+from tests.e2e.films import FILMS
 
 VIEWS = {
     "first": "/",
@@ -112,32 +81,32 @@ def test_sources_show_their_health_and_what_cannot_be_read(opened: Page) -> None
 
 
 def test_a_question_is_watched_and_its_change_shown_before_and_after(
-    opened: Page, view: Shown, place: Place
+    opened: Page, view: Shown, films: Place
 ) -> None:
     opened.goto(view.base + "/?q=Who+repairs+clocks+in+Bergen%3F")
     opened.get_by_role("link", name="Watch this question").click()
     opened.get_by_role("button", name="Watch", exact=True).click()
     expect(opened.locator("h1")).to_have_text("Who repairs clocks in Bergen?")
     text = FILMS["people/lindqvist.md"].replace("repairs clocks in Bergen", "left Bergen")
-    place.write("people/lindqvist.md", text)
-    version = place.sync("notes")["version"]
-    place.until(lambda: place.get("/v1/watches")["watches"][0]["checked"] >= version)
+    films.write("people/lindqvist.md", text)
+    version = films.sync("notes")["version"]
+    films.until(lambda: films.get("/v1/watches")["watches"][0]["checked"] >= version)
     opened.reload()
     before, after = opened.locator(".change .columns section").all()
     expect(before).to_contain_text("repairs clocks")
     expect(after).not_to_contain_text("repairs clocks")
     with opened.expect_response(lambda answer: "part=1" in answer.url):
-        place.write("people/lindqvist.md", f"{text}\nHer tools stayed behind.\n")
-        place.sync("notes")
+        films.write("people/lindqvist.md", f"{text}\nHer tools stayed behind.\n")
+        films.sync("notes")
     check_usable(opened)
     opened.set_viewport_size({"width": 1100, "height": 800})
     opened.get_by_role("button", name="Stop watching").click()
     expect(opened.locator("main")).to_contain_text("You are not watching a question")
 
 
-def test_sources_keep_up_by_themselves(opened: Page, view: Shown, place: Place) -> None:
+def test_sources_keep_up_by_themselves(opened: Page, view: Shown, films: Place) -> None:
     opened.goto(view.base + "/sources")
     expect(opened.locator("#now .source.ok h2")).to_have_text("notes")
-    place.post("/v1/pause", {"name": "notes"})
+    films.post("/v1/pause", {"name": "notes"})
     expect(opened.locator("#now .source.paused h2").first).to_be_visible()
-    place.post("/v1/resume", {"name": "notes"})
+    films.post("/v1/resume", {"name": "notes"})

@@ -8,37 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import BrowserContext, expect
 
 from hopsyncd.web.team_page import LOGIN_COOKIE, SESSION_COOKIE
 from tests.e2e.team_page import (
     CANARY,
     Server,
-    browser_context,
     log_in,
     logged_in,
     post,
     server_with_provider,
 )
-from tests.fakes.browser import chromium
 from tests.fakes.provider import CLIENT_ID
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with server_with_provider() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    with browser_context(browser) as made:
         yield made
 
 

@@ -9,37 +9,24 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import jwt
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import BrowserContext, expect
 
 from hopsyncd.web.team_page import CALLBACK, LOGIN_COOKIE, SESSION_COOKIE
 from tests.e2e.team_page import (
     CANARY,
     Server,
-    browser_context,
     log_in,
     logged_in,
     post,
     server_with_provider,
 )
-from tests.fakes.browser import chromium, other_site
+from tests.fakes.browser import other_site
 from tests.fakes.provider import Claims, SigningKey
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with server_with_provider() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    with browser_context(browser) as made:
         yield made
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import BrowserContext, expect
 
 from hopsyncd.api.failed_tokens import FREE
 from hopsyncd.web.team_page import SESSION_COOKIE
@@ -16,25 +16,12 @@ from tests.e2e.team_page import (
     CANARY,
     NAVIGATION,
     Server,
-    browser_context,
     paste,
 )
 from tests.e2e.test_access import new_token
-from tests.fakes.browser import PATIENCE_S, chromium, violations
+from tests.fakes.browser import PATIENCE_S, violations
 from tests.fakes.certificates import Authority
 from tests.fakes.port import free_port
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    with browser_context(browser) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import Place, new_place, source
+from tests.e2e.films import FILMS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
