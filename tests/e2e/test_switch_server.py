@@ -20,6 +20,9 @@ NOTES = 80
 PIECE = 32  # passages that a killed switch may make again
 LONG_S = 300.0
 
+Answered = list[tuple[int, str, bool]]
+"""The version, the generation, and whether the daemon answered, of each question."""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
@@ -50,9 +53,9 @@ def has_begun(team: Team) -> bool:
 
 
 @contextmanager
-def asked_throughout(team: Team) -> Iterator[list[tuple[int, str, bool]]]:
-    """Ask each daemon again and again: its version, its generation, and whether it answers."""
-    ended, told = threading.Event(), list[tuple[int, str, bool]]()
+def asked_throughout(team: Team) -> Iterator[Answered]:
+    """Ask each daemon again and again."""
+    ended, told = threading.Event(), Answered()
 
     def ask(place: Place) -> None:
         while not ended.wait(0.05):
@@ -110,6 +113,21 @@ def write_notes(team: Team) -> Path:
     return slower
 
 
+def check_answers(team: Team, answered: Answered, before: str) -> None:
+    """Assert that every question was answered, by the old models until the switched version."""
+    ((version, after),) = {state(place) for place in team.places}
+    assert {name for number, name, _ in answered if number < version} == {before}
+    assert {name for number, name, _ in answered if number == version} <= {after}
+    assert all(answers for _, _, answers in answered)
+
+
+def check_edit(team: Team) -> None:
+    """Assert that all daemons find a new document, an edited one and an old one."""
+    team.write("later.md", "# Later\n\nTimbuktu met Rome.\n")
+    for word in ("Timbuktu", "Zanzibar", "Person7x"):
+        wait(team, partial(finds, word))
+
+
 def test_followers_answer_while_the_writer_switches_and_switch_at_its_version(team: Team) -> None:
     slower = write_notes(team)
     before = state(team.places[0])[1]
@@ -125,15 +143,10 @@ def test_followers_answer_while_the_writer_switches_and_switch_at_its_version(te
         slower.unlink()
         killed.start()
         wait(team, lambda place: state(place)[1] != before)
-    ((version, after),) = {state(place) for place in team.places}
-    assert {name for number, name, _ in told if number < version} == {before}
-    assert {name for number, name, _ in told if number == version} <= {after}
-    assert all(answers for _, _, answers in told)
+    check_answers(team, told, before)
     made = team.reader().status()["counters"]["passages_generated"]
     assert 2 * (NOTES + 1) <= made <= 2 * (NOTES + 1) + PIECE
-    team.write("later.md", "# Later\n\nTimbuktu met Rome.\n")
-    for word in ("Timbuktu", "Zanzibar", "Person7x"):
-        wait(team, partial(finds, word))
+    check_edit(team)
     assert team.places[0].printed("check", "--deep")["findings"] == []
 
 
@@ -149,14 +162,9 @@ def test_a_reload_of_each_daemon_suffices_and_all_answer_throughout(team: Team) 
         wait(team, partial(finds, "Zanzibar"))
         slower.unlink()
         wait(team, lambda place: state(place)[1] != before)
-    ((version, after),) = {state(place) for place in team.places}
-    assert {name for number, name, _ in told if number < version} == {before}
-    assert {name for number, name, _ in told if number == version} <= {after}
-    assert all(answers for _, _, answers in told)
+    check_answers(team, told, before)
     assert [place.process.pid for place in team.places if place.process] == ids
-    team.write("later.md", "# Later\n\nTimbuktu met Rome.\n")
-    for word in ("Timbuktu", "Zanzibar", "Person7x"):
-        wait(team, partial(finds, word))
+    check_edit(team)
 
 
 def test_a_follower_with_other_models_keeps_answering_and_says_so(team: Team) -> None:
