@@ -24,6 +24,9 @@ _MAX_SHADED = 3  # rows of headers
 _MAX_CELL_LINES = 8
 _WRAPPED = 1.6  # times the height of a line: the next line of a cell is as close
 _WRAPPED_SHARE = 0.8  # of the distance of rows
+_HEADING_SIZE = 1.1  # times the size of the type in a table: a heading below it is as large
+_MARKER_GAP = 2.5  # times the height of a line: the text of a list item is as close to its marker
+_LIST_MARKER = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?(?:\d{1,2}|[a-z])[.)])\Z")
 
 
 @dataclass(slots=True)
@@ -118,7 +121,7 @@ def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, S
 
 def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span] | PlacedTable]:
     """Yield the rows of a region in order; rows that form a table are yielded as one table."""
-    at = 0
+    rows, at = [*map(_join_marker, rows)], 0
     while at < len(rows):
         end = _end_of_block(rows, at)
         block = rows[at:end]
@@ -131,6 +134,19 @@ def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span]
         else:
             yield from block
         at = end
+
+
+def _join_marker(row: list[Span]) -> list[Span]:
+    """Join a list marker and the text close behind it, if the row has nothing else."""
+    if len(row) != 2 or not _LIST_MARKER.match(row[0].text):
+        return row
+    marker, text = row
+    if text.left - marker.right > _MARKER_GAP * marker.height or text.is_value:
+        return row
+    shift = len(marker.text) + 1
+    gaps = [(shift - 1, marker.right, text.left)]
+    gaps += [(offset + shift, end, begin) for offset, end, begin in text.gaps]
+    return [replace(text, text=f"{marker.text} {text.text}", left=marker.left, gaps=gaps)]
 
 
 def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
@@ -148,9 +164,21 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
         ):
             break
         end += 1
-    while end > at + 1 and len(rows[end - 1]) < 2:
+    while end > at + 1 and len(rows[end - 1]) < 2 and not _is_wrapped(rows[at:end]):
         end -= 1
     return end
+
+
+def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
+    """Whether the last row is one more line of a cell, not in the first column, of the row above.
+
+    Its distance from that row is less than the smallest distance between other rows.
+    """
+    *above, (span, *_) = rows
+    full = [row for row in above if len(row) > 1]
+    pitch = min((upper[0].middle - lower[0].middle for upper, lower in pairwise(full)), default=0.0)
+    is_near = above[-1][-1].middle - span.middle < _WRAPPED_SHARE * pitch
+    return is_near and any(abs(cell.left - span.left) < _TOUCH for cell in above[-1][1:])
 
 
 def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
@@ -171,11 +199,13 @@ def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
     """Whether a span that is alone in its row belongs to the table: as a cell, the next line of a
     cell, or a note below a cell."""
+    if span.size > _HEADING_SIZE * max(cell.size for cell in above[-1]):
+        return False
     unfinished = above[-1][-1]
     if len(above[0]) > 1 and unfinished.text.endswith(",") and unfinished.left > above[0][0].right:
         return abs(unfinished.left - span.left) < _TOUCH
     if not below or len(below[0]) < 2:
-        return False
+        return _is_wrapped([*above, [span]])
     columns = _columns([*above, *below])
     if sum(_overlap(span, column) for column in columns) == 1:
         return True

@@ -382,3 +382,44 @@ def test_the_lines_of_a_wrapped_cell_make_one_value_where_rows_are_farther_apart
     ]
     close = texts(read(lambda canvas: draw(canvas, 0)))
     assert close[0] == "Name: Ann | Note: A long note that wraps | Age: 30"
+
+
+def test_a_table_ends_at_a_larger_heading_and_at_a_list() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 12)
+        for at, row in enumerate([("Day", "Open", "Close"), ("Monday", "9", "17"),
+                                  ("Tuesday", "10", "20"), ("Friday", "11", "15")]):  # fmt: skip
+            for column, text in enumerate(row):
+                canvas.drawString(72 + 90 * column, 700 - 15 * at, text)
+        canvas.setFont("Helvetica-Bold", 14)
+        canvas.drawString(72, 635, "Steps")
+        canvas.setFont("Helvetica", 12)
+        for at, (marker, text) in enumerate(
+            [("1.", "Check the gas"), ("2.", "Load it"), ("•", "Go")]
+        ):
+            canvas.drawString(78, 618 - 15 * at, marker)
+            canvas.drawString(96, 618 - 15 * at, text)
+
+    assert texts(read(draw)) == [
+        "Day: Monday | Open: 9 | Close: 17",
+        "Day: Tuesday | Open: 10 | Close: 20",
+        "Day: Friday | Open: 11 | Close: 15",
+        "Steps",
+        "1. Check the gas",
+        "2. Load it",
+        "• Go",
+    ]
+
+
+def test_the_last_cell_of_a_table_can_have_a_second_line() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 12)
+        for at, row in enumerate([("Course", "Full price", "Reduced"), ("Throwing", "310", "210"),
+                                  ("Glazing", "420", "280 (clay")]):  # fmt: skip
+            for column, text in enumerate(row):
+                canvas.drawString(72 + 110 * column, 700 - 22 * at, text)
+        canvas.drawString(292, 642, "included)")
+
+    assert (
+        texts(read(draw))[-1] == "Course: Glazing | Full price: 420 | Reduced: 280 (clay included)"
+    )
