@@ -14,7 +14,7 @@ _TAGS = {
     **dict.fromkeys(("v", "text-author"), "p"),
     **dict.fromkeys(("section", "poem", "stanza", "annotation"), "div"),
     **dict.fromkeys(("cite", "epigraph"), "blockquote"),
-    **{"emphasis": "em", "empty-line": "hr", "image": "img"},
+    **{"emphasis": "em", "empty-line": "hr", "image": "img", "strikethrough": "del"},
 }
 _PROPERTIES = {"book-title": "title", "lang": "language", "date": "date", "keywords": "keywords"}
 _NAMES = ("first-name", "middle-name", "last-name")

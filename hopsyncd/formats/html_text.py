@@ -85,6 +85,8 @@ class InlineText:
         if name == "a":
             href = (element.get("href") or "") if opens else ""
             self._href, self._is_shown = href if len(href) <= _MAX_HREF_CHARACTERS else "", False
+            if _is_note_reference(element):
+                self._mark("sup", opens=opens)
         elif name in _BOLD:
             self._bold = max(0, self._bold + (1 if opens else -1))
         elif name == "q":
@@ -188,6 +190,12 @@ class InlineText:
             return _BLANKS.sub(" ", text).strip()
         lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
         return "\n".join(line for line in lines if line)
+
+
+def _is_note_reference(link: Element) -> bool:
+    """Whether a link to a note is raised by its role only, as in EPUB, and not by `sup`."""
+    is_marked = "noteref" in (link.get("epub:type") or "") or link.get("role") == "doc-noteref"
+    return is_marked and next(link.iterancestors("sup"), None) is None and link.find("sup") is None
 
 
 def _marks_in_formula(element: Element) -> list[str]:

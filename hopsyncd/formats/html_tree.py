@@ -235,7 +235,8 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     words = f"{element.get('class', '')} {element.get('id', '')}".lower().split()
     role = element.get("role", "").lower()
     size = sizes.text[element]
-    if size <= _MAX_HANDLE_CHARACTERS and not _HANDLES.isdisjoint(words):
+    is_handle = role == "doc-backlink" or not _HANDLES.isdisjoint(words)
+    if size <= _MAX_HANDLE_CHARACTERS and is_handle:
         return ""
     if tag == "button":
         return "buttons" if _is_label(element) else None
