@@ -21,6 +21,7 @@ from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
 from hopsyncd.formats.charts import chart_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.list_numbers import add_label
 from hopsyncd.formats.office_math import math_text
 from hopsyncd.formats.office_text import (
     Line,
@@ -38,7 +39,6 @@ from hopsyncd.formats.word_styles import (
     Style,
     Styles,
     is_on,
-    join_label,
     mark_of,
     number_of,
     outline_of,
@@ -168,10 +168,7 @@ class _Reader:
         self, text: str, links: Links, level: int, label: str, depth: int | None
     ) -> Iterator[Block]:
         line = self._next()
-        if label:
-            joined = join_label(label, text)
-            links = tuple((at + len(joined) - len(text), link) for at, link in links)
-            text = joined
+        text, links = add_label(label, text, links)
         if level:
             text = " ".join(text.split())
             self._leads.end()

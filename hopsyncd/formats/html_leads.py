@@ -1,20 +1,25 @@
 """Tracks the context of blocks in HTML lists: introductions, parent items and terms."""
 
+import re
 from dataclasses import replace
 
 from hopsyncd.formats.blocks import Block, Kind
 from hopsyncd.formats.fields import lead_in_of, lead_of
 from hopsyncd.formats.html_text import LISTS
+from hopsyncd.formats.html_tree import Element
+from hopsyncd.formats.list_numbers import ItemNumbers, add_label, parse_number
 
 _UNSAID = " "  # stands for a missing lead
 _MAX_LEADS = 3
+_NO_NUMBERS = re.compile(r"list-style(?:-type)?\s*:\s*none", re.IGNORECASE)
 _MAX_DEPTH = 12  # of the stack; unclosed lists nest without limit
 
 
 class Leads:
     def __init__(self) -> None:
         self._open: list[str] = []  # the introduction of each list, and the text of each item
-        self._lists = 0
+        self._lists: list[ItemNumbers | None] = []
+        self._label = ""  # the number of an item whose text has not been read
         self._introduction = ""
         self._terms: list[Block] = []
         self._element = ""
@@ -38,18 +43,22 @@ class Leads:
         """Discard the introduction once the introduced block has been added."""
         self._introduction = ""
 
-    def at(self, name: str, opens: bool) -> list[Block]:
+    def at(self, element: Element, opens: bool) -> list[Block]:
         """Enter or leave an element. Returns terms without a definition as separate blocks."""
+        name = element.tag
         self._element = name if opens else ""
         left = self.take_terms() if name in LISTS or (name == "li" and opens) else []
         if name in LISTS and opens:
-            self._lists += 1
+            self._lists.append(_numbers_of(element) if name == "ol" else None)
             self._open += [self._introduction, ""]
         elif name in LISTS and self._lists:
-            self._lists -= 1
+            self._lists.pop()
             del self._open[-2:]
         elif self._open and (name in ("li", "dt") or not opens):
             self._open[-1] = ""
+        numbers = self._lists[-1] if self._lists else None
+        is_item = name == "li" and opens and numbers is not None
+        self._label = numbers.take(element.get("value", "")) if is_item and numbers else ""
         self._introduction = ""
         return left
 
@@ -58,6 +67,8 @@ class Leads:
         if self._element == "dt":
             self._terms.append(block)
             return []
+        text, links = add_label(self._label, block.text, block.links)
+        block, self._label = replace(block, text=text, links=links), ""
         leads = self.above()
         if self._terms:
             block = self._add_definition(block)
@@ -81,3 +92,13 @@ class Leads:
         links += [(start + at, link) for at, link in block.links]
         text, first = f"{name}{joint}{block.text}", terms[0].first_line
         return replace(block, text=text, first_line=first, links=tuple(links))
+
+
+def _numbers_of(element: Element) -> ItemNumbers | None:
+    """Return the counter of an `ol` element; None if the page hides its numbers."""
+    if _NO_NUMBERS.search(element.get("style", "")):
+        return None
+    is_reversed = element.get("reversed") is not None
+    count = sum(1 for child in element if child.tag == "li") if is_reversed else 1
+    start = parse_number(element.get("start", ""), count)
+    return ItemNumbers(start, element.get("type", "1"), -1 if is_reversed else 1)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from hopsyncd.formats.blocks import Block, Kind, in_one_line, skipped_block, with_title
 from hopsyncd.formats.fields import lead_of
 from hopsyncd.formats.latex_text import InlineReader, Source, Written
+from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
 _LEVELS = {
@@ -33,13 +34,20 @@ _FORMULAS = frozenset(
 _LISTS = frozenset("itemize enumerate description compactitem compactenum inparaenum tasks".split())
 _DRAWINGS = frozenset("tikzpicture pgfpicture picture axis circuitikz forest prooftree".split())
 _FLOATS = frozenset("table figure wrapfigure wraptable sidewaystable sidewaysfigure".split())
-_CODE = frozenset("verbatim Verbatim lstlisting minted alltt".split())
+_CODE = frozenset("verbatim Verbatim lstlisting minted alltt Highlighting".split())
 _PLAIN = frozenset(
     "document center flushleft flushright quote quotation abstract minipage small multicols"
     " titlepage appendices frame columns column block landscape adjustbox threeparttable".split()
 )
 _FACTS = {"author": "author", "date": "date", "keywords": "tag"}
 _RULES = frozenset("hline midrule endhead endfirsthead".split())
+_NUMBERED = ("enumerate", "compactenum", "inparaenum")
+_NUMBER_STYLES = ("1", "a", "i", "A")  # by the depth of the list
+_HIGHLIGHTED = re.compile(r"\\[A-Za-z]+Tok\{((?:[^{}]|\\[{}]|\{[^{}]*\})*)\}")
+_HIGHLIGHT_SIGNS = (
+    ("\\textgreater{}", ">"), ("\\textless{}", "<"), ("\\textbackslash{}", "\\"),
+    ("\\{", "{"), ("\\}", "}"), ("{-}", "-"), ("{[}", "["), ("{]}", "]"),
+)  # fmt: skip
 _MAX_LEADS = 3
 _MAX_NAME_TOKENS = 10  # of an environment; an unclosed brace ends with the document
 
@@ -67,6 +75,7 @@ class _List:
     lead: str = ""
     term: str = ""
     is_open: bool = False
+    numbers: ItemNumbers | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +130,8 @@ class _Reader:
                 at = self._fact(word, at)
             elif word == "newtheorem":
                 at = self._theorem(at)
+            elif word == "hypertarget":  # its second argument can contain a heading
+                at = self.inline.argument(at + 1, end)[2]
             else:
                 at = self._write(at, end)
         yield from self._flush()
@@ -176,9 +187,9 @@ class _Reader:
         leads = tuple(entry.lead for entry in self._lists[-_MAX_LEADS - 1 : -1] if entry.lead)
         kind: Kind = "list_item" if innermost else "paragraph"
         if innermost and innermost.is_open and innermost.term:
-            shift = len(innermost.term) + 2 if text else 0
-            text = f"{innermost.term}: {text}" if text else innermost.term
-            links = tuple((place + shift, link) for place, link in links)
+            is_word = not innermost.numbers and any(map(str.isalnum, innermost.term))
+            term = f"{innermost.term}:" if is_word and text else innermost.term
+            text, links = add_label(term, text, links) if text else (term, links)
         if innermost and innermost.is_open and text:
             innermost.lead, innermost.term, innermost.is_open = lead_of(text), "", False
         elif innermost and innermost.lead:
@@ -225,7 +236,10 @@ class _Reader:
         if name in _FLOATS:
             return [*blocks, *self._float(after, end)], self._after(end)
         if name in _LISTS or name == "thebibliography":
-            self._lists.append(_List())
+            depth = sum(entry.numbers is not None for entry in self._lists)
+            style = _NUMBER_STYLES[min(depth, len(_NUMBER_STYLES) - 1)]
+            numbers = ItemNumbers(style=style) if name in _NUMBERED else None
+            self._lists.append(_List(numbers=numbers))
             after = self.inline.skip_options(after, end)
             return blocks, self.inline.argument(after, end)[2] if name[0:3] == "the" else after
         if name == "abstract":
@@ -273,7 +287,10 @@ class _Reader:
                 self._lists.append(_List())
             self._lists[-1].is_open = True
             self._paragraph.first = self._paragraph.last = at
-            self._lists[-1].term = inline.text(option[0], option[1])[0]
+            innermost = self._lists[-1]
+            innermost.term = inline.text(option[0], option[1])[0]
+            if innermost.numbers and option[0] == option[1]:
+                innermost.term = innermost.numbers.take()
             return [], option[2]
         first, close, after = inline.argument(option[2], end)
         if word == "bibitem":
@@ -317,6 +334,8 @@ class _Reader:
             return
         line = self.source.lines[at]
         text = re.sub(r"\A[ \t]*(?:\[[^\]\n]*\])?(?:\{[^}\n]*\})?[ \t]*\n", "", text).rstrip()
+        if name == "Highlighting":
+            text = _without_highlighting(text)
         if text.strip():
             yield Block("code", text, line, line + text.count("\n") + 1)
 
@@ -412,3 +431,11 @@ class _Reader:
             if down > 1:
                 covered |= dict.fromkeys(range(column, column + across), down - 1)
             column += across
+
+
+def _without_highlighting(code: str) -> str:
+    """Drop the commands with which pandoc colours code."""
+    code = _HIGHLIGHTED.sub(r"\1", code)
+    for written, shown in _HIGHLIGHT_SIGNS:
+        code = code.replace(written, shown)
+    return code

@@ -20,7 +20,7 @@ from hopsyncd.formats.latex_signs import (
     sign_of,
 )
 
-_VERBATIM = r"(?:verbatim|Verbatim|lstlisting|minted|alltt|comment|filecontents)\*?"
+_VERBATIM = r"(?:verbatim|Verbatim|lstlisting|minted|alltt|Highlighting|comment|filecontents)\*?"
 _TOKEN = re.compile(
     rf"\\begin[ \t]*\{{({_VERBATIM})\}}"
     r"|\\(?:verb|lstinline)\*?([^\sA-Za-z*])([^\n]*?)\2"
@@ -259,7 +259,9 @@ class InlineReader:
         self.left_out += name in ("input", "include", "subfile", "import")
         if name == "cmidrule" and at < end and self.source.tokens[at][0] == "(":
             at += 1
-        for _ in range(SILENT.get(name, 1)):
+        first, close, _ = self.argument(at, end)
+        has_width = name == "begin" and self.raw(first, close) == "minipage"
+        for _ in range(2 if has_width else SILENT.get(name, 1)):
             at = self.argument(self.skip_options(at, end), end)[2]
         return at
 
@@ -293,7 +295,7 @@ class InlineReader:
             count = int(number) if number.isdecimal() else 0
             at = self.skip_options(at, end)
         first, close, at = self.argument(at, end)
-        if defined and count < 10 and close - first < 200:
+        if defined and defined not in SILENT and count < 10 and close - first < 200:
             self.macros[defined] = Macro(count, tuple(tokens[first:close]))
         return at
 

@@ -33,6 +33,7 @@ from hopsyncd.formats.fields import (
 from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_matter
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.inline import write_subscript, write_superscript
+from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
     definition_tokens,
@@ -225,7 +226,8 @@ class _Walk:
         self._parser = parser
         self._env = env
         self._is_inside = is_inside
-        self._lists = 0
+        self._lists: list[ItemNumbers | None] = []
+        self._label = ""  # the number of an item whose text has not been read
         self._level = 0
         self._leads: list[str] = []  # the introduction of each list, the text of each item
         self._lead_in = ""
@@ -297,15 +299,21 @@ class _Walk:
                 self._level = 0
                 self._lead_in = ""
             case "bullet_list_open" | "ordered_list_open":
-                self._lists += 1
+                is_numbered = token.type == "ordered_list_open"
+                start = int(token.attrs.get("start", 1))
+                self._lists.append(ItemNumbers(start) if is_numbered else None)
+                self._label = ""
                 self._leads.append(self._lead_in)
                 self._lead_in = ""
             case "list_item_open":
                 self._leads.append("")
+                numbers = self._lists[-1]
+                self._label = numbers.take() if numbers else ""
             case "list_item_close":
                 self._leads.pop()
+                self._label = ""
             case "bullet_list_close" | "ordered_list_close":
-                self._lists -= 1
+                self._lists.pop()
                 self._leads.pop()
                 self._lead_in = ""
 
@@ -337,6 +345,8 @@ class _Walk:
             yield Block("heading", text, first, last, self._level, links)
         else:
             self._lead_in = ""
+            text, links = add_label(self._label, text, links)
+            self._label = ""
             kind: Kind = "list_item" if self._lists else "paragraph"
             yield Block(kind, text, first, last, links=links, leads=self._above())
             if self._leads and not self._leads[-1]:

@@ -10,6 +10,8 @@ from zipfile import ZipFile
 from hopsyncd.formats.archive import attribute, child_of, local_name, open_archive, tree_of
 from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
 from hopsyncd.formats.charts import name_chart
+from hopsyncd.formats.list_numbers import add_label
+from hopsyncd.formats.odt_lists import ListNumbers, OpenList
 from hopsyncd.formats.office_math import mathml_text
 from hopsyncd.formats.office_text import (
     Line,
@@ -47,7 +49,8 @@ def odt_blocks(data: bytes) -> tuple[Block, ...]:
     body = child_of(content, "body", "text")
     numbers = count(1)
     styles = _tree(archive, "styles.xml")
-    reader = _Reader(archive, _marks(content, styles), numbers)
+    lists = ListNumbers(content, styles)
+    reader = _Reader(archive, _marks(content, styles), lists, numbers)
     blocks = () if body is None else tuple(reader.content(body))
     blocks = with_title(blocks, *reader.title)
     skipped: Counter[str] = Counter()
@@ -66,13 +69,14 @@ def odp_blocks(data: bytes) -> tuple[Block, ...]:
     archive = open_archive(data)
     content = tree_of(archive, "content.xml")
     body = child_of(content, "body", "presentation")
-    marks = _marks(content, _tree(archive, "styles.xml"))
+    styles = _tree(archive, "styles.xml")
+    marks, lists = _marks(content, styles), ListNumbers(content, styles)
     blocks: list[Block] = []
     pages = (
         element for element in (body if body is not None else ()) if local_name(element) == "page"
     )
     for number, page in enumerate(pages, 1):
-        reader = _Reader(archive, marks, repeat(number))
+        reader = _Reader(archive, marks, lists, repeat(number))
         frames = [element for element in page if local_name(element) not in ("notes", "forms")]
         titles = [frame for frame in frames if attribute(frame, "class") == "title"]
         title = " ".join(" ".join(reader.flat(frame)[0].split()) for frame in titles)
@@ -155,13 +159,22 @@ class _Reader:
     """Reads the content of a document. Each paragraph and row takes its line number
     from `numbers`."""
 
-    def __init__(self, archive: ZipFile, marks: dict[str, str], numbers: Iterator[int]) -> None:
+    def __init__(
+        self,
+        archive: ZipFile,
+        marks: dict[str, str],
+        lists: ListNumbers,
+        numbers: Iterator[int],
+    ) -> None:
         self.title = ("", 1)
         self.deletions = 0  # texts that are struck through
         self._archive, self._marks, self._numbers = archive, marks, numbers
         self._repeats = _MAX_REPEATED
         self._charts: set[str] = set()  # already read notes
         self._leads = ListLeads()
+        self._list_numbers = lists
+        self._lists: list[OpenList] = []  # from the outermost
+        self._item: Element | None = None  # a list item whose text has not been read
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
         """Read all text in reading order; `depth` is the list nesting depth, from 0."""
@@ -176,7 +189,14 @@ class _Reader:
             elif name == "object":
                 yield from self._chart(attribute(child, "href"))
             elif name == "list":
+                around = self._lists[-1] if self._lists else None
+                self._lists.append(self._list_numbers.open(child, around))
                 yield from self.content(child, depth + 1)
+                self._lists.pop()
+            elif name == "list-item":
+                self._item = child
+                yield from self.content(child, depth)
+                self._item = None
             elif name not in _LEFT_OUT and name != "annotation":
                 yield from self.content(child, depth)
 
@@ -229,6 +249,10 @@ class _Reader:
             yield from self._read_attached(element)
 
     def _block(self, paragraph: Element, text: str, links: Links, depth: int) -> Block:
+        if self._item is not None and self._lists:
+            label = self._list_numbers.next_label(self._lists[-1], self._item)
+            text, links = add_label(label, text, links)
+            self._item = None
         number = next(self._numbers)
         is_title = self._marks.get(attribute(paragraph, "style-name")) == "t"
         if local_name(paragraph) == "h" or is_title:

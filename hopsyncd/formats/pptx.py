@@ -17,6 +17,7 @@ from hopsyncd.formats.archive import (
 from hopsyncd.formats.blocks import Block, Links, in_one_line, skipped_block
 from hopsyncd.formats.charts import chart_blocks
 from hopsyncd.formats.header_rows import header_rows
+from hopsyncd.formats.list_numbers import add_label, number_text
 from hopsyncd.formats.office_math import math_text
 from hopsyncd.formats.office_text import (
     Line,
@@ -30,6 +31,7 @@ from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 
 _DECK, _CORE = "ppt/presentation.xml", "docProps/core.xml"
 _TITLES = ("title", "ctrTitle")
+_NUMBER_STYLES = {"alphaLc": "a", "alphaUc": "A", "romanLc": "i", "romanUc": "I"}
 _STRUCK = ("sngStrike", "dblStrike")
 _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
@@ -187,8 +189,8 @@ class _Slide:
                 start = attribute(number, "startAt")
                 begin = int(start) if start.isdecimal() and len(start) < 6 else 1
                 numbers[level] = numbers.get(level, begin - 1) + 1
-                label = f"{numbers[level]}. "
-                text, links = label + text, tuple((at + len(label), link) for at, link in links)
+                label = _label(numbers[level], attribute(number, "type"))
+                text, links = add_label(label, text, links)
                 is_item = True
             else:
                 numbers.pop(level, None)
@@ -276,6 +278,15 @@ def _paragraphs_of(shape: Element) -> Iterator[Element]:
     for paragraph in () if body is None else body:
         if local_name(paragraph) == "p":
             yield paragraph
+
+
+def _label(number: int, kind: str) -> str:
+    """Format the number of an item. `kind` is a name such as "alphaLcParenR"."""
+    style = next((sign for start, sign in _NUMBER_STYLES.items() if kind.startswith(start)), "1")
+    text = number_text(number, style)
+    if kind.endswith("ParenBoth"):
+        return f"({text})"
+    return f"{text})" if kind.endswith("ParenR") else f"{text}."
 
 
 def _level(properties: Element | None) -> int:

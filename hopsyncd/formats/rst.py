@@ -23,6 +23,7 @@ from hopsyncd.formats.blocks import (
 )
 from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_of
 from hopsyncd.formats.inline import write_subscript, write_superscript
+from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 from hopsyncd.formats.tex_formulas import formula_text
@@ -34,6 +35,9 @@ _MAX_LEADS = 3
 _MAX_TARGETS = 20
 _MAX_DEPTH = 6
 _MAX_SUBSTITUTIONS = 8  # nested in one another
+_NUMBER_STYLES = {
+    "loweralpha": "a", "upperalpha": "A", "lowerroman": "i", "upperroman": "I",
+}  # fmt: skip
 _NEVER = 6  # docutils has no messages of this level
 _WARNING = 2
 _ROWS = (nodes.thead, nodes.tbody)
@@ -175,8 +179,9 @@ class _Reader:
         yield self._text_block("paragraph", node, leads)
 
     def _read_list(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        numbers = _numbers_of(node) if isinstance(node, nodes.enumerated_list) else None
         for item in node.children:
-            yield from self._read_item(item, leads, depth)
+            yield from self._read_item(item, numbers.take() if numbers else "", leads, depth)
 
     def _read_definitions(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
         for item in node.children:
@@ -186,12 +191,14 @@ class _Reader:
         for item in node.children:
             yield from self._read_named(item, item.children[:1], leads, depth)
 
-    def _read_item(self, item: nodes.Node, leads: Leads, depth: int) -> Iterator[Block]:
+    def _read_item(self, item: nodes.Node, label: str, leads: Leads, depth: int) -> Iterator[Block]:
         first, *rest = [*item.children] or [None]
         if not isinstance(first, nodes.paragraph):
             yield from self._read_children(item.children, leads, depth)
             return
         block = self._text_block("list_item", first, leads)
+        text, links = add_label(label, block.text, block.links)
+        block = replace(block, text=text, links=links)
         yield from self._with_notes(block, first)
         yield from self._read_children(rest, (*leads, lead_of(block.text)), depth)
 
@@ -393,6 +400,10 @@ def _read_image(node: nodes.image, leads: Leads, depth: int = 0) -> Iterator[Blo
     line = _line_of(node)
     if text := node.get("alt", "").strip():
         yield Block("figure", text, line, line, leads=_near(leads))
+
+
+def _numbers_of(items: nodes.enumerated_list) -> ItemNumbers:
+    return ItemNumbers(items.get("start", 1), _NUMBER_STYLES.get(items["enumtype"], "1"))
 
 
 def _near(leads: Leads) -> Leads:

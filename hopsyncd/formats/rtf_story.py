@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from hopsyncd.formats.blocks import Block, Links
 from hopsyncd.formats.header_rows import may_name_columns
+from hopsyncd.formats.list_numbers import add_label
 from hopsyncd.formats.office_text import Line, ListLeads
 from hopsyncd.formats.tables import TableBuilder, table_blocks
-from hopsyncd.formats.word_styles import join_label
 
 _NEAR = 20  # cell edges this close, in twips, are equal
 
@@ -222,12 +222,10 @@ class Story:
     def _take_text(self) -> tuple[str, Links]:
         text, links = self.line.take_text()
         self.line = Line()
-        if self.label and text:
-            joined = join_label(self.label, text)
-            links = tuple((at + len(joined) - len(text), link) for at, link in links)
-            text = joined
-            self.label = ""
-        return text, links
+        if not text:
+            return text, links
+        label, self.label = self.label, ""
+        return add_label(label, text, links)
 
     def _add_text(self, text: str, links: Links) -> None:
         line = self._next_line()

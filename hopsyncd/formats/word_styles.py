@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import Children, attribute, child_of, local_name
+from hopsyncd.formats.list_numbers import number_text
 
 TITLE = -1  # the level of the document's title, above all headings
 # Word writes the names in English; other programs write them in the user's language.
@@ -17,10 +18,11 @@ _TITLE_NAMES = ("title", "titel", "titulo", "título", "titolo", "標題", "标�
 _MAX_BASES = 10  # the longest chain of base styles that is followed
 _LEVELS = 9
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"),
-          (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
-_MAX_ROMAN = 4000
 _MAX_LABEL_CHARACTERS = 60
+_STYLES = {
+    "lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I",
+    "decimalZero": "01",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class Numbering:
         def write_number(place: re.Match[str]) -> str:
             at = int(place[1]) - 1
             kind = "decimal" if level.is_legal else levels.get(at, _Level()).kind
-            return number_text(counts[at] or 0, kind) if at <= depth else ""
+            return number_text(counts[at] or 0, _STYLES.get(kind, "1")) if at <= depth else ""
 
         return _PLACE.sub(write_number, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 
@@ -216,34 +218,6 @@ def _levels_of(parent: Element) -> dict[int, _Level]:
             level.restarts_after = int(restart)
         levels[int(depth)] = level
     return levels
-
-
-def number_text(number: int, kind: str) -> str:
-    """Format a number in one of Word's formats.
-
-    >>> [number_text(28, kind) for kind in ("lowerLetter", "upperRoman", "decimalZero", "ordinal")]
-    ['bb', 'XXVIII', '28', '28']
-    """
-    if kind in ("lowerLetter", "upperLetter") and 0 < number <= 26 * 40:
-        letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
-        return letters if kind == "lowerLetter" else letters.upper()
-    if kind in ("lowerRoman", "upperRoman") and 0 < number < _MAX_ROMAN:
-        roman = _roman(number)
-        return roman if kind == "lowerRoman" else roman.upper()
-    return f"{number:02}" if kind == "decimalZero" else str(number)
-
-
-def _roman(number: int) -> str:
-    text = ""
-    for value, letters in _ROMAN:
-        count, number = divmod(number, value)
-        text += letters * count
-    return text
-
-
-def join_label(label: str, text: str) -> str:
-    """Join an item's number and its text."""
-    return f"{label} {text}" if label else text
 
 
 def is_on(properties: Iterable[Element], name: str) -> bool:

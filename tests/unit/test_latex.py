@@ -128,7 +128,7 @@ def test_items_are_leads_of_the_items_in_them() -> None:
     )
     assert [(block.text, block.leads) for block in blocks] == [
         ("Pack warm clothes.", ()),
-        ("Socks", ("Pack warm clothes.",)),
+        ("1. Socks", ("Pack warm clothes.",)),
         ("Boat: Sails at noon.", ()),
     ]
 
@@ -192,3 +192,32 @@ def test_any_text_gives_blocks_inside_the_file(parts: list[str]) -> None:
     assert all(1 <= block.first_line <= block.last_line <= last for block in blocks)
     firsts = [block.first_line for block in blocks if block.kind not in ("heading", "note")]
     assert firsts == sorted(firsts)
+
+
+def test_headings_tasks_tables_and_code_as_pandoc_writes_them() -> None:
+    blocks = read(
+        r"""\hypertarget{fees}{%
+\section{Fees}\label{fees}}
+
+\begin{itemize}\item[$\boxtimes$] paid\item[Boat] free\end{itemize}
+\begin{longtable}[]{@{}ll@{}}\toprule
+\begin{minipage}[b]{\linewidth}\raggedright
+Course
+\end{minipage} & \begin{minipage}[b]{\linewidth}\raggedright
+Fee
+\end{minipage} \\ \midrule \endhead
+Wheel & 420 \\ \bottomrule
+\end{longtable}
+
+\begin{Highlighting}[]
+\KeywordTok{def}\NormalTok{ fire(cone) }\OperatorTok{{-}\textgreater{}} \NormalTok{\{\}}
+\end{Highlighting}
+"""
+    )
+    assert [(block.kind, block.text) for block in blocks] == [
+        ("heading", "Fees"),
+        ("list_item", "⊠ paid"),
+        ("list_item", "Boat: free"),
+        ("table", "Course: Wheel | Fee: 420"),
+        ("code", "def fire(cone) -> {}"),
+    ]

@@ -1,0 +1,89 @@
+"""Writes the numbers of items in the lists of OpenDocument texts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from hopsyncd.formats.archive import attribute, local_name
+from hopsyncd.formats.list_numbers import number_text, parse_number
+
+_DEPTHS = 10  # of OpenDocument's lists
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """How a list style numbers the items of one depth."""
+
+    style: str  # a sample: "1", "a", "A", "i" or "I"
+    prefix: str
+    suffix: str
+    start: int
+    shown: int  # the number of depths whose numbers are shown, as 2 in "3.1"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenList:
+    """A list that is being read. `counts` has the last number at each depth."""
+
+    style: str
+    depth: int
+    counts: list[int]
+
+
+class ListNumbers:
+    """Counts the items of a document's lists, also where a list continues an earlier one."""
+
+    def __init__(self, *trees: Element | None) -> None:
+        self._levels = {
+            (attribute(style, "name"), depth): level
+            for tree in trees if tree is not None
+            for style in tree.iterfind(".//{*}list-style")
+            for depth, level in _levels_of(style)
+        }  # fmt: skip
+        self._known: dict[str, list[int]] = {}  # the counts of lists, by their ids and styles
+
+    def open(self, element: Element, around: OpenList | None) -> OpenList:
+        """Enter a list. `around` is the list that contains it."""
+        style = attribute(element, "style-name") or (around.style if around else "")
+        depth = min(around.depth + 1, _DEPTHS - 1) if around else 0
+        is_continued = attribute(element, "continue-numbering") == "true"
+        before = attribute(element, "continue-list") or (style if is_continued else "")
+        if around and around.style == style:
+            counts = around.counts
+        else:
+            counts = [*self._known.get(before, [0] * _DEPTHS)]
+        if before not in self._known:
+            level = self._levels.get((style, depth))
+            counts[depth] = level.start - 1 if level else 0
+        for name in filter(None, (style, attribute(element, "id"))):
+            self._known[name] = counts
+        return OpenList(style, depth, counts)
+
+    def next_label(self, around: OpenList, item: Element) -> str:
+        """Count an item and return its number, or nothing in a list without numbers."""
+        depth, counts = around.depth, around.counts
+        counts[depth] = parse_number(attribute(item, "start-value"), counts[depth] + 1)
+        level = self._levels.get((around.style, depth))
+        if level is None:
+            return ""
+        numbers = []
+        for above in range(max(0, depth + 1 - level.shown), depth + 1):
+            style = self._levels.get((around.style, above), level).style
+            numbers.append(number_text(counts[above], style))
+        return f"{level.prefix}{'.'.join(numbers)}{level.suffix}".strip()
+
+
+def _levels_of(style: Element) -> Iterator[tuple[int, _Level]]:
+    for element in style:
+        number_style = attribute(element, "num-format")
+        if local_name(element) == "list-level-style-number" and number_style:
+            yield (
+                parse_number(attribute(element, "level"), 1) - 1,
+                _Level(
+                    number_style,
+                    attribute(element, "num-prefix"),
+                    attribute(element, "num-suffix"),
+                    parse_number(attribute(element, "start-value"), 1),
+                    parse_number(attribute(element, "display-levels"), 1),
+                ),
+            )
