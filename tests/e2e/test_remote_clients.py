@@ -183,7 +183,7 @@ def test_an_agent_asks_the_server(laptop: Laptop) -> None:
 def test_an_agent_with_the_role_write_leaves_notes_on_the_server(laptop: Laptop) -> None:
     inbox = laptop.server.place.base / "inbox"
 
-    async def note(role: Role) -> str:
+    async def note(role: Role) -> tuple[set[str], str]:
         file = laptop.token_file.with_name(f"{role}.token")
         file.touch(0o600)
         file.write_text(laptop.server.tokens[role])
@@ -194,16 +194,20 @@ def test_an_agent_with_the_role_write_leaves_notes_on_the_server(laptop: Laptop)
         )
         async with stdio_client(command) as streams, ClientSession(*streams) as session:
             await session.initialize()
+            tools = {tool.name for tool in (await session.list_tools()).tools}
             told = await session.call_tool("note", {"title": "Rome", "text": "Seen in May."})
-            return json.dumps([part.model_dump() for part in told.content])
+            return tools, json.dumps([part.model_dump() for part in told.content])
 
-    async def both() -> tuple[str, str]:
-        return await note("read"), await note("write")
+    async def all_roles() -> list[tuple[set[str], str]]:
+        return [await note(role) for role in ("metrics", "read", "write", "admin")]
 
-    refused, written = asyncio.run(asyncio.wait_for(both(), DEADLINE_S * 4))
+    found = asyncio.run(asyncio.wait_for(all_roles(), DEADLINE_S * 8))
+    (no_tools, _), (reading, refused), (writing, written), (all_tools, _) = found
+    assert not no_tools and "search" in reading
+    assert (writing - reading, all_tools - writing) == ({"note"}, {"sync", "tag"})
     assert "this needs the role write" in refused
-    (file,) = inbox.iterdir()
-    assert file.name in written and "Seen in May." in file.read_text()
+    first, _ = sorted(inbox.iterdir(), key=lambda file: len(file.name))
+    assert first.name in written and "Seen in May." in first.read_text()
 
 
 def test_the_page_shows_the_server(laptop: Laptop) -> None:

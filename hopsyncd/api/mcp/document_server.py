@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import wraps
+from http import HTTPStatus
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from mcp.types import (
     Resource,
     SubscribeRequestParams,
     TextContent,
+    Tool,
     ToolAnnotations,
     UnsubscribeRequestParams,
 )
@@ -55,6 +57,7 @@ WATCHES = "hopsyncd-watch://questions/"
 _LISTED = 200
 _SUBSCRIBED = "hopsyncd.subscriptions"
 _CHANGES_TOLD = 5
+_FOR_ADMINS = ("sync", "tag")
 _ASK_S = 2.0
 _MAX_TEXT_TOKENS = 100_000
 _INSTRUCTIONS = (
@@ -163,10 +166,11 @@ class DocumentServer(MCPServer[Any]):
     """An MCP server whose resources are the daemon's documents and watched questions.
 
     MCPServer handles clients of the 2026 protocol, which listen for changes. Clients of earlier
-    protocols subscribe to an address.
+    protocols subscribe to an address. `has_inbox`: whether notes are written here, not by the
+    daemon.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, has_inbox: bool = False) -> None:
         self._bus = WatchBus(client)
         super().__init__(
             "hopsyncd",
@@ -177,6 +181,7 @@ class DocumentServer(MCPServer[Any]):
             subscriptions=self._bus,
         )
         self._client = client
+        self._has_inbox = has_inbox
         self._sending = set[asyncio.Task[None]]()
         add = self._lowlevel_server.add_request_handler
         add("resources/subscribe", SubscribeRequestParams, self._subscribe)
@@ -187,6 +192,25 @@ class DocumentServer(MCPServer[Any]):
             return await asyncio.to_thread(list_resources, self._client)
         except REPORTABLE as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
+
+    async def list_tools(self) -> list[Tool]:
+        """List the tools that the caller's role may call.
+
+        If the daemon does not answer, list all tools: their errors say why.
+        """
+        tools = await super().list_tools()
+        try:
+            status = await asyncio.to_thread(self._client.status)
+        except RequestFailed as error:
+            return [] if error.status == HTTPStatus.FORBIDDEN else tools
+        except REPORTABLE:
+            return tools
+        return [tool for tool in tools if self._is_usable(tool.name, status)]
+
+    def _is_usable(self, tool: str, status: Mapping[str, Any]) -> bool:
+        if tool == "note":
+            return self._has_inbox or bool(status["notes"])
+        return tool not in _FOR_ADMINS or "admin" in status["caller"]["rights"]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -257,7 +281,7 @@ def make_server(
     With `is_structured`, results are also sent as structured content. Some clients show a model
     both forms, others only the text.
     """
-    server = DocumentServer(client)
+    server = DocumentServer(client, has_inbox=inbox is not None)
     tools = Tools(client)
     for read in (
         *(tools.search, tools.ask, tools.get),
