@@ -1,12 +1,15 @@
 """Notifies open pages of new versions, as server-sent events.
 
-While a page listens, the daemon is asked for its version several times a second. A page is notified
-of a new version only if documents that its user may see have changed, and only of these documents.
+While a page listens, the daemon is asked for its version: several times a second at first and after
+a change, later twice a second. A hidden page does not listen. When it listens again, it names the
+version that it knows, and is notified of the changes since then. A page is notified of a new
+version only if documents that its user may see have changed, and only of these documents.
 """
 
 import asyncio
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,11 +26,15 @@ from hopsyncd.display import document_name
 from hopsyncd.errors import REPORTABLE
 
 _POLL_S = 0.15
+_IDLE_POLL_S = 0.5
+_ACTIVE_S = 60.0  # after a page begins to listen or a version appears
 _BEAT_S = 15.0  # between two lines of a quiet stream, so that a lost connection is noticed
 _MOST_LISTENERS = 32
 _MOST_NAMED = 20
 _RETRY_MS = 1500
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+_VERSION = re.compile(r"[0-9]{1,18}")
 
 Event = Mapping[str, Any]
 
@@ -35,6 +42,10 @@ Event = Mapping[str, Any]
 def newest_version(client: Client) -> int:
     """Ask the daemon for the number of its newest version."""
     return client.health()["version"]
+
+
+def _event_lines(kind: str, version: int, event: Event) -> bytes:
+    return f"event: {kind}\nid: {version}\ndata: {json.dumps(event)}\n\n".encode()
 
 
 class SharedVersion:
@@ -74,22 +85,40 @@ class VersionHub:
         self._listeners: dict[asyncio.Queue[Event | None], None] = {}
         self._task: asyncio.Task[None] | None = None
         self._thread = CapacityLimiter(1)
+        self._active_s = -math.inf
 
     async def events(self, request: Request) -> Response:
-        """Return the stream of events for one page."""
-        return StreamingResponse(self._lines(), media_type="text/event-stream", headers=_HEADERS)
+        """Return the stream of events for one page.
 
-    async def _lines(self) -> AsyncIterator[bytes]:
+        The header of a browser that connects again, or else `since`, has the version that the page
+        knows.
+        """
+        known = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        since = int(known) if _VERSION.fullmatch(known) else None
+        lines = self._lines(since)
+        return StreamingResponse(lines, media_type="text/event-stream", headers=_HEADERS)
+
+    async def _lines(self, since: int | None) -> AsyncIterator[bytes]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         if len(self._listeners) >= _MOST_LISTENERS:
             oldest = next(iter(self._listeners))
             del self._listeners[oldest]
             oldest.put_nowait(None)
         self._listeners[queue] = None
+        self._active_s = time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll())
         try:
             yield f"retry: {_RETRY_MS}\n\n".encode()
+            try:
+                version = await self._run(self._version)
+                yield _event_lines("begin", version, {"version": version})
+                if since not in (None, version):
+                    event = await self._run(partial(self._changes, since, version))
+                    if event:
+                        yield _event_lines("version", version, event)
+            except REPORTABLE:  # the browser connects again
+                return
             while True:
                 try:
                     event = await asyncio.wait_for(queue.get(), _BEAT_S)
@@ -98,7 +127,7 @@ class VersionHub:
                     continue
                 if event is None:
                     return
-                yield f"event: version\ndata: {json.dumps(event)}\n\n".encode()
+                yield _event_lines("version", event["version"], event)
         finally:
             self._listeners.pop(queue, None)
 
@@ -113,13 +142,16 @@ class VersionHub:
                     event = await self._run(partial(self._changes, known, version))
             except REPORTABLE:
                 break
+            if version != known:
+                self._active_s = time.monotonic()
             known = version
             if event:
                 for queue in self._listeners:
                     queue.put_nowait(event)
             if self._is_stopping():
                 break
-            await asyncio.sleep(_POLL_S)
+            is_active = time.monotonic() - self._active_s < _ACTIVE_S
+            await asyncio.sleep(_POLL_S if is_active else _IDLE_POLL_S)
         for queue in self._listeners:
             queue.put_nowait(None)
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from threading import Event
 
 import pytest
@@ -166,9 +167,10 @@ def test_an_open_page_hears_of_changes_until_its_user_logs_out(server: Server) -
 
         with ThreadPoolExecutor() as pool:
             edits = pool.submit(edit)
-            heard = next(line for line in lines if line.startswith("data"))
+            begin, heard = islice((line for line in lines if line.startswith("data")), 2)
             has_heard.set()
             edits.result()
+        assert json.loads(begin.partition(" ")[2])["version"] > 0
         assert "raft.md" in heard and "other.md" not in heard
         assert post(bob, server, "/logout", {}, csrf=token).status_code == 303
         assert "other.md" not in "".join(lines)  # and it ends

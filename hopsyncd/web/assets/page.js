@@ -488,11 +488,17 @@ async function updatePreview(event) {
 }
 
 let stream;
+let seen = ""; // the version of the newest event
 
+// A hidden page does not listen. It catches up when it is shown.
 function listen() {
+  stream?.close();
+  if (document.hidden) return;
   let working = Promise.resolve();
-  stream = new EventSource(`${base}/events`);
+  stream = new EventSource(`${base}/events?since=${seen}`);
+  stream.addEventListener("begin", (message) => (seen ||= message.lastEventId));
   stream.addEventListener("version", (message) => {
+    seen = message.lastEventId;
     const event = JSON.parse(message.data);
     working = working.then(() => update(event)).catch(() => {});
   });
@@ -501,7 +507,8 @@ function listen() {
 /* The start */
 
 listen();
-addEventListener("pagehide", () => stream.close());
+document.addEventListener("visibilitychange", listen);
+addEventListener("pagehide", () => stream?.close());
 addEventListener("pageshow", (event) => event.persisted && listen());
 setInterval(tellAges, 1000);
 if (results && form) searchAsTyped();
