@@ -5,6 +5,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+KEPT_CLOSED = (
+    "closed to members, or parts of it: it was closed before a restore or a removal, and the"
+    " database keeps that rule"
+)
+"""The state of a source whose recorded access rule is stricter than its configuration."""
+
+TO_OPEN = 'To open it, give it `visible_to = ["members"]` and run `hopsyncd reload`'
+"""What to do about KEPT_CLOSED."""
+
 HOP_VERBS = {
     "from": "raises a question that is answered in",
     "to": "answers a question from",
@@ -22,6 +31,18 @@ _LINK_TEXT = re.compile(r"See (.+)\.", re.DOTALL)
 _NAME_QUESTION = re.compile(r"\w+ is said of (.+)\?")  # as models/questions.py asks about a name
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _MOST_DAYS = 7  # older times are shown as a date
+
+
+CELL_SHOWN = " \u00b7 "
+
+
+def show_cells(text: str) -> str:
+    """Put dots instead of bars between the cells of table rows.
+
+    >>> show_cells("Cork: 2 | Oslo: 3")
+    'Cork: 2 \u00b7 Oslo: 3'
+    """
+    return text.replace(" | ", CELL_SHOWN)
 
 
 def title_of(passage: Mapping[str, Any]) -> str:

@@ -48,10 +48,14 @@ class FolderRightsStatus(TypedDict):
 
 
 class SourceRights(TypedDict):
-    """The configured rules for who may see a source and its folders."""
+    """The configured rules for who may see a source and its folders.
+
+    `kept_closed`: whether a stricter rule in the database closes it, or parts of it, to members.
+    """
 
     visible_to: list[str]
     paths: list[FolderRightsStatus]
+    kept_closed: bool
 
 
 class SourceStatus(TypedDict):

@@ -1,12 +1,13 @@
 """Describes the state of a source, for its admins and for users who see only a part of it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from hopsyncd.answers.daemon_state import FolderRightsStatus, SourceRights, SourceStatus
+from hopsyncd.api.access import AccessRules
 from hopsyncd.api.version_log import time_text
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS
@@ -87,12 +88,16 @@ def _count_documents(head: Snapshot | None, source: str) -> int:
     return int(np.count_nonzero(visible & (sources == head.index.sources.index(source))))
 
 
-def list_rights(sources: Iterable[SourceConfig], head: Snapshot | None) -> dict[str, SourceRights]:
+def list_rights(
+    sources: Collection[SourceConfig], head: Snapshot | None, access: AccessRules
+) -> dict[str, SourceRights]:
     """List the access rules of each source and its folders, with each rule's document count."""
+    kept_closed = access.closed_by_record(sources)
     return {
         source.name: {
             "visible_to": list(source.visible_to) or [MEMBERS],
             "paths": _count_rules(source, head),
+            "kept_closed": source.name in kept_closed,
         }
         for source in sources
     }

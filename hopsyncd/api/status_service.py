@@ -182,8 +182,9 @@ class StatusService:
 
         `head` is the version as the caller sees it.
         """
-        names, configured = self._parts.names.configured, self._parts.state.config.sources
-        rights = {} if acl.visible is not None else list_rights(configured, head)
+        names, state = self._parts.names.configured, self._parts.state
+        sees_rights = acl.visible is None
+        rights = list_rights(state.config.sources, head, state.access) if sees_rights else {}
         next_ms = self._list_next_runs()
         return [
             describe_source(

@@ -13,7 +13,7 @@ from hopsyncd.cli.top import print_problem
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.values import CRON_HINT
-from hopsyncd.display import plural, relative_time
+from hopsyncd.display import KEPT_CLOSED, TO_OPEN, plural, relative_time
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 from hopsyncd.printable import printable
 
@@ -265,6 +265,8 @@ def _print_details(source: dict[str, Any]) -> None:
     rights = source.get("rights") or {"visible_to": ["members"], "paths": []}
     if rights["paths"] or rights["visible_to"] != ["members"]:
         rows["visible to"] = ", ".join(rights["visible_to"])
+    if rights.get("kept_closed"):
+        rows["rights"] = f"{KEPT_CLOSED}. {TO_OPEN}"
     for rule in rights["paths"]:
         viewers = ", ".join(rule["visible_to"])
         rows[f"  {rule['match']}"] = f"{viewers} ({plural(rule['documents'], 'document')})"

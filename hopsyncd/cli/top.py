@@ -19,7 +19,7 @@ from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_o
 from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.client import Client
 from hopsyncd.config.values import MEMBERS
-from hopsyncd.display import duration, plural, relative_time
+from hopsyncd.display import KEPT_CLOSED, TO_OPEN, duration, plural, relative_time
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -269,6 +269,8 @@ def _print_source(source: Mapping[str, Any]) -> None:
 
 def _print_rights(rights: Mapping[str, Any] | None) -> None:
     """Print who may see a source and its folders, unless all members may see all of it."""
+    if rights and rights.get("kept_closed"):
+        click.echo(f"  {KEPT_CLOSED}. {TO_OPEN}")
     if rights is None or (rights["visible_to"] == [MEMBERS] and not rights["paths"]):
         return
     click.echo(f"  visible to {', '.join(rights['visible_to'])}")

@@ -16,7 +16,7 @@ from hopsyncd.cli.output import (
     question_argument,
 )
 from hopsyncd.client import Client
-from hopsyncd.display import document_name, plural, relative_time
+from hopsyncd.display import document_name, plural, relative_time, show_cells
 from hopsyncd.errors import BadRequest
 from hopsyncd.printable import printable
 
@@ -193,7 +193,8 @@ def _print_state(state: Mapping[str, Any] | None, indent: str = "  ") -> None:
     if state is None:
         click.echo(f"{indent}that version is no longer stored")
         return
-    click.echo(f"{indent}{printable(state['answer'] or 'not found in your documents')}")
+    for line in show_cells(state["answer"] or "not found in your documents").splitlines():
+        click.echo(f"{indent}{printable(line)}")
     for one in state["passages"]:
         place = printable(document_name(one)) if one["document"] else "no document"
         click.echo(f"{indent}- {heading_text(one)} ({place})")

@@ -21,6 +21,7 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.config.values import MEMBERS, is_on_this_machine
+from hopsyncd.display import KEPT_CLOSED, TO_OPEN
 from hopsyncd.doctor import Diagnosis, machine, well
 from hopsyncd.doctor.backup_checks import backups
 from hopsyncd.doctor.local_llms import find_local_llms
@@ -222,6 +223,8 @@ def _check_answer(config: Config) -> Iterator[Diagnosis]:
         if source["watch_problem"]:
             remedy = "Its changes wait for the next scan"
             yield Diagnosis(name, "warn", source["watch_problem"], remedy)
+        if source["rights"] and source["rights"].get("kept_closed"):
+            yield Diagnosis(name, "warn", f"it is {KEPT_CLOSED}", TO_OPEN)
 
 
 def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hopsyncd.display import document_name, document_title, title_of
+from hopsyncd.display import CELL_SHOWN, document_name, document_title, show_cells, title_of
 from hopsyncd.formats.units import sentences
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.words import index_terms, terms_of_each
@@ -27,7 +27,6 @@ _LONGEST_NAME = 60
 _ABOUT = re.compile(r"What is said of (.+)\?")
 _THEN = re.compile(r"Then asked about (.+)")
 _BELOW = " \u203a "
-_CELL_SHOWN = " \u00b7 "
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Card:
         """The sentences as one text. Code, list items and table rows have lines of their own."""
         text, was_laid_out = Markup(""), False
         for one in self.sentences:
-            is_laid_out = "\n" in one or _CELL_SHOWN in one
+            is_laid_out = "\n" in one or CELL_SHOWN in one
             joint = "\n" if is_laid_out or was_laid_out else " "
             text += joint + one if text else one
             was_laid_out = is_laid_out
@@ -138,15 +137,11 @@ def flatten_text(text: str) -> str:
     'Bring it. Soon. \u2611 Call Ann \u00b7 \u2610 Ask Bo \u00b7 a: 1 \u00b7 b: 2'
     """
     flat = ""
-    lines = (show_box(" ".join(line.split())) for line in _show_cells(text).split("\n"))
+    lines = (show_box(" ".join(line.split())) for line in show_cells(text).split("\n"))
     for line in filter(None, lines):
-        joint = " " if flat.endswith((".", "!", "?", ":", ";", ",")) else _CELL_SHOWN
+        joint = " " if flat.endswith((".", "!", "?", ":", ";", ",")) else CELL_SHOWN
         flat += joint + line if flat else line
     return flat
-
-
-def _show_cells(text: str) -> str:
-    return text.replace(" | ", _CELL_SHOWN)
 
 
 def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) -> list[Card]:
@@ -171,7 +166,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
             Card(
                 number=number,
                 passage=passage,
-                sentences=[mark_words(_show_cells(text), asked) for text in texts],
+                sentences=[mark_words(show_cells(text), asked) for text in texts],
                 plain=" ".join(texts) or passage["text"],
                 modified=modified.get(document_key(passage)),
                 joined_by=joint,

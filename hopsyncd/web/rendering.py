@@ -13,6 +13,7 @@ from hopsyncd.display import (
     full_time,
     plural,
     relative_time,
+    show_cells,
     title_of,
 )
 from hopsyncd.printable import printable
@@ -46,7 +47,13 @@ def make_templates(**shared: Any) -> Environment:
         finalize=_make_printable,
     )
     templates.trim_blocks = templates.lstrip_blocks = True
-    templates.globals.update(plural=plural, title_of=_title, document_name=document_name, **shared)
+    templates.globals.update(
+        plural=plural,
+        title_of=_title,
+        document_name=document_name,
+        show_cells=show_cells,
+        **shared,
+    )
     templates.filters.update(
         time=time_element,
         changed=change_time_element,

@@ -1,0 +1,34 @@
+"""The text of a watched question's answer, at a terminal and on the page."""
+
+from typing import Any
+
+import pytest
+
+from hopsyncd.cli.watches import _print_state
+from hopsyncd.web.rendering import make_templates
+from hopsyncd.web.word_diff import word_diff
+
+BEFORE = "Town: Cork | Berths: 2"
+AFTER = "Town: Cork | Berths: 3\nTown: Oslo | Berths: 4"
+SHOWN = ("Town: Cork \u00b7 Berths: 3", "Town: Oslo \u00b7 Berths: 4")
+
+
+def state(answer: str) -> dict[str, Any]:
+    return {"version": 2, "answer": answer, "passages": []}
+
+
+def test_rows_of_tables_have_dots_and_lines_at_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _print_state(state(AFTER))
+    assert capsys.readouterr().out == "".join(f"  {line}\n" for line in SHOWN)
+
+
+def test_rows_of_tables_have_dots_on_the_page() -> None:
+    change = {"id": 1, "told": "2026-11-26T00:00:00Z", "old": 1, "new": 2, "why": [], "error": None,
+              "before": state(BEFORE), "after": state(AFTER)}  # fmt: skip
+    shown = {"watch": {"unavailable": None}, "now": state(AFTER), "changes": [change]}
+    page = make_templates(base="").get_template("watched_answers.html")
+    html = page.render(shown=shown, word_diff=word_diff)
+    assert "\n".join(SHOWN) in html and "|" not in html
+    assert "Berths: <ins>3\n" in html
