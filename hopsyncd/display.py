@@ -12,7 +12,7 @@ KEPT_CLOSED = (
 """The state of a source whose recorded access rule is stricter than its configuration."""
 
 TO_OPEN = 'To open it, give it `visible_to = ["members"]` and run `hopsyncd reload`'
-"""What to do about KEPT_CLOSED."""
+"""The remedy for KEPT_CLOSED."""
 
 HOP_VERBS = {
     "from": "raises a question that is answered in",

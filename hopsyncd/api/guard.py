@@ -42,6 +42,8 @@ _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fe
 
 _BROWSER_HEADER = BROWSER_HEADER.lower().encode()
 
+_SESSION_ENDED = "its session on the page has ended"
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -133,17 +135,15 @@ class Guard:
     async def _pass_on_while_valid(
         self, caller: Caller, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Pass the request on. If the token is revoked, end the response within a second."""
+        """Pass the request on. If the token is revoked or the session ends, end the response within
+        a second."""
         sent = _bearer_token(list(scope["headers"])) or b""
-        problem: WrongToken | None = None
+        problem: str | None = None
         has_begun = False
 
         def is_valid() -> bool:
             nonlocal problem
-            try:
-                self._tokens.find(sent)
-            except WrongToken as error:
-                problem = error
+            problem = self._why_invalid(sent)
             return problem is None
 
         async def send_if_valid(message: Message) -> None:
@@ -155,10 +155,20 @@ class Guard:
         answer = self._pass_on(caller, scope, receive, send_if_valid)
         if await run_while_valid(answer, is_valid) or problem is None:
             return
-        log.warning("a response was ended", why=problem.why, token=caller.credentials.token)
+        log.warning("a response was ended", why=problem, token=caller.credentials.token)
         if not has_begun:
-            await _refuse_token(problem.why)(scope, receive, send)
+            await _refuse_token(problem)(scope, receive, send)
         # Without the end of the response, the server closes the connection.
+
+    def _why_invalid(self, sent: bytes) -> str | None:
+        """Explain why a token or the key of a session is not valid any more. None if it is."""
+        if self._page and not sent.startswith(TOKEN_START):
+            return None if self._page.find_person(sent) else _SESSION_ENDED
+        try:
+            self._tokens.find(sent)
+        except WrongToken as error:
+            return error.why
+        return None
 
     async def _pass_on(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope["state"]
@@ -208,7 +218,7 @@ class Guard:
             return self._remote_caller(credentials, headers)
         person = self._page.find_person(sent) if self._page else None
         if person is None:
-            return _refuse_token("its session on the page has ended")
+            return _refuse_token(_SESSION_ENDED)
         groups = frozenset(person.groups)
         known = replace(credentials, holder=person.user, group_names=groups)
         return self._access.remote_caller(person.role, known)

@@ -1,7 +1,9 @@
 """Requests that the daemon's page sends for browsers: they never count as the daemon's own user."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 from hopsyncd.api.access import Access, AccessRules
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE
-from hopsyncd.api.guard import guard_daemon
+from hopsyncd.api.guard import Guard, guard_daemon
+from hopsyncd.api.tokens import Tokens, TokenUses
 from hopsyncd.client.response import BROWSER_HEADER
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
@@ -135,3 +138,21 @@ def test_the_page_is_behind_the_proxy_too(tmp_path: Path) -> None:
     assert remote.get("/", headers=proxied).text == "the page"
     assert remote.get("/", headers={**proxied, "X-Forwarded-Proto": "http"}).status_code == 403
     assert remote.get("/").status_code == 403
+
+
+async def _slow(scope: Scope, receive: Receive, send: Send) -> None:
+    await asyncio.sleep(1.2)
+    await PlainTextResponse(scope["state"]["caller"].name)(scope, receive, send)
+
+
+def test_a_slow_answer_reaches_a_person_unless_the_session_ends_meanwhile(tmp_path: Path) -> None:
+    page = OnePage()
+    tokens = Tokens(tmp_path / "tokens.json", TokenUses(tmp_path / "uses.json"))
+    access, audit = Access(lambda: RULES), AuditLog(tmp_path / "audit.log")
+    guard = Guard(_slow, access, audit, tokens, page=page)
+    client = TestClient(_from(OWNER, guard), base_url="http://hopsyncd")
+    found = client.get("/", headers=bearer("page_of_ann"))
+    assert (found.status_code, found.text) == (200, "ann")
+    Timer(0.2, page.persons.clear).start()
+    ended = client.get("/", headers=bearer("page_of_ann"))
+    assert ended.status_code == 401 and "its session on the page has ended" in ended.text
