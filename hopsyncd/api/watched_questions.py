@@ -27,13 +27,7 @@ from hopsyncd.api.watch_delivery import (
     action_in_record,
     digest_of,
 )
-from hopsyncd.api.watch_rights import (
-    Makers,
-    Rights,
-    is_maker,
-    login_of,
-    refuse_too_many,
-)
+from hopsyncd.api.watch_rights import Makers, Rights, is_maker, login_of, refuse_too_many
 from hopsyncd.api.watch_states import ask_head, reasons_of, state_at
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.source_sync import SourceSync
@@ -286,18 +280,25 @@ class WatchedQuestions:
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
         """Return the action that runs at a change of the watch."""
-        if action := self._actions.find(watch.id, watch.question):
+        if action := self._find_allowed(watch):
             return action.to_json()
         return {"mcp": True} if _kind(watch) == "mcp" else None
 
+    def _find_allowed(self, watch: Watch) -> WatchAction | None:
+        """Return the program or webhook in effect.
+
+        After a restore, the file may have the action of a lost watch of the same number.
+        """
+        action = self._actions.find(watch.id, watch.question)
+        return action if action and _kind(watch) in action.to_json() else None
+
     def _find_disabled_action(self, watch: Watch) -> dict[str, Any] | None:
         """Return the action that the database names but that is not allowed on this machine."""
-        if self._actions.find(watch.id, watch.question):
-            return None
-        if proposed := self._actions.find_proposed(watch.id, watch.question):
-            return proposed.to_json()
         kind = _kind(watch)
-        return {kind: True} if kind in ("exec", "webhook") else None
+        if kind not in ("exec", "webhook") or self._find_allowed(watch):
+            return None
+        proposed = self._actions.find_proposed(watch.id, watch.question)
+        return proposed.to_json() if proposed else {kind: True}
 
     def _watch(self, number: int, caller: Caller | None) -> Watch:
         """Return the watch if the caller (None: anybody) may know of it. Raises NotFound."""
@@ -423,7 +424,7 @@ class WatchedQuestions:
         actions = {
             one.id: (one, action)
             for one in self._all()
-            if (action := self._actions.find(one.id, one.question))
+            if (action := self._find_allowed(one))
             and (maker := self._makers.find(one))
             and maker.may("admin")
             # Whoever writes to a shared record could write changes too, as often as they like.

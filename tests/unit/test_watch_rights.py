@@ -167,3 +167,21 @@ def test_the_rights_of_a_login_on_the_page_are_those_of_the_open_session() -> No
     assert found and found.role == "read"  # as of the newest login
     now_s[0] = 1e6
     assert sessions.find_user("ann") is None and not first.is_over
+
+
+def test_a_program_of_a_watch_that_a_restore_lost_belongs_to_no_other(
+    watching: Watching, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    number = watching.watched.add(QUESTION, OWNER, ["/usr/bin/touch", str(made)])
+    with watching.stack.connection as connection:  # the backup is older than the watch
+        connection.execute("DELETE FROM watch")
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'watch'")
+    admin = Caller("ann", "admin", EVERYTHING, Credentials(holder="ann", token="ann"))
+    watching.watched._makers.callers["token:ann"] = admin  # type: ignore[attr-defined]
+    assert watching.watched.add(QUESTION, admin) == number
+    (listed,) = watching.watched.list_all(admin)
+    assert (listed["action"], listed["disabled"]) == (None, None)
+    move(watching, "Vasterholm")
+    assert watching.told(number) == [(1, 2)]
+    assert watching.watched._deliveries() == [] and not made.exists()
