@@ -225,6 +225,11 @@ def pending_restore(database: Path) -> str | None:
     return order.name if order else None
 
 
+def order_file(database: Path) -> Path:
+    """Return the file of the prepared restore. Without it, the restore is cancelled."""
+    return database.parent / _STAGE / _ORDER
+
+
 def _read_order(folder: Path) -> _Order | None:
     try:
         return _Order(**json.loads((folder / _ORDER).read_bytes()))

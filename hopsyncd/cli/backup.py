@@ -19,6 +19,7 @@ from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from store.backup_folder import Backup
+    from store.exceptions import WriterBusy
     from store.restoring import Loss, Restored
 
 _STOP_S = 60.0
@@ -91,7 +92,6 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
     Example: hopsyncd backup list
     """
     from hopsyncd.api.version_log import moment_text
-    from store.backup_folder import list_backups
     from store.restoring import list_replaced
 
     config = load_config(context.obj)
@@ -107,7 +107,7 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
             "program": one.manifest.program,
             "file": str(one.database),
         }
-        for one in list_backups(place)
+        for one in _list_backups(place)
     ]
     replaced = [str(file) for file in _find_replaced(config, list_replaced)]
     if print_if_json({"folder": str(place), "backups": found, "replaced": replaced}, as_json):
@@ -121,6 +121,20 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
         )
     for file in replaced:
         click.echo(f"A restore has replaced this database: {file}")
+
+
+def _list_backups(folder: Path) -> "Sequence[Backup]":
+    """List the finished backups, newest first. Raises BadRequest if the folder cannot be read."""
+    from store.backup_folder import list_backups
+
+    try:
+        return list_backups(folder)
+    except OSError as error:
+        raise BadRequest(
+            f"Cannot read the backups in {folder}",
+            (error.strerror or str(error)).lower(),
+            "Check that it is a folder that you may read",
+        ) from error
 
 
 def _find_replaced(config: Config, find: Callable[[Path], Sequence[Path]]) -> Sequence[Path]:
@@ -245,15 +259,14 @@ def _refuse_detached_daemon(config: Config, database: Path) -> None:
 
 
 def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
-    from store.backup_folder import find_backup
-
+    place, wanted = folder, name
     if "/" in name:
         file = Path(name).expanduser().absolute()
         if file.is_file():
             return file
-        found = find_backup(file.parent, file.name)
-    else:
-        found = find_backup(folder or _folder_of(config), name)
+        place, wanted = file.parent, file.name
+    backups = _list_backups(place or _folder_of(config))
+    found = next((one for one in backups if wanted in (one.name, "latest")), None)
     if found is None:
         place = "there" if "/" in name else f"in {folder or config.backup.dir}"
         raise BadRequest(
@@ -319,13 +332,24 @@ def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[st
         try:
             with hold_writer_lock(database):
                 return finish_restore(database, time.time_ns() // 1_000_000), service
-        except WriterBusy:
+        except WriterBusy as error:
             if end_s is None:
                 service = _stop_daemon(config)
                 end_s = time.monotonic() + _STOP_S
             elif time.monotonic() > end_s:
-                raise
+                raise _unfinished_error(database, error) from error
             time.sleep(0.1)
+
+
+def _unfinished_error(database: Path, error: "WriterBusy") -> BadRequest:
+    from store.restoring import order_file
+
+    return BadRequest(
+        "The restore is not complete",
+        f"{error.why}, and did not end within {_STOP_S:g} s",
+        "Stop that process and start the daemon, which completes the restore. To cancel it, first"
+        f" delete {order_file(database)}",
+    )
 
 
 def _stop_daemon(config: Config) -> Sequence[str]:

@@ -11,8 +11,11 @@ from click.testing import CliRunner, Result
 from hopsyncd.cli import backup as backup_command
 from hopsyncd.cli.main import cli
 from hopsyncd.cli.top import _print_backups, _print_rights
+from hopsyncd.errors import BadRequest
 from hopsyncd.ingest.backup_process import verify_copy
 from store.backup_folder import make_backup
+from store.open_database import hold_writer_lock
+from store.restoring import finish_restore, pending_restore
 from store.sources import put_access_rules
 from tests.fakes.lived import lived
 
@@ -82,3 +85,28 @@ def test_a_backup_that_is_due_comes_next_now() -> None:
     due = {"folder": "/b", "kept": 0, "version": None, "created": None, "error": None}
     now = datetime.now(UTC).isoformat()
     assert printed(_print_backups, {**due, "next": now}) == "0 backups in /b; the next now\n"
+
+
+def test_a_restore_that_waits_for_another_process_says_so_and_can_be_cancelled(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_command, "_STOP_S", 0.2)
+    database = config_file.parent / "data/hopsyncd.db"
+    database.parent.mkdir(0o700)
+    with hold_writer_lock(database):
+        waiting = str(restore(config_file).exception)
+    assert "The restore is not complete: another hopsyncd process" in waiting
+    order = database.parent / "restore/restore.json"
+    assert waiting.endswith(f"To cancel it, first delete {order}") and pending_restore(database)
+    order.unlink()
+    assert finish_restore(database, 0) is None and not database.exists()
+
+
+@pytest.mark.parametrize("command", [["list"], ["restore", "latest"]])
+def test_a_folder_of_backups_that_cannot_be_read_is_named(
+    config_file: Path, command: list[str]
+) -> None:
+    arguments = ["--config", str(config_file), "backup", *command, "--from", str(config_file)]
+    refused = CliRunner().invoke(cli, arguments).exception
+    assert isinstance(refused, BadRequest)
+    assert str(refused).startswith(f"Cannot read the backups in {config_file}: not a directory")
