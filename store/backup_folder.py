@@ -82,12 +82,6 @@ def list_backups(folder: Path) -> list[Backup]:
     return sorted(found, key=lambda backup: (backup.manifest.created_ms, backup.name), reverse=True)
 
 
-def find_backup(folder: Path, name: str) -> Backup | None:
-    """Return the finished backup with this name. The name `latest` selects the newest backup."""
-    found = list_backups(folder)
-    return next((backup for backup in found if name in (backup.name, "latest")), None)
-
-
 def _read_manifest(folder: Path) -> Manifest | None:
     try:
         fields: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())

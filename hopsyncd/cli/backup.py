@@ -259,22 +259,22 @@ def _refuse_detached_daemon(config: Config, database: Path) -> None:
 
 
 def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
-    place, wanted = folder, name
+    wanted = name
     if "/" in name:
         file = Path(name).expanduser().absolute()
         if file.is_file():
             return file
-        place, wanted = file.parent, file.name
-    backups = _list_backups(place or _folder_of(config))
-    found = next((one for one in backups if wanted in (one.name, "latest")), None)
-    if found is None:
+        folder, wanted = file.parent, file.name
+    backups = _list_backups(folder or _folder_of(config))
+    chosen = next((one for one in backups if wanted in (one.name, "latest")), None)
+    if chosen is None:
         place = "there" if "/" in name else f"in {folder or config.backup.dir}"
         raise BadRequest(
             f"Cannot restore {name}",
             f"there is no finished backup of that name {place}",
             "`hopsyncd backup list` shows the names",
         )
-    return found
+    return chosen
 
 
 def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:

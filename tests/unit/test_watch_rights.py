@@ -12,6 +12,7 @@ from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from hopsyncd.web.sessions import Person, Sessions
 from store.operational import Watch
+from store.transactions import transaction
 from store.visibility import HiddenFolders
 from tests.fakes.watching import OWNER, FakeMakers, Watching, member
 
@@ -174,7 +175,8 @@ def test_a_program_of_a_watch_that_a_restore_lost_belongs_to_no_other(
 ) -> None:
     made = tmp_path / "made"
     number = watching.watched.add(QUESTION, OWNER, ["/usr/bin/touch", str(made)])
-    with watching.stack.connection as connection:  # the backup is older than the watch
+    connection = watching.stack.connection
+    with transaction(connection):  # the backup is older than the watch
         connection.execute("DELETE FROM watch")
         connection.execute("DELETE FROM sqlite_sequence WHERE name = 'watch'")
     admin = Caller("ann", "admin", EVERYTHING, Credentials(holder="ann", token="ann"))
