@@ -4,6 +4,7 @@ The file is beside the tokens, so all daemons that share the tokens end the sess
 time of the last such command for each user. Sessions that began before that time are ended.
 """
 
+import fcntl
 import json
 import os
 import tempfile
@@ -46,21 +47,31 @@ class EndedSessions:
         return began_s <= max(self._times.get(user, 0.0), self._times.get(_EVERYBODY, 0.0))
 
     def end(self, user: str) -> None:
-        """End all sessions of a user. Raises ConfigError if the file cannot be written."""
-        self._follow()
-        now_s = time.time()
-        times = {one: at_s for one, at_s in self._times.items() if now_s - at_s < _KEPT_S}
+        """End all sessions of a user. Raises ConfigError if the file cannot be written.
+
+        Only one command at a time changes the file.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            handle, made = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
-            with os.fdopen(handle, "w", encoding="utf-8") as written:
-                json.dump({**times, user: now_s}, written)
-            Path(made).replace(self._file)
+            lock = os.open(self._file.with_name(f"{FILE_NAME}.lock"), flags, 0o600)
+            with os.fdopen(lock, "r+b"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._write(user)
         except OSError as error:
             raise ConfigError(
                 f"Cannot write {self._file}",
                 str(error.strerror).lower(),
                 "Run the command as the user who runs the daemon",
             ) from error
+
+    def _write(self, user: str) -> None:
+        self._follow()
+        now_s = time.time()
+        times = {one: at_s for one, at_s in self._times.items() if now_s - at_s < _KEPT_S}
+        handle, made = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            json.dump({**times, user: now_s}, written)
+        Path(made).replace(self._file)
 
     def _follow(self) -> None:
         """Read the file again if it has changed. A damaged file ends all sessions that began

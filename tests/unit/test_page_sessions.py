@@ -1,7 +1,9 @@
 """Sessions of the team's page, and logins that are under way: bounded, and over in time."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -170,3 +172,17 @@ def test_a_flood_of_logins_pushes_out_its_own(
     for number in range(100):
         logins.begin("/", f"2001:db8::{number:x}", [])  # one network
     assert all(logins.take(one.state, [one.browser]) is one for one in honest)
+
+
+def test_two_commands_at_once_end_the_sessions_of_both_users(tmp_path: Path) -> None:
+    file, together = tmp_path / "ended.json", Barrier(12)
+    users = [f"user{number}" for number in range(12)]
+
+    def end(user: str) -> None:
+        ended = EndedSessions(file)
+        together.wait()
+        ended.end(user)
+
+    with ThreadPoolExecutor(len(users)) as pool:
+        list(pool.map(end, users))
+    assert all(EndedSessions(file).has_ended(user, 1.0) for user in users)
