@@ -47,7 +47,7 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
             cell("held-back", b, "several @5: best plain search"),
         ],
         [
-            cell("2wiki-development", "hop", "recall@5"),
+            cell("ablation", "default", "2Wiki recall@5"),
             cell("2wiki-development", "hybrid", "recall@5"),
         ],
         [round(cell("scale", "edit to answer, p50, s", "10,000"), 2)],
