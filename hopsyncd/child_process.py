@@ -40,10 +40,10 @@ def start_child(
 
 def end_child(process: Process) -> None:
     """Kill a child and its own children, wait for it, and close its pipes."""
-    if process.returncode is None:  # until then its number is not given to another process
-        with suppress(ProcessLookupError, PermissionError):  # on macOS, of one that ended itself
+    if process.returncode is None:  # not waited for yet, so its pid is not reused
+        with suppress(ProcessLookupError, PermissionError):  # macOS, if it has ended by itself
             os.killpg(process.pid, signal.SIGKILL)
-    with suppress(OSError):  # what was not sent cannot be sent any more
+    with suppress(OSError):  # unsent data is lost
         process.communicate()
 
 

@@ -126,12 +126,12 @@ class Daemon:
         self._worker = SyncWorker(
             self._follower,
             metrics.note_sync,
-            # There is no state yet.
+            # A function, because there is no state yet.
             require_encoder=lambda: self._serving.state.models.require_encoder(),  # noqa: PLW0108
         )
         self._watchers = SourceWatchers(self._worker.add_change)
-        self._removed: set[str] = set()  # removed, though the configuration still has them
-        self._unavailable: dict[str, ReaderUnavailable] = {}  # by media type
+        self._removed: set[str] = set()  # removed sources that are still configured
+        self._unavailable: dict[str, ReaderUnavailable] = {}  # failed readers, by media type
         self._tasks: dict[str, Task] = {}
         self._extraction: ExtractionProcess | None = None
         rules = AccessRules.of(config, access_rules(connection))
@@ -161,7 +161,7 @@ class Daemon:
         newest = head(connection)
         parts = DaemonParts(
             serving,
-            # A server has no file that could be gone, so the first connection can tell for all.
+            # Any connection can tell: only a database file can be gone.
             Freshness(serving, worker, follower, connection.refuse_gone),
             SourceNames(serving, self._removed),
             RecordReader(config.database),
@@ -199,7 +199,7 @@ class Daemon:
         try_readers_soon(self._unavailable)
 
     def wait_for_stored(self) -> None:
-        """Wait until the stored version is served, or cannot be. Queries are accepted only then."""
+        """Wait until the stored version is served or known to be unusable, to accept queries."""
         self._publisher.stored.wait()
         self._watched.start()
 
@@ -249,7 +249,7 @@ class Daemon:
         return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
 
     def _apply(self, path: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
-        """Run on the worker's thread. The steps that can fail run first and change nothing."""
+        """Apply a configuration on the worker's thread. An error leaves everything unchanged."""
         state = self._serving.state
         applied = compare_configs(state.config, wanted, with_models=models is not None)
         config, before = applied.config, self._tasks
@@ -290,7 +290,7 @@ class Daemon:
         configure_daemon_logs(config)
         self._watchers.rewatch(rewatched, config)
         for source in config.sources:
-            # A scan finds what changed before the watch began.
+            # A scan finds changes from before the watch began.
             if source.name in renewed | (rewatched & self._watchers.names):
                 self._worker.add_change(source.name, None)
         log.info("configuration applied", **applied.to_json(pending=False))
@@ -323,7 +323,7 @@ class Daemon:
             )
         state, connection = self._serving.state, self._connection
         models = state.models.for_generation(generation_in_use(connection))
-        if models is not state.models:  # the switch was committed, and something failed then
+        if models is not state.models:  # an error occurred after the switch was committed
             engine = self._engine_of(state.config, models, state.access)
             self._serving.change(models=models, engine=engine)
             state = self._serving.state
@@ -412,7 +412,7 @@ class Daemon:
     ) -> None:
         state, connection = self._serving.state, self._connection
         recall_probe(connection, models.encoder)
-        # A request that has begun keeps the engine that it has.
+        # Running requests keep their engine.
         engine = self._engine_of(state.config, models, state.access)
         if version:
             engine.publish(writer.snapshot_of(version))
@@ -457,7 +457,7 @@ def run(
     """
     configure_daemon_logs(config)
     supervisor = Supervisor()
-    # Until there is work to finish, SIGTERM unwinds the stack below, which frees socket and locks.
+    # Until the server runs, SIGTERM raises, so that the stack below frees socket and locks.
     signal.signal(signal.SIGTERM, supervisor.end)
     hang_ups: SimpleQueue[None] = SimpleQueue()
     asked = {"at_terminal": is_terminal()}
@@ -477,7 +477,7 @@ def run(
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")
-        # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
+        # An explicit path, so that a file that is gone at a reload is an error, not the defaults.
         file = config_path(config_file)
         again = partial(load_checked, file)
         daemon = Daemon(config, connection, load, again, file, listeners.tls, page)

@@ -28,7 +28,8 @@ HOP_VERBS = {
 _REVERSED = {"from": "to", "to": "from", "link": "backlink", "backlink": "link"}
 
 _LINK_TEXT = re.compile(r"See (.+)\.", re.DOTALL)
-_NAME_QUESTION = re.compile(r"\w+ is said of (.+)\?")  # as models/questions.py asks about a name
+# The question that models/questions.py makes about a name.
+_NAME_QUESTION = re.compile(r"\w+ is said of (.+)\?")
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _MOST_DAYS = 7  # older times are shown as a date
 

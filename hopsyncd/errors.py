@@ -2,14 +2,14 @@
 
 HopsyncdError
 ├── ConfigError          the configuration is invalid: file, line, key, suggestion
-├── BadRequest           a request that can never be answered as it is (HTTP 400)
-├── Forbidden            the caller lacks the right to ask this (HTTP 403)
-├── NotFound             nothing of that name exists at this version (HTTP 404)
+├── BadRequest           a request that is malformed or impossible (HTTP 400)
+├── Forbidden            the caller lacks the right to do this (HTTP 403)
+├── NotFound             nothing with that name exists at this version (HTTP 404)
 ├── Busy                 too many requests at once (HTTP 503)
 ├── TimedOut             the answer took too long (HTTP 503)
 ├── DocumentUnreadable   bytes that no reader can turn into text
 ├── ReaderUnavailable    this machine cannot read documents, or one type of them, for now
-├── ModelUnavailable     a model is missing, damaged or not the one named
+├── ModelUnavailable     a model is missing, damaged or not the named model
 │   └── EncoderUnavailable   the embedding endpoint gives no vectors for now
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── DaemonUntrusted      another user could be answering on the socket
@@ -18,10 +18,10 @@ HopsyncdError
 ├── SyncFailed           a sync could not be completed
 └── LlmError             a call to the LLM brought no usable reply
     ├── LlmUnavailable   no answer in time: down, slow, cut off, rate limited
-    ├── LlmRefused       it will never answer this: key, model, size
-    ├── LlmNonsense      its reply does not have the requested form
-    ├── BudgetSpent      a limit of calls or tokens is reached; it was not asked
-    └── NotAsked         other calls came first; it will be asked later
+    ├── LlmRefused       the call would always be refused: wrong key, model or size
+    ├── LlmNonsense      the reply does not have the requested form
+    ├── BudgetSpent      a limit of calls or tokens is reached; no call was made
+    └── NotAsked         other calls come first; the call is made later
 
 `store.exceptions.StoreError` and `connectors.protocol.ConnectorError` have the same three parts.
 They are separate because those packages import nothing from this one.
@@ -49,7 +49,7 @@ class ConfigError(HopsyncdError):
 
 
 class BadRequest(HopsyncdError):
-    """The request is malformed, or can never be answered as it is."""
+    """The request is malformed or impossible, so repeating it does not help."""
 
 
 class Forbidden(HopsyncdError):

@@ -14,9 +14,9 @@ from pathlib import Path
 import structlog
 
 WINDOW_S = 60.0
-MAX_WARNINGS = 20  # of one message in a minute, each for warnings and errors
+MAX_WARNINGS = 20  # repetitions of a message per minute, for warnings and for errors
 MAX_INFORMATION = 300
-MAX_MESSAGES = 100  # different ones in a minute; the others count as one message
+MAX_MESSAGES = 100  # different messages per minute; others count as one message
 MAX_FILE_BYTES = 10 << 20
 KEPT_FILES = 3
 

@@ -22,16 +22,17 @@ from hopsyncd.printable import printable
 log = structlog.get_logger(__name__)
 
 _REDACTED = "[secret]"
-_MIN_SECRET_CHARACTERS = 4  # redacting a shorter one would hide ordinary words
-# Secrets recognised by their form: a password in an address, in a header, in a request's parameter.
+_MIN_SECRET_CHARACTERS = 4  # redacting shorter secrets would hide ordinary words
+# Secrets recognised by their form, in an address, a header or a parameter of a request.
 _SECRET_FORMS = re.compile(
     r"(?i)(?P<address>://[^\s/@:]*:)[^\s/@]+(?=@)"
     r"|(?P<header>authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token)\s+)?)[^\s\"',;]+"
     r"|(?P<bearer>\bbearer\s+)[\w.~+/=-]{8,}"
     r"|(?P<parameter>[?&](?:[\w-]*(?:token|key|secret|password|signature)|sig)=)[^\s&#\"']+"
 )
-_OF_RENDERERS = "\n\t\x1b"  # lines of a traceback, and the colours of a terminal
-_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's
+_OF_RENDERERS = "\n\t\x1b"  # renderers use these for tracebacks and colours
+# As syslog numbers them.
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
 Processors = list[structlog.typing.Processor]
 
@@ -133,7 +134,7 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
         structlog.processors.add_log_level,
     ]
     if console:
-        # By default structlog prints local variables with an error: texts of documents.
+        # By default structlog prints the local variables of a traceback, which have document text.
         plain, colors = _plain_traceback, sys.stderr.isatty()
         render: Processors = [
             _escape_fields,

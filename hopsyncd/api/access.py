@@ -106,9 +106,9 @@ class AccessRules:
             )
 
     def masks(self) -> list[Mask]:
-        """List the different sets of hidden sources.
+        """List the distinct sets of hidden sources.
 
-        They are the sets of each user or group that a rule names, and of a member whom no rule
+        There is a set for each user or group that a rule names, and a set for members whom no rule
         names.
         """
         if not (self.group or self.has_tokens):
@@ -143,7 +143,7 @@ def _is_open(source: SourceConfig) -> bool:
 def rules_at_start(
     recorded: Recorded, sources: Iterable[SourceConfig], *, is_shared: bool
 ) -> dict[str, AccessRule]:
-    """Return the changed rules, which a daemon records when it starts to write.
+    """Return the rules that differ from the recorded rules. The writer records them at its start.
 
     If several daemons can write to the database (`is_shared`), this daemon's configuration may be
     outdated, so it opens no source that is closed.
@@ -163,7 +163,7 @@ def rules_at_start(
 def rules_at_reload(
     recorded: Recorded, before: Iterable[SourceConfig], after: Iterable[SourceConfig]
 ) -> dict[str, AccessRule]:
-    """Return the changed rules, which the writer records when its configuration changes."""
+    """Return the rules that differ from the recorded rules. The writer records them at a reload."""
     old, new = ({source.name: source for source in sources} for sources in (before, after))
     rules = {
         name: _next(
@@ -192,8 +192,8 @@ def _next(
 
     If `counts` is true, its configured `visible_to` replaces the recorded one. If `opens` is true,
     a missing `visible_to` opens the source, unless the source was removed before or its rule came
-    with a restored backup. `before` is the former configuration of the source; its `paths` are no
-    longer applied.
+    with a restored backup. `before` is the former configuration of the source. The rules of its
+    `paths` are dropped.
     """
     wanted = configured_rule(source)
     if known is None or (counts and source.visible_to) or without_restored(known) == wanted:

@@ -121,18 +121,18 @@ class ReportedVersions:
         self._versions: dict[tuple[str, str], int] = {}
 
     def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
-        """Return the version of each source up to which the caller knows the changes."""
+        """Return the version up to which each source's changes were reported to the caller."""
         return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
     def note(self, caller: str, sources: Collection[str], version: int) -> None:
-        """Record that the caller knows the changes of these sources up to that version."""
+        """Record that these sources' changes up to `version` were reported to the caller."""
         self._versions |= {(caller, name): version for name in sources}
 
 
 class AdminService:
     """The endpoints of administration.
 
-    `removed` collects the names of sources that are removed while they are configured. `reload` and
+    `removed` has the names of sources that were removed but are still configured. `reload` and
     `reencode` are functions of the daemon. `reported` has the versions up to which `sync` has
     reported changes.
     """
@@ -208,7 +208,7 @@ class AdminService:
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def unless_failed(done: SyncAnswer) -> SyncAnswer:
-            unpinned.result()  # done by now: jobs run before syncs
+            unpinned.result()  # does not block: the job ran before the sync
             return done
 
         return _then(scanned, unless_failed)
@@ -382,7 +382,7 @@ def _tell_failure(done: Future[None]) -> None:
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
-    """Return a future with the converted result of another. Errors are passed on."""
+    """Return a future for `convert` of the result of `first`. Errors of both are passed on."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 

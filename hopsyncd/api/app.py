@@ -90,7 +90,7 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
         routes=[_route(endpoint, services, pools) for endpoint in ENDPOINTS],
         exception_handlers={HTTPException: _http_error, Exception: _report_unexpected},
     )
-    app.router.redirect_slashes = False  # clients expect JSON, which a redirect lacks
+    app.router.redirect_slashes = False  # a redirect has no JSON body, which clients expect
     return app
 
 

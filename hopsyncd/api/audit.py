@@ -31,20 +31,20 @@ from hopsyncd.config.values import AuditConfig
 
 log = structlog.get_logger(__name__)
 
-AUDIT_NAME = "audit.log"  # in the data_dir
-GAP = "lines are missing"  # the action of a line that stands for lost ones
-_MAX_BYTES = 4 << 20  # of a file before it is renamed
-_MAX_TOTAL_BYTES = 1 << 30  # of all files; then the oldest are deleted before their time
+AUDIT_NAME = "audit.log"  # the file in the data_dir
+GAP = "lines are missing"  # the action of a line that reports lost lines
+_MAX_BYTES = 4 << 20  # a file of this size is renamed
+_MAX_TOTAL_BYTES = 1 << 30  # of all files; the oldest are deleted
 _DAY_S = 86_400.0
-_LOG_EVERY_S = 60.0  # between two messages about failures
+_LOG_EVERY_S = 60.0  # the interval of log messages about failures
 
-# The fields of a request that are recorded. Others may have words of a question.
+# The recorded fields of a request. Other fields may contain words of a question.
 _NAMES = frozenset(
     {"source", "document", "id", "at", "before", "from", "to", "start", "end", "under", "after"}
 )
 _SETTINGS = frozenset({"strategy", "profile", "method", "k", "limit", "hops", "max_hops"})
 _QUESTIONS = frozenset({"question", "filters", "queries"})  # recorded if `audit.questions` is set
-# The lists of answers whose length is the number of results, by rank.
+# The fields of an answer that list its results. The first field that exists is counted.
 _RESULTS = ("answers", "citations", "passages", "documents", "paths", "versions", "changes")
 
 
@@ -108,10 +108,10 @@ class AuditLog:
         self._max_bytes = max_bytes
         self._max_total_bytes = max_total_bytes
         self._lock = threading.Lock()
-        self._lost = 0  # lines since the last one that was written
+        self._lost = 0  # lines lost since the last written line
         self._problem: str | None = None
         self._logged_s = -_LOG_EVERY_S
-        self._may_be_torn = True  # the last line of the file
+        self._may_be_torn = True  # whether the file's last line may be incomplete
         self._purged_day = -1
 
     def record(

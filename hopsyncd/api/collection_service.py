@@ -62,7 +62,7 @@ class CollectionService:
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
-        # By version and hidden sources. Replaced as a whole, as requests run on many threads.
+        # By version and hidden sources. Never changed in place, because threads share it.
         self._examples: Mapping[tuple[int, Mask], list[ExampleQuestion]] = {}
         self._facets = FacetCounts()
         self._maps = MapMaker()

@@ -33,8 +33,8 @@ RESERVED = 256
 ACCEPTED_AT_ONCE = 32
 """Connections that a listener accepts in one go, before the limits look at them."""
 
-_SHORT_BODY_BYTES = 1 << 16  # read to its end after a refusal, so that the connection stays usable
-_GENERATIONS = 3  # accepted, being refused, being closed
+_SHORT_BODY_BYTES = 1 << 16  # after a refusal, a shorter body is read and the connection kept
+_GENERATIONS = 3  # connections may be open, being refused, or being closed
 _LISTENERS = 3
 _LEAST_CONNECTIONS = 8
 
@@ -54,7 +54,7 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_within(wanted: int, descriptors: int) -> int:
-    """Return how many connections leave enough file descriptors free.
+    """Return how many connections, up to `wanted`, leave enough file descriptors free.
 
     In addition, a quarter of that number may linger while they are being closed.
 
@@ -113,10 +113,11 @@ class Connections:
             closing.cancel()
 
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
-        """Choose the connection to close for a new one: the oldest idle, otherwise the newest.
+        """Choose the connection to close so that there is room for a new connection.
 
-        The connection belongs to the user with the most connections. Over TCP the user of the new
-        connection is not known yet, so only an idle connection is closed.
+        It is the oldest idle connection of the user with the most connections, or that user's
+        newest connection if none is idle. Over TCP the new connection's user is not known yet, so
+        only idle connections are closed.
         """
         idle = [one for one in self._open if one.is_idle]
         if newcomer.uid is None and (remote := [one for one in idle if _is_remote(one)]):
@@ -156,13 +157,13 @@ class ClientConnection(HttpToolsProtocol):
         self._timeouts = timeouts
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
-        self._open_bytes = 0  # received since the headers, or a part of a body, ended
-        self._part_ended = False  # within the data being read
+        self._open_bytes = 0  # received since the end of the headers or of a body's part
+        self._part_ended = False  # whether a part ended in the data being read
         self._in_head = False
         self._in_body = False
         self._body_is_short = False
         self._ignores_input = False
-        self._last_answer = b""  # to send after the answers to the requests in hand
+        self._last_answer = b""  # sent after the answers to earlier requests
 
     @property
     def is_idle(self) -> bool:
@@ -209,7 +210,7 @@ class ClientConnection(HttpToolsProtocol):
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # trailers were not there when the request was judged
+        if self._in_head:  # trailers come after the request was checked
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -223,7 +224,7 @@ class ClientConnection(HttpToolsProtocol):
         self._body_is_short = _body_bytes(self.headers) <= _SHORT_BODY_BYTES
         self._expect(self._timeouts.body_s)
         super().on_headers_complete()
-        if self.parser.should_upgrade():  # to a protocol that is not spoken here
+        if self.parser.should_upgrade():  # upgrades, such as to WebSocket, are not supported
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -321,7 +322,7 @@ class ClientConnection(HttpToolsProtocol):
             return
         answer = _answer(status, json.dumps(failure_body(code, message, hint)).encode())
         if in_hand and self.pipeline:
-            self.pipeline.popleft()  # the newest one is refused
+            self.pipeline.popleft()  # drop the newest request, which is refused
             self._last_answer = answer
             return
         if in_hand:

@@ -20,7 +20,7 @@ from hopsyncd.answers.found import ErrorEvent, Event, Failed
 from hopsyncd.api.tokens import Right
 
 NDJSON = "application/x-ndjson"
-_DECLARED = "declared_endpoint"  # the attribute of a method that has its Endpoint
+_DECLARED = "declared_endpoint"  # the attribute in which a method's Endpoint is stored
 _REF = "#/components/schemas/{model}"
 _FAILED, _EVENTS, _ACCEPTED = "Failed", "Event", "Accepted"
 

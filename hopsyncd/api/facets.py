@@ -15,7 +15,7 @@ from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from store.records import content_id
 
-_MOST_VALUES = 40  # of each facet, the commonest first
+_MOST_VALUES = 40  # per facet, the most frequent values
 
 
 class FacetCounts:
@@ -114,7 +114,7 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
 
 
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
-    """List the values that a document has, the most frequent first, each with its filter."""
+    """List the most frequent values of a facet, each with its filter and number of documents."""
     found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
     ordered = sorted(found, key=lambda one: (-one[1], one[0].casefold(), one[0]))
     return [

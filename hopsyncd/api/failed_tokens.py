@@ -11,7 +11,7 @@ FREE = 5
 """How many wrong tokens an address may send before it has to wait."""
 
 _MAX_WAIT_S = 60.0
-_FORGOTTEN_S = 600.0  # without a further failure
+_FORGOTTEN_S = 600.0  # after this time without a failure, an address is forgotten
 _MAX_ADDRESSES = 4096
 
 

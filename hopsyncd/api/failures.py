@@ -24,7 +24,7 @@ _REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str],
     (TimedOut, 503, "timeout"),
 )
 
-_PATTERN_FAILURES = {  # by the pattern that a text does not match
+_PATTERN_FAILURES = {  # messages, by the pattern that a text does not match
     NOT_BLANK: "it is blank",
     PASSAGE_ID: "it is not the id of a passage (16 hexadecimal digits; the first 4 can be enough)",
     DOCUMENT_KEY: "it is not the `next` of an earlier answer",
@@ -57,7 +57,7 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     """Describe the first mistake in a request, with its field. Unknown fields come first."""
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    # Positions in a list count from 1 for people.
+    # Messages count the items of a list from 1.
     parts = [f"number {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
     field = ", ".join(parts) if len(parts) > 1 else "".join(parts)
     why, hint = _in_words(first), "docs/reference/http-api.md describes each request"

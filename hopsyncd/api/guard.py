@@ -37,7 +37,7 @@ from hopsyncd.config.values import LimitsConfig
 log = structlog.get_logger(__name__)
 
 LOCAL_NAMES = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
-# Not sec-fetch-mode, which a browser sends only beside these, and Node's fetch alone: editors.
+# Without sec-fetch-mode: Node's fetch, which editors use, sends it without the other headers.
 _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest"})
 
 _BROWSER_HEADER = BROWSER_HEADER.lower().encode()
@@ -158,7 +158,7 @@ class Guard:
         log.warning("a response was ended", why=problem, token=caller.credentials.token)
         if not has_begun:
             await _refuse_token(problem)(scope, receive, send)
-        # Without the end of the response, the server closes the connection.
+        # The response has no end, so the server closes the connection.
 
     def _why_invalid(self, sent: bytes) -> str | None:
         """Explain why a token or the key of a session is not valid any more. None if it is."""
@@ -294,7 +294,7 @@ def guard_daemon(
 
 
 def _is_for_page(scope: Scope) -> bool:
-    if scope["type"] != "http" or not scope.get("client"):  # the Unix socket
+    if scope["type"] != "http" or not scope.get("client"):  # over the Unix socket
         return False
     is_program = any(name == b"authorization" for name, _ in scope["headers"])
     return not (is_program or scope["path"].startswith("/v1/"))

@@ -60,7 +60,7 @@ class MapMaker:
         key = (snapshot.version.id, snapshot.hidden, wanted)
         with self._lock:
             documents, answer = self._kept.get(key, ([], None))
-            # A purge removes documents from all versions, and from a map that is kept.
+            # A purge may have removed documents of a cached map.
             if answer is None or len(titles_of(connection, documents)) < len(documents):
                 found = make_map(connection, snapshot)
                 documents = [] if found is None else _store_rows(snapshot, found)

@@ -22,7 +22,7 @@ from store.ledger import Spent
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_KEPT_TIMES = 1000  # of each endpoint, for its percentiles
+_KEPT_TIMES = 1000  # the newest durations per endpoint, for percentiles
 _REQUEST_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SYNC_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200)
 _GAUGES = {
@@ -90,7 +90,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.questions = 0  # answered, by queries and asks
+        self.questions = 0  # the number of answered queries and asks
         self._registry = CollectorRegistry()
         self._requests = Histogram(
             "hopsyncd_request_seconds",

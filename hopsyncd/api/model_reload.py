@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 class ModelReload:
     """Loads the models for a reload of the configuration.
 
-    load: a function of a configuration and the generation in use.
+    load: loads the models of a configuration. Its second argument is the generation in use.
     """
 
     def __init__(self, load: Callable[[Config, str], Models]) -> None:
@@ -46,7 +46,7 @@ class ModelReload:
             return None
         try:
             in_use = state.models.maker.generation.name
-        except ModelUnavailable:  # the endpoint never answered, so nothing is indexed yet
+        except ModelUnavailable:  # the encoder's endpoint never answered, so nothing is indexed yet
             return None
         config = state.config.model_copy(update={"models": wanted.models, "llm": wanted.llm})
         models = self._load(config, in_use)
@@ -70,7 +70,7 @@ class ModelReload:
         version has vectors of the new models. Only the writer changes the database.
         """
         state = serving.state
-        if models:  # the writer's switch may have come meanwhile
+        if models:  # the writer may have switched to them already
             in_use = state.models.maker.generation.name
             models = models.for_generation(in_use)
             models = models if models.maker.generation.name == in_use else None
@@ -84,7 +84,7 @@ class ModelReload:
         state.engine.walk_by(WalkSettings.of(config.query))
         if models:
             self.retire(state.models)
-            # A request that has begun keeps the engine that it has.
+            # Running requests keep their engine.
             engine = engine_of(config, models, serving.state.access)
             if state.engine.head:
                 engine.publish(state.engine.head)

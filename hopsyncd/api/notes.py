@@ -12,7 +12,7 @@ from pathlib import Path
 from hopsyncd.errors import BadRequest
 
 _NAME_CHARACTERS = 60
-_MOST_A_DAY = 100  # of one author
+_MOST_A_DAY = 100  # per author
 _MOST_FILES_A_DAY = 2000
 _AUTHOR = re.compile(rb"\A---\nauthor: (.*)\n")
 _HEAD_BYTES = 4000
@@ -72,7 +72,7 @@ def _author_of(note: Path) -> bytes:
     try:
         with note.open("rb") as opened:
             found = _AUTHOR.match(opened.read(_HEAD_BYTES))
-    except OSError:  # gone meanwhile
+    except OSError:  # the note was deleted meanwhile
         return b""
     return found[1] if found else b""
 

@@ -20,8 +20,8 @@ from store.reads import content_of
 
 _LIMITS = Limits(cpu_s=5.0, cpu_s_per_mib=0.5, wall_s=15.0, wall_s_per_mib=1.0)
 _MOST_KEPT_BYTES = 32 << 20
-_PATIENCE_S = 10.0  # for other pages that are being drawn
-_IDLE_S = 60.0  # after which the process ends
+_PATIENCE_S = 10.0  # how long a request waits for its turn
+_IDLE_S = 60.0  # the process ends after this time without work
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class PageImages:
 
     def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
         """Draw a page. Raises NotFound if the file has changed since it was indexed."""
-        # The file is read even if the picture is kept: a changed file is not shown.
+        # The file is read even if the picture is cached, so that a changed file is not shown.
         data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
         key = (wanted.content, wanted.page, wanted.text)
         if not self._lock.acquire(timeout=_PATIENCE_S):

@@ -31,7 +31,7 @@ from store.records import Direction, Passage, PassageId
 from store.sources import skipped_of_item
 from store.visibility import hides
 
-_FIRST = ("", "")  # before every key
+_FIRST = ("", "")  # sorts before every key
 _MAX_ID = 2**63 - 1
 
 
@@ -73,7 +73,7 @@ def placed_passage(
     assert head is not None
     id_ = _id(head, entry)
     passage = known_passages(connection, [id_]).get(id_)
-    if passage is None:  # a purge has removed it; the graph in memory still has it
+    if passage is None:  # a purge removed it, but the graph in memory still has it
         raise _no_passage(hexadecimal, head)
     return passage, places_at(connection, head.version.id, [id_], head.hidden).get(id_, [])
 

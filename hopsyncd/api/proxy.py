@@ -29,7 +29,7 @@ class BehindProxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        if client is None:  # the Unix socket
+        if client is None:  # a connection over the Unix socket has no address
             await self._app(scope, receive, send)
             return
         address = ipaddress.ip_address(client[0].partition("%")[0])

@@ -42,7 +42,7 @@ from store.transactions import rewrites, snapshot
 from store.versions import head, version
 from store.visibility import Mask
 
-_QUIET_S = 1.0  # without a message, after which a worker gives memory back
+_QUIET_S = 1.0  # after this time without a message, a worker frees memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class _Copy:
                     self._read_again(wanted)
                     return
                 follow(self._connection, self._index, self._models.name, self.version, number)
-            except NoSuchVersion:  # one of the two was collected
+            except NoSuchVersion:  # a version was garbage collected
                 raise _Outdated from None
         self._publish(wanted)
 
@@ -202,7 +202,7 @@ class _Copy:
             if isinstance(message, AskMessage):
                 return self._answer_question(asked, message.with_passages)
             return self._answer_query(asked)
-        except (*REPORTABLE, _Unaided):  # the daemon meets the same
+        except (*REPORTABLE, _Unaided):  # the daemon answers, and reports the same error
             return None
 
     def _answer_query(self, asked: QueryMessage) -> QueryAnswer:

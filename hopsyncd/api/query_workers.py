@@ -29,17 +29,18 @@ log = structlog.get_logger(__name__)
 
 _SERVE = "import sys; from hopsyncd.api.query_process import serve; serve(int(sys.argv[1]))"
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
-_FAILED_STARTS = 3  # in a row, after which no worker is started any more
+_FAILED_STARTS = 3  # after this many failed starts in a row, no worker is started
 _STOP_S = 2.0
-_IDLE_S = 120.0  # without a query for them, after which the workers end
-_START_S = 300.0  # a worker may have to make the index from the store
+_IDLE_S = 120.0  # the workers end after this time without a query for them
+_START_S = 300.0  # a worker may have to build its index from the database
 
 Given = Callable[[Wanted], Any]
 """Computes what a worker requests from this process's models; None if the models fail."""
 
 _Answer = TypeVar("_Answer")
 
-_STRATEGIES = ("hop", "bm25", "dense", "hybrid", "decompose")  # that need vectors at most
+# Strategies that need no model except the encoder.
+_STRATEGIES = ("hop", "bm25", "dense", "hybrid", "decompose")
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +51,7 @@ class _Worker:
     busy: bool = False
 
     def exchange(self, message: object, patience_s: float) -> Any:
-        """Send a message and wait for the reply. Raises OSError or EOFError if none comes."""
+        """Send a message and receive the reply. Raises OSError or EOFError if no reply comes."""
         return _exchange(self.pipe, message, patience_s)
 
     def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
@@ -67,7 +68,7 @@ class _Worker:
 
 
 def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
-    """Return the version at which a worker can answer this query, or None if none can.
+    """Return the version at which a worker can answer this query, or None if no worker can.
 
     `reranks` says whether `hop` ends with the reranker, which workers do not have.
     """
@@ -81,7 +82,7 @@ def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = Fals
 def query_workers(config: Config) -> "QueryWorkers":
     """Create the query workers of a daemon. There are none if its database is on a server."""
     is_file = isinstance(config.database, Path)
-    # A worker has another working directory.
+    # Absolute, because a worker has another working directory.
     place = config.database.absolute() if isinstance(config.database, Path) else config.database
     settings = WorkerSettings(
         place, config.daemon.data_dir.absolute() / INDEX_NAME, config.index.edge_budget_factor
@@ -101,8 +102,8 @@ class QueryWorkers:
         self._patience_s = patience_s
         self._changed = threading.Condition()
         self._workers: list[_Worker] = []
-        self._here = 0  # queries that this process answers now
-        self._wanted = 0  # the newest version that a query missed
+        self._here = 0  # the number of queries that this process is answering
+        self._wanted = 0  # the newest version that a query needed and no worker had
         self._idle = IdleTimer(idle_s, self._end_if_idle)
         self._restarts = Restarts(_FAILED_STARTS, (OSError, EOFError))
         self._tending: threading.Thread | None = None
@@ -150,10 +151,10 @@ class QueryWorkers:
             self._count = 0
             self._changed.notify_all()
             workers, self._workers = self._workers, []
-        for worker in workers:  # whoever waits for one learns it from the pipe
+        for worker in workers:  # a thread that waits for a reply gets an error
             end_child(worker.process)
         if self._tending:
-            self._tending.join(_STOP_S)  # one that is being started ends with its pipe
+            self._tending.join(_STOP_S)  # a worker that is starting ends when its pipe closes
 
     def _take_worker(self, number: int) -> _Worker | None:
         """Reserve a worker that has the version. Returns None if this process must answer."""
@@ -179,7 +180,7 @@ class QueryWorkers:
         except (OSError, EOFError) as error:
             self._lose(worker, error)
             return None
-        except BaseException as error:  # the worker still owes an answer that nobody reads
+        except BaseException as error:  # its late reply would be taken for the next one
             self._lose(worker, error)
             raise
         self._give_back(worker)
@@ -206,7 +207,7 @@ class QueryWorkers:
     def _lose(self, worker: _Worker, error: BaseException) -> None:
         """End a worker that does not reply. A new worker starts when it is needed."""
         with self._changed:
-            if worker not in self._workers:  # closed meanwhile
+            if worker not in self._workers:  # the workers were closed meanwhile
                 return
             self._workers.remove(worker)
             self._changed.notify_all()
@@ -280,12 +281,12 @@ def _why(error: BaseException) -> str:
 
 
 def _start_worker(settings: WorkerSettings) -> _Worker:
-    """Start a worker that has the head. Raises OSError or EOFError."""
+    """Start a worker and wait until its index is up to date. Raises OSError or EOFError."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = start_child(
             [sys.executable, "-P", "-c", _SERVE, str(theirs.fileno())],
-            {  # none of the daemon's, which has keys
+            {  # not the daemon's environment, which may contain keys
                 "PATH": os.environ.get("PATH", ""),
                 "PYTHONPATH": str(_ROOT),
                 "OPENBLAS_NUM_THREADS": "1",
@@ -306,7 +307,7 @@ def _start_worker(settings: WorkerSettings) -> _Worker:
 
 
 def _exchange(pipe: Pipe, message: object, patience_s: float) -> Any:
-    """Send a message and receive the reply. Raises OSError or EOFError if none comes."""
+    """Send a message and receive the reply. Raises OSError or EOFError if no reply comes."""
     pipe.send(message)
     if not pipe.poll(patience_s):
         raise TimeoutError(f"it did not reply within {patience_s:g} s")

@@ -121,7 +121,7 @@ def add_price(cost: AskCost, usage: Usage, config: LlmConfig) -> AskCost:
 
 
 class ReadService:
-    """The endpoints that read a version. `workers` are processes that may answer instead."""
+    """The endpoints that read a version. `workers` are processes that may answer queries."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
@@ -185,7 +185,7 @@ class ReadService:
         number = handed_over_at(search, at, newest, reranks=engine.settings.rerank)
         if number is None:
             return here()
-        # Before a worker is taken: it would wait while texts are encoded.
+        # Encode before taking a worker, which would otherwise be idle meanwhile.
         try:
             encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
         except EncoderUnavailable:
@@ -365,7 +365,7 @@ class ReadService:
         with self._parts.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass
         with self._parts.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
-            assert before and after  # both ends have a version
+            assert before and after  # both versions exist, so both have snapshots
             seen = restricted_diff(found, before, after)
             return diff_answer(connection, *ends, seen, request.limit, request.graph)
 

@@ -22,15 +22,15 @@ from hopsyncd.config.values import (
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100
-MAX_TURNS = 20  # of a conversation, before the question
-# Some character that is not a space, a control character or of zero width.
+MAX_TURNS = 20  # the most earlier turns of a conversation
+# At least one character that is not a space, a control character or of zero width.
 NOT_BLANK = r"[^\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 ABSOLUTE = r"^/[^\x00]+$"
-# An id, or a beginning of it that no other id of the version shares.
+# An id, or the beginning of an id if it is unique in the version.
 PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
 # SOURCE/PATH; the name of a source contains no slash.
 DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
-# Only this machine: notifications contain text of documents.
+# Only loopback addresses, because notifications contain text of documents.
 LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?$"
 _MAX_NUMBER = 1_000_000_000
 _MAX_DIGITS = 30
@@ -80,7 +80,7 @@ TrueOrFalse = BeforeValidator(_true_or_false)
 Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
 PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
 DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
-# Each as `key:value`; `-key:value` excludes.
+# A filter is `key:value`; `-key:value` excludes documents.
 FilterTexts = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=400)], ...],
     Field(max_length=20, strict=False),
@@ -90,7 +90,7 @@ Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class _Body(BaseModel):
-    # Built at the first request of its kind: a start would wait for all of them.
+    # Built at the first use, because building all models would delay the start.
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
@@ -275,7 +275,7 @@ def _host_alone(address: str | None) -> str | None:
     return address and host_of(address)
 
 
-# The audit log gets them as they are serialized. Arguments, paths and queries often carry tokens.
+# Serialized for the audit log without arguments, paths and queries, which often contain tokens.
 Program = Annotated[
     tuple[Argument, ...], Field(max_length=100, strict=False), PlainSerializer(_program_alone)
 ]

@@ -24,5 +24,5 @@ async def run_while_valid(answer: Coroutine[Any, Any, None], is_valid: Callable[
     finally:
         if not task.done():
             task.cancel()
-            # A thread may still compute, but nobody waits for it, and nothing is sent any more.
+            # A thread may still run, but nothing more is sent.
             await asyncio.wait({task}, timeout=_CHECKED_EVERY_S)

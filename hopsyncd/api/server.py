@@ -44,20 +44,20 @@ from hopsyncd.index.throttle import shorten_switch_interval
 log = structlog.get_logger(__name__)
 
 
-_MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
+_MAX_PATH_BYTES = 107  # sun_path on Linux has 108 bytes, with the final zero
 _PROBE_TIMEOUT_S = 1.0
 
 _STOP_REQUESTS_S = 3
-_KEEP_ALIVE_S = 60  # a connection over TLS is costly to open; when there are many, idle ones go
+_KEEP_ALIVE_S = 60  # long, because opening a TLS connection is expensive
 _WAITING = 512  # connections that the kernel keeps until they are accepted
-_M_ARENA_MAX = -8  # of malloc.h
+_M_ARENA_MAX = -8  # from malloc.h
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def share_heap() -> None:
     """Make all threads allocate from one heap, because glibc reuses freed memory only within a
     heap."""
-    with suppress(AttributeError):  # other C libraries have nothing of the kind
+    with suppress(AttributeError):  # other C libraries have no mallopt
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
@@ -228,7 +228,7 @@ def bound_address(host: str, port: int, hint: str) -> socket.socket:
     For port 0, the system chooses a free port.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends without delay only where the protocol is named.
+    # asyncio sets TCP_NODELAY only if the protocol is named.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -251,7 +251,7 @@ class Listeners:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that stops running work when it ends, and waits for the requests to
+    """A uvicorn server that cancels running work when it ends, and waits for the requests to
     finish."""
 
     def __init__(
@@ -291,7 +291,7 @@ class _Server(uvicorn.Server):
                 backlog = self.config.backlog
                 self.servers.append(await loop.create_server(start, sock=listener, backlog=backlog))
         for listener in [*(sockets or ()), *secured]:
-            # asyncio accepts as many at once as can wait, and more may wait than it should accept.
+            # asyncio's `backlog` also limits accepted connections, so set the queue here.
             listener.listen(_WAITING)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -370,7 +370,7 @@ def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
 def _limit_server(
     app: ASGIApp, limits: LimitsConfig, load: Load, lifespan: Literal["auto", "off"] = "off"
 ) -> uvicorn.Config:
-    # uvicorn warns of every request that is not HTTP: a flood of those would flood the log.
+    # uvicorn logs a warning for each request that is not HTTP, which could flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     most = connections_within(limits.connections, raise_descriptor_limit())
     if most < limits.connections:
@@ -391,7 +391,7 @@ def _limit_server(
         lifespan=lifespan,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # api/proxy.py reads them, from trusted proxies alone
+        proxy_headers=False,  # api/proxy.py reads them, only from trusted proxies
         timeout_keep_alive=_KEEP_ALIVE_S,
         backlog=ACCEPTED_AT_ONCE,
         server_header=False,

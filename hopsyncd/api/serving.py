@@ -103,7 +103,7 @@ class Serving:
 
     def __init__(self, state: ServingState) -> None:
         self._state = state
-        self._lock = threading.Lock()  # for changes; readers need none
+        self._lock = threading.Lock()  # for changes; reading needs no lock
 
     @property
     def state(self) -> ServingState:
@@ -272,7 +272,7 @@ class Publisher:
         state = self._serving.state
         models = state.models.for_generation(generation)
         if snapshot and models is not state.models:
-            # A request that has begun keeps the engine that it has.
+            # Running requests keep their engine.
             engine = self._engine_of(state.config, models, state.access)
             engine.publish(snapshot)
             self._serving.change(models=models, engine=engine)

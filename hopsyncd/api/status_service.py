@@ -60,7 +60,7 @@ from store.visibility import Mask
 
 log = structlog.get_logger(__name__)
 
-MAX_PROBLEMS = 100  # in an answer, of all sources
+MAX_PROBLEMS = 100  # in one answer, for all sources together
 
 
 _KEEP_COUNTS_MS, _MOST_COUNTS = 2_000, 100
@@ -113,7 +113,7 @@ class StatusService:
             with unreadable_file(database), snapshot(connection := self._parts.reader.connection()):
                 return self._status(connection, acl)
         except StoreError as error:
-            # The database cannot be read. The rest of the status can still say so.
+            # The database cannot be read. The status reports that, with empty counts.
             with closing(fresh_database()) as empty:
                 return self._status(empty, acl, str(error))
 
@@ -124,7 +124,8 @@ class StatusService:
         because these can name hidden sources.
         """
         worker, state = self._parts.worker, self._parts.state
-        syncing, pending = worker.busy, worker.pending  # before the version is read
+        # Read before the version: a sync that ends later is still reported with the old version.
+        syncing, pending = worker.busy, worker.pending
         head, config = state.engine.head, state.config
         hidden = acl.hidden_among(self._parts.names.list_known(connection))
         whole = not hidden
@@ -434,7 +435,7 @@ def _models_status(models: Models, progress: SwitchProgress | None) -> StatusMod
     is_known = endpoint is None or endpoint.is_known
     generation = models.maker.generation.name if is_known else models.encoder.name
     reranker = models.reranker_endpoint
-    # The endpoint of the models that come next gets passages already.
+    # The endpoint of the next models already receives passages.
     asked = models.next.encoder_endpoint if models.next else None
     asked = asked or endpoint
     return {

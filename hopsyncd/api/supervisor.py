@@ -82,7 +82,7 @@ class Supervisor:
     def _tell(self, *lines: str) -> None:
         if not self._address:
             return
-        # Serving goes on without a supervisor that listens.
+        # If the supervisor does not listen, the daemon continues.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto("\n".join(lines).encode(), self._address)
@@ -140,7 +140,7 @@ def reload_at_hang_ups(
         try:
             reload()
         except REPORTABLE:
-            pass  # logged, and in the status
+            pass  # the failure is logged and in the status
         except Exception:
             log.exception("the reload failed")
         supervisor.report_ready(status)

@@ -32,7 +32,7 @@ closed."""
 
 _LOOK_EVERY_S = 1.0
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; Python has no name for it
-_ROUNDS = 4  # of a handshake, at most
+_ROUNDS = 4  # the most rounds of a handshake
 _HINT = "Check access.tls_cert and access.tls_key"
 
 
@@ -207,12 +207,12 @@ class TlsStart(asyncio.Protocol):
         self._make = make
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        self._early = bytearray()  # data that came with the end of the handshake
+        self._early = bytearray()  # data received with the end of the handshake
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()  # until TLS reads
+        transport.pause_reading()  # until the TLS protocol reads
         self._transport = transport
         self._handshakes.add(self, (transport.get_extra_info("peername") or ("",))[0])
         self._task = asyncio.ensure_future(self._start(transport))
@@ -241,7 +241,7 @@ class TlsStart(asyncio.Protocol):
                 server_side=True,
                 ssl_handshake_timeout=self._within_s,
             )
-        except OSError as error:  # TLS errors too; the client sees the reason
+        except OSError as error:  # includes TLS errors, whose reason the client sees
             log.debug("a connection did not start TLS", why=str(error))
             transport.abort()
             return

@@ -47,8 +47,8 @@ LIMITED_ROLES: frozenset[Role] = frozenset({"read", "write"})
 
 log = structlog.get_logger(__name__)
 
-FILE_NAME = "tokens.json"  # in the data_dir
-_USES_NAME = "token-uses.json"  # in the data_dir
+FILE_NAME = "tokens.json"  # the file in the data_dir
+_USES_NAME = "token-uses.json"  # the file in the data_dir
 _FORMER_NAMES = ("token", "token-metrics", "token-read", "token-owner")
 TOKEN_START = b"hops_"
 _TOKEN = re.compile(r"hops_(?P<id>[0-9a-f]{8})_(?P<secret>[\w-]{43})")
@@ -294,7 +294,7 @@ class Tokens:
             log.error("no token is accepted", why=str(error))
             if isinstance(error.__cause__, OSError):
                 state = None  # try again at the next request
-        # In this order, so that another thread does not take tokens for unknown meanwhile.
+        # The tokens come first, so that no other thread uses old tokens with the new state.
         self._known = known
         self._state = state
 

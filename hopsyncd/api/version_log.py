@@ -39,13 +39,13 @@ from store.reads import document_at, documents_touched, first_headings
 from store.records import PassageId, Version
 from store.visibility import Mask, hides
 
-_FOLDERS = 12  # at most, unless the first level alone has more
+_FOLDERS = 12  # the most folders, unless the first level has more
 _START_CHARACTERS = 80
-_CONTEXT = 1  # sentences around a change
-_MAX_SENTENCES = 4000  # of a document on either side; longer ones are only counted
-_MAX_CHARACTERS = 500  # of a sentence
-_MAX_DOCUMENTS = 1000  # a version that touched more has no summary
-_NAMED = 3  # documents of a kind in a summary; more are counted
+_CONTEXT = 1  # unchanged sentences before and after a change
+_MAX_SENTENCES = 4000  # longer documents are only counted
+_MAX_CHARACTERS = 500  # the rest of a sentence is cut off
+_MAX_DOCUMENTS = 1000  # a version that changed more has no summary
+_NAMED = 3  # if more documents changed in one way, they are counted
 
 Sentence = tuple[tuple[str, ...], str]
 """The headings above it, and its text in one line."""
@@ -228,7 +228,7 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
             "start": start_of(known[id_].text),
         }
         for id_ in ids
-        if id_ in known  # a purge may have removed some since the graphs were read
+        if id_ in known  # a purge may have removed passages meanwhile
     ]
 
 
@@ -282,7 +282,7 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
 def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
     """Count the visible content of a version."""
     before, after = (Visible.compute(index, at, hidden) for at in (number - 1, number))
-    # A writer may have added passages between the two, which neither version has.
+    # A writer may have added passages that neither version has.
     known = len(before.passage_rows)
     had, has = before.passage_rows >= 0, after.passage_rows[:known] >= 0
     return VisibleCounts(

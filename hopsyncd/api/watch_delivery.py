@@ -43,9 +43,9 @@ from hopsyncd.child_process import end_child, start_child
 from store.exceptions import DiskFailure
 from store.operational import Notification, Watch
 
-ACTIONS_NAME = "watch_actions.json"  # in the data_dir
+ACTIONS_NAME = "watch_actions.json"  # the file in the data_dir
 _MAX_BYTES = 4 << 20
-_MAX_KEPT = 300  # actions, and as many proposed ones; a record has at most 100 watches
+_MAX_KEPT = 300  # actions in effect, and as many proposed; a database has 100 watches
 _MAX_ARGUMENTS = 100
 
 
@@ -55,7 +55,7 @@ class WatchAction(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     watch: int
-    question: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # its digest
+    question: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # the digest of the question
     exec: Annotated[tuple[Argument, ...], Field(max_length=_MAX_ARGUMENTS)] = ()
     webhook: WebhookUrl = None
 
@@ -120,7 +120,7 @@ class WatchActions:
             return self._proposed.get((watch, digest_of(question)))
 
     def add(self, action: WatchAction) -> None:
-        """Put an action into effect instead of others of the same watch. Raises DiskFailure."""
+        """Put an action into effect. It replaces the watch's earlier action. Raises DiskFailure."""
         with self._lock:
             actions = {key: one for key, one in self._actions.items() if key[0] != action.watch}
             proposed = {key: one for key, one in self._proposed.items() if key[0] != action.watch}
@@ -244,11 +244,11 @@ log = structlog.get_logger(__name__)
 PROGRAM_S, WEBHOOK_S = 30.0, 10.0
 MAX_AT_ONCE = 4
 _RETRIES_S = 5.0, 30.0, 120.0
-_FAILED_NOTE_S = 60.0  # until a delivery is repeated that could not be noted
+_FAILED_NOTE_S = 60.0  # after this time, a delivery that could not be recorded is repeated
 _MAX_ANSWER_BYTES = 16384
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r]")
 _TOO_MANY_REQUESTS, _SERVER_ERRORS = 429, 500
-# A program gets only these environment variables of the daemon: they hold no keys.
+# The daemon's environment variables that a program gets. They contain no keys.
 _VARIABLES = (
     *("PATH", "HOME", "USER", "LANG", "TZ", "DISPLAY", "WAYLAND_DISPLAY"),
     *("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
@@ -292,9 +292,9 @@ class WatchDelivery:
         self._note = note
         self._wake = wake
         self._lock = threading.Lock()
-        self._busy: set[int] = set()  # the watches with a delivery under way
+        self._busy: set[int] = set()  # the numbers of watches with a running delivery
         self._served_s: dict[int, float] = {}
-        self._retries: dict[int, _Retry] = {}  # by watch
+        self._retries: dict[int, _Retry] = {}  # by number of the watch
         self._stopping = False
 
     @property
@@ -313,8 +313,8 @@ class WatchDelivery:
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
 
     def start_due(self) -> None:
-        """Start the deliveries that are due, up to the limit. Finished deliveries start the
-        others."""
+        """Start the deliveries that are due, up to the limit. Each finished delivery starts the
+        next."""
         while taken := self._take():
             threading.Thread(
                 target=self._work, args=(taken,), name="watch delivery", daemon=True
@@ -471,19 +471,19 @@ def _status_of(address: str, body: bytes, end_s: float) -> int:
     place = (str(parts.hostname), parts.port or 80)
     with socket.create_connection(place, _left_s(end_s)) as connection:
         connection.settimeout(_left_s(end_s))
-        connection.sendall(head.encode("ascii") + body)  # within the timeout as a whole
+        connection.sendall(head.encode("ascii") + body)  # the timeout is for the whole call
         read = b""
         while True:
             while found := _STATUS_LINE.match(read):
                 if not found[1].startswith(b"1"):
                     return int(found[1])
-                _, end, rest = read.partition(b"\r\n\r\n")  # an interim answer
+                _, end, rest = read.partition(b"\r\n\r\n")  # skip an interim answer (1xx)
                 if not end:
                     break
                 read = rest
             connection.settimeout(_left_s(end_s))
             more = connection.recv(_MAX_ANSWER_BYTES - len(read))
-            if not more:  # the listener ended it, or has sent as much as is read
+            if not more:  # the receiver closed the connection, or sent too much
                 raise ValueError("its answer is not HTTP")
             read += more
 

@@ -70,7 +70,7 @@ class Rights:
         return any(self._knows(part) for part in now.mask - self.mask)
 
     def differs(self, now: "Rights") -> bool:
-        """Return whether `now` hides other parts of the sources that these rights know."""
+        """Return whether `now` and these rights hide different parts of the known sources."""
         return any(self._knows(part) for part in now.mask ^ self.mask)
 
     def _knows(self, part: str | HiddenFolders) -> bool:

@@ -19,10 +19,10 @@ from store.history import log as history_log
 from store.operational import Notification
 from store.visibility import Mask
 
-_PASSAGES = 5  # the first passages, whose changes are reported
-_ANSWER_FROM = 8  # the default `k` of an ask
+_PASSAGES = 5  # changes among this many first passages are reported
+_ANSWER_FROM = 8  # the default `k` of the endpoint `ask`
 _MAX_REASONS = 10
-_PAGE, _MAX_PAGES = 20, 25  # versions that are read for the reasons
+_PAGE, _MAX_PAGES = 20, 25  # the reasons are searched in up to 25 pages of 20 versions
 
 
 def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependencies | None]:
@@ -32,7 +32,7 @@ def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependenc
     unless the caller sees everything.
     """
     traced = asker.trace(question, _ANSWER_FROM, _PASSAGES, acl)
-    assert traced is not None  # a version is served
+    assert traced is not None  # None only if no version is served
     found, reply, dependencies = traced
     return found.version, _state(found, reply), dependencies if acl.visible is None else None
 
@@ -84,7 +84,7 @@ def _version_reasons(
     connection: Connection, notification: Notification, hidden: Mask
 ) -> list[tuple[int, str]]:
     """List the newest versions in between that have a reason to show, the newest first."""
-    nothing = VisibleCounts(0, 0, 0, 0, 0)  # the counts are not shown
+    nothing = VisibleCounts(0, 0, 0, 0, 0)  # counts, which reasons do not show
     found, before = list[tuple[int, str]](), notification.new + 1
     for _ in range(_MAX_PAGES):
         entries = history_log(connection, _PAGE, before)

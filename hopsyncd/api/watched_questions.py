@@ -60,7 +60,7 @@ from store.sources import source_names
 
 log = structlog.get_logger(__name__)
 
-_ROUND_S = 60.0  # a purge changes what is served without a new version
+_ROUND_S = 60.0  # compare also without a new version, because purges make none
 _STORE_S = 60.0
 
 
@@ -89,7 +89,7 @@ class WatchedQuestions:
         self.delivery = WatchDelivery(
             self._deliveries, self._report, self._note_delivery, self.note_version
         )
-        self._off = 0  # actions that the record brought, as of the last round
+        self._off = 0  # actions from the database, at the last comparison
         self._wake = threading.Event()
         self._stopping = False
         self._dependencies: dict[int, Dependencies] = {}
@@ -178,7 +178,7 @@ class WatchedQuestions:
         removed = self._worker.submit(lambda path: remove_watch(path.connection, number))
         if not removed.result(_STORE_S):
             raise _not_watched(number)
-        with suppress(StoreError):  # numbers are not used again
+        with suppress(StoreError):  # a leftover action is harmless: numbers are never reused
             self._actions.remove(number)
         self._wake.set()
 
@@ -247,7 +247,7 @@ class WatchedQuestions:
     def _describe(
         self, connection: Connection, watch: Watch, caller: Caller
     ) -> tuple[Watched, list[Notification]]:
-        # Before the tellings are read: they have whatever was found up to that version.
+        # Read before the changes, so that these include all changes up to that version.
         checked = self._checked.get(watch.id, watch.version)
         sources = source_names(connection).values()
         unavailable = self._makers.why_unavailable(watch, caller, sources)
@@ -274,7 +274,7 @@ class WatchedQuestions:
         }, notifications
 
     def _has_lost(self, connection: Connection, watch: Watch) -> bool:
-        """Return whether the maker saw more at the last comparison, so that changes may show it."""
+        """Return whether the maker saw documents at the last comparison that are hidden now."""
         now = _rights_in(connection, self._makers.find(watch))
         return Rights.from_json(watch.rights).has_lost(now)
 
@@ -334,7 +334,7 @@ class WatchedQuestions:
         """
         if self._worker.is_following:
             return
-        # Watches of users with the same rights in turn, so that each view is made once.
+        # Sorted by rights, so that each ACL view is computed only once.
         watches = sorted(self._all(), key=lambda watch: (watch.rights or "", watch.id))
         steps: list[Callable[[], None]] = [partial(self._check, watch) for watch in watches]
         errors = []
@@ -357,7 +357,7 @@ class WatchedQuestions:
                 continue
             if proposed := action_in_record(watch.id, watch.question, watch.act):
                 if self._actions.problem:
-                    continue  # it stays in the record, without effect, until the file is mended
+                    continue  # it stays in the database, without effect, until the file is usable
                 self._actions.propose(proposed)
             self._worker.submit(partial(_replace_act, watch, kind)).result(_STORE_S)
             log.warning(
@@ -427,7 +427,7 @@ class WatchedQuestions:
             if (action := self._find_allowed(one))
             and (maker := self._makers.find(one))
             and maker.may("admin")
-            # Whoever writes to a shared record could write changes too, as often as they like.
+            # Users who can write to a shared database could trigger programs at will.
             and (action.webhook or isinstance(self._database, Path))
         }
         if not actions:
@@ -472,7 +472,7 @@ class WatchedQuestions:
 
 
 def _is_listed(watch: Watch, caller: Caller) -> bool:
-    """Return whether the caller may know of a watch: admins of all, users of their own."""
+    """Return whether the caller may know of a watch: an admin, or the user who made it."""
     return caller.may("admin") or is_maker(caller, watch)
 
 

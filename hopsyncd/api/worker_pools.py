@@ -24,7 +24,7 @@ from hopsyncd.client.trust import Credentials
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import REPORTABLE, Busy, TimedOut
 
-_LLM_WORKERS = 4  # for each processor worker: they wait more than they work
+_LLM_WORKERS = 4  # per processor worker, because calls of an LLM mostly wait
 
 
 class Holder(Protocol):
@@ -116,7 +116,7 @@ class FairQueue:
             if waiting in self._waiting:
                 self._dequeue(waiting)
             elif not (waiting.turn.cancelled() or waiting.turn.exception()):
-                self._next_turn()  # it had its turn already and will not use it
+                self._next_turn()  # the request had its turn but will not use it
             raise
 
     def _make_room(self, newcomer: Credentials) -> None:
@@ -143,7 +143,7 @@ class FairQueue:
 
     def _finish(self, job: "asyncio.Future[Result]") -> None:
         if not job.cancelled():
-            job.exception()  # mark it as seen: perhaps nobody waits for it any more
+            job.exception()  # mark it as retrieved, because the client may be gone
         self._next_turn()
 
     def _next_turn(self) -> None:
@@ -204,7 +204,7 @@ def _process(credentials: Credentials) -> tuple[object, object]:
 
 log = structlog.get_logger(__name__)
 
-CLIENT_GONE = 499  # the status that web servers log; nobody receives it
+CLIENT_GONE = 499  # only logged, as other web servers do
 _TICK_S = 0.3
 
 Json = Mapping[str, Any]  # an answer, or an event of a stream

@@ -17,7 +17,8 @@ from hopsyncd.display import KEPT_CLOSED, TO_OPEN, plural, relative_time
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 from hopsyncd.printable import printable
 
-_SCANNED_KINDS = ("git", "mbox", "maildir", "sqlite", "imap", "remote")  # no file events
+# Kinds that are scanned instead of watched for file events.
+_SCANNED_KINDS = ("git", "mbox", "maildir", "sqlite", "imap", "remote")
 _FILE_KINDS = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -170,7 +171,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
         confirm(f"Remove {name}, and its documents from {where}?", f"{name} was not removed")
     file = config_path(context.obj)
     if name in configured:
-        # First, so that a daemon that starts meanwhile does not fetch the documents again.
+        # First, so that a daemon that starts now does not fetch the documents again.
         remove_source(file, name)
     done = _remove(config, name, purge)
     reload_if_running(context.obj)
@@ -186,7 +187,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
         with Client(config.daemon.socket) as client:
             return client.remove(name, purge=purge)
     except RequestFailed as error:
-        if error.code != "not_found":  # the daemon may not have loaded the source
+        if error.code != "not_found":  # "not_found": the daemon has not loaded the source
             raise
     except DaemonUnavailable:
         if exists(config.database):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store.restoring import Loss, Restored
 
 _STOP_S = 60.0
-_SHOWN = 3  # tags and watched questions that a restore takes
+_SHOWN = 3  # how many lost tags and watched questions are named
 
 
 class _BackupGroup(click.Group):
@@ -184,7 +184,7 @@ def restore(
     chosen = _choose(config, name, folder)
     copy = chosen.database if isinstance(chosen, Backup) else chosen
     if database.parent.exists() and pending_restore(database):
-        _swap(config, database)  # a restore that was interrupted
+        _swap(config, database)  # complete a restore that was interrupted
     _refuse_detached_daemon(config, database)
     loss = describe_loss(database, copy)
     if not as_json:
@@ -355,9 +355,9 @@ def _unfinished_error(database: Path, error: "WriterBusy") -> BadRequest:
 def _stop_daemon(config: Config) -> Sequence[str]:
     """Ask the daemon to stop. If it runs as a service, return the command that starts it."""
     try:
-        pid = Client(config.daemon.socket).status()["pid"]  # of this machine
+        pid = Client(config.daemon.socket).status()["pid"]  # only a daemon of this machine
     except DaemonUnavailable:
-        return ()  # it is starting or stopping
+        return ()  # the daemon is starting or stopping
     unit = _service_of(pid)
     os.kill(pid, signal.SIGTERM)
     return unit

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 _LABEL_CHARACTERS = 60
-# Includes prefixes that are too short; the daemon reports those.
+# Also matches prefixes that are too short, which the daemon reports.
 _ID = re.compile("[0-7][0-9a-f]{0,15}")
 _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=dashed"}
 

@@ -18,8 +18,8 @@ SERVICE, SOCKET, LAUNCHD = "hopsyncd.service", "hopsyncd.socket", "hopsyncd.plis
 LAUNCHD_LABEL = "hopsyncd"
 _SYSTEM_UNITS = Path("/etc/systemd/system")
 
-_STOP_S = 30  # a running sync gets 6 s and requests 3 s; then comes a checkpoint
-_START_S = 600  # a new schema can take minutes
+_STOP_S = 30  # 6 s for a running sync, 3 s for requests, then a checkpoint
+_START_S = 600  # migrating the schema can take minutes
 _WATCHDOG_S = 60
 
 # Hardening that systemd can apply for a user without namespaces, which some kernels forbid.

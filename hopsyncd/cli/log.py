@@ -20,9 +20,9 @@ from hopsyncd.client import calls
 from hopsyncd.display import document_name, plural, relative_time
 from hopsyncd.printable import printable
 
-_SHOWN = 10  # of each list, unless --all
+_SHOWN = 10  # lines of each list, without --all
 _FOLDERS = 12
-_CHANGED_LINES = 30  # shown of each document
+_CHANGED_LINES = 30  # lines shown per document
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 _READING_ORDER = ("changed", "renamed", "removed", "added")
 _INDENT = "    "

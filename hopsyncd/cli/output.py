@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _REPORT_EVERY_S = 5.0
 _SIGN_OF_LIFE_S = 0.5
 _WHOLE_NUMBER = re.compile("-?[0-9]+")
-_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # json escapes lower ones
+# The json module itself escapes codes below 32.
+_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 
 
 class _Words(click.Argument):
@@ -108,7 +109,7 @@ class WholeNumber(click.IntRange):
 def client_of(context: click.Context) -> Client:
     """Make a client of the server that the user named, or of the configured daemon of this machine.
 
-    Mistakes in the rest of the configuration do not matter.
+    Other mistakes in the configuration only cause a warning.
     """
     if server := server_of(context):
         return server.connect()
@@ -125,7 +126,7 @@ def _await_sign_of_life(socket: Path) -> None:
     """Wait briefly for a daemon that was started together with this command to announce its
     start."""
     end_s = time.monotonic() + _SIGN_OF_LIFE_S
-    with suppress(PermissionError):  # the request itself will say so
+    with suppress(PermissionError):  # the request will report it
         while not socket.exists() and not is_starting(socket) and time.monotonic() < end_s:
             time.sleep(0.02)
 
@@ -160,7 +161,7 @@ def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Ans
 
 def send_and_report(client: Client, call: Call[Answer], every_s: float = _REPORT_EVERY_S) -> Answer:
     """Send a request for long work, and print its progress every `every_s` seconds."""
-    result: Any = None  # the last event has it, or the client raises
+    result: Any = None  # the last event has the answer, or the client raises
     next_s = time.monotonic() + every_s
     for event in client.events(call):
         if event["event"] == "answer":

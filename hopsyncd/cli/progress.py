@@ -83,7 +83,8 @@ def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
     begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
     with bars() as shown:
         bar = shown.add_task(begins, total=None, unit=unit)
-        sources: dict[str, tuple[float, int]] = {}  # the share and the documents of each
+        # By source: the finished share, and the number of documents.
+        sources: dict[str, tuple[float, int]] = {}
         for event in client.events(call):
             if event["event"] == "answer":
                 result = event["answer"]

@@ -13,7 +13,7 @@ from hopsyncd.display import plural
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
 
-_SHOWN = 10  # documents of each kind in a dry run
+_SHOWN = 10  # documents shown per kind of change in a dry run
 
 
 @click.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PIPED_COLUMNS = 92  # width of running text in a pipe
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
 _UNWRAPPED_COLUMNS = 100_000
-_GAP = "   "  # between two facts in a line
+_GAP = "   "  # the space between facts in a line
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;.*?\x1b\\")
 _SHORT_ID, _WHOLE_ID = 8, 16
 COMMON_WORDS = (
@@ -31,7 +31,7 @@ COMMON_WORDS = (
 _SPIN_AFTER_S, _FRAME_S = 0.6, 0.1
 _FRAMES = "|/-\\"
 
-# How to recognize terminals that show hyperlinks: by variables they set, or by their names.
+# Terminals that show hyperlinks, recognised by a variable that they set or by their name.
 _LINKING = ("WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM", "WEZTERM_PANE")
 _LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "mintty", "zed"}
 _LINKING_VTE = 5000
@@ -72,7 +72,7 @@ def shows_links(variables: Mapping[str, str]) -> bool:
 
 
 def text_columns() -> int:
-    """The width of running text: the terminal's width within limits, or a fixed one in a pipe."""
+    """The width of running text: the terminal's within limits, or a fixed width in a pipe."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
     return min(line_columns(), _MOST_COLUMNS)

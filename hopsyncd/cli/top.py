@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_SHOWN = 10  # entries of each list in `status`
+_SHOWN = 10  # lines of each list in `status`
 _EVERY_S = 1.0
-_SAMPLES = 30  # kept to compute rates
+_SAMPLES = 30  # the newest samples, from which rates are computed
 _ENDPOINTS = 8
 _OWN_REQUESTS = ("status", "stats", "jobs")
-_LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "refused"}  # labels
+# Labels, by field of the status.
+_LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "refused"}
 
 
 @click.command()

@@ -24,11 +24,11 @@ from hopsyncd.errors import REPORTABLE, DaemonUnavailable, SocketRefused
 from hopsyncd.printable import printable
 
 _SOCKET = "run/hopsyncd.sock"
-_MAX_SOCKET_BYTES = 103  # on macOS, which allows the shortest
+_MAX_SOCKET_BYTES = 103  # the limit of macOS, the lowest of all systems
 _START_S = 60.0
 _POLL_S = 0.25
 _STOP_S = 20.0
-_QUIET_POLLS = 3  # without work, after which the import counts as finished
+_QUIET_POLLS = 3  # after this many polls without work, the import is finished
 
 
 @click.command("try")
@@ -54,7 +54,7 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
         signal.signal(number, signal.default_int_handler)
     home = make_home()
     try:
-        os.environ["HOPSYNCD_HOME"] = str(home)  # of this process and of its daemon
+        os.environ["HOPSYNCD_HOME"] = str(home)  # also for the daemon that this process starts
         write_config(home / "config.toml", [folder])
         config = load_config()
         with (home / "serve.log").open("wb") as log, _daemon(home, config, log) as client:

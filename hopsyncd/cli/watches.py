@@ -117,7 +117,7 @@ def watches(
 
 
 def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
-    """Show the program or webhook that is off, ask, and turn it on."""
+    """Show the program or webhook that is off, ask for confirmation, and turn it on."""
     shown = client.watch_changes(number)["watch"]
     disabled = shown["disabled"] or {}
     kind, what = next(iter(disabled.items()), ("", cast(Any, True)))

@@ -24,8 +24,8 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.display import hop_reason, hop_verb, mail_name, title_of
 from hopsyncd.printable import printable
 
-_DOCUMENTS = 1000  # of a diff in which changed sentences are looked up
-_SENTENCES = 6  # shown of an edited document
+_DOCUMENTS = 1000  # changed sentences are looked up in this many documents
+_SENTENCES = 6  # lines shown per edited document
 
 _Place = tuple[str, str]
 
@@ -222,8 +222,8 @@ def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
 def _comparison(
     question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
 ) -> dict[str, Any]:
-    """A row of `why`: the passage with its rank and route at both versions. `old` and `new` have
-    its rank and the passage at that version; None if it was not found there."""
+    """A row of `why`: the passage with its rank and route at both versions. `old` and `new` are
+    the rank and the passage at each version, or None if the search did not find it."""
     # Loads SQLite and NumPy.
     from hopsyncd.text.words import index_terms
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _MAX_IDLE = 4  # connections
-_IDLE_S = 30.0  # shorter than the server keeps them
+_IDLE_S = 30.0  # shorter than the server's limit
 
 
 class AsyncClient(Methods):
@@ -62,7 +62,7 @@ class AsyncClient(Methods):
         remote = self._place if isinstance(self._place, Remote) else None
         over_tls = remote is not None and remote.tls
         self._http = httpx2.AsyncClient(
-            # verify=False: a local connection needs none of the root certificates, so load none.
+            # verify=False: loading root certificates is slow, and a local connection needs none.
             transport=httpx2.AsyncHTTPTransport(
                 uds=None if remote else str(self._place),
                 verify=remote.context if remote and over_tls else False,
@@ -188,7 +188,7 @@ def _unreachable(
     below: BaseException | None = error
     if isinstance(error, httpx2.TimeoutException):
         below = TimeoutError()
-    # To the system's own error. anyio tries all addresses of a host and groups their errors.
+    # Find the system's error. anyio tries all addresses of a host and groups their errors.
     while connecting and below and not (isinstance(below, OSError) and below.errno):
         if isinstance(below, BaseExceptionGroup):
             below = below.exceptions[0]

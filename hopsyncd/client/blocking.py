@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 _PART_BYTES = 1 << 16
 _MAX_IDLE = 4  # connections
-_IDLE_S = 30.0  # shorter than the server keeps them
+_IDLE_S = 30.0  # shorter than the server's limit
 
 
 class _Deadline(socket.socket):
     """A socket with a deadline for the whole answer, even if the server sends it slowly."""
 
     until_s: float | None = None  # the deadline, by time.monotonic()
-    whole_s: float | None = None  # the time for the answer, from its first byte on
+    whole_s: float | None = None  # the time limit of the answer, from its first byte
 
     def recv_into(self, buffer: Any, *sizes: Any) -> int:
         """Raises TimeoutError once the deadline has passed."""
@@ -85,7 +85,7 @@ class _Connection(HTTPConnection):
             self.sock = self._connect_to(self._place)
             return
         made = _Deadline(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock = made  # so that it is closed with the connection
+        self.sock = made  # closed with the connection
         trusted = trusted_users(self._place)
         made.settimeout(CONNECT_S)
         made.connect(str(self._place))
@@ -240,7 +240,7 @@ class Client(Methods):
         connection, may_keep = self._connection(), False
         try:
             connection.expect(self._timeout_s, streams=accept == NDJSON)
-            # Who refuses a request may answer before all of it is read.
+            # A server that refuses a request may answer before it has read the whole request.
             with suppress(BrokenPipeError):
                 connection.request(call.method, call.path, body, headers)
             with connection.getresponse() as response:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from hopsyncd.client.local_files import local_file
 from hopsyncd.errors import NotFound
 
-# How editors are given a line. Other programs get only the path.
+# The arguments with which editors open a line. Other programs get only the path.
 _AT_LINE = {
     **dict.fromkeys(("code", "codium", "cursor", "windsurf"), "-g {path}:{line}"),
     **dict.fromkeys(("subl", "zed", "hx", "helix", "mate"), "{path}:{line}"),

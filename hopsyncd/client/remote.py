@@ -18,7 +18,7 @@ from hopsyncd.errors import DaemonUntrusted
 
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:]+\]|[^/:\s]+):(?P<port>[0-9]{1,5})")
 _HTTPS, _HTTP = 443, 80
-# The codes of X509_verify_cert of OpenSSL.
+# Error codes of OpenSSL's X509_verify_cert.
 _EXPIRED, _NOT_YET_VALID, _OTHER_HOST, _OTHER_ADDRESS = 10, 9, 62, 64
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 

@@ -28,7 +28,7 @@ BROWSER_HEADER = "Hopsyncd-Browser"
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
 WHOLE_S = 120.0  # from the first byte of an answer to its last; does not apply to streams
-MAX_BYTES = 256 << 20  # of an answer, or of a line of a stream
+MAX_BYTES = 256 << 20  # the most bytes of an answer, or of a line of a stream
 _SHOWN_CHARACTERS = 60
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from hopsyncd.errors import DaemonUnavailable
 
 START_S = 10.0  # how long a client waits for a daemon that is starting
-PAUSE_S = 0.05  # between two looks
-_ATTEMPTS = 5  # a client that looks holds the lock for an instant
+PAUSE_S = 0.05  # between two attempts to connect
+_ATTEMPTS = 5  # checking clients hold the lock for a moment
 
 
 class StartLock:
@@ -97,5 +97,5 @@ def _listens(place: Path) -> bool:
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         except OSError:
-            return True  # the request itself will say what is wrong
+            return True  # the request will report the problem
         return True

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
 
 _SO_PEERGROUPS = 59  # Linux, see socket(7); Python has no name for it
-_MAX_OPTION_BYTES = 1024  # of Python: 256 groups
+_MAX_OPTION_BYTES = 1024  # Python's limit, enough for 256 groups
 _MACOS_LEVEL, _MACOS_CREDENTIALS, _MACOS_PID = 0, 1, 2  # SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID
-_MAX_LINKS = 40  # the limit of Linux
+_MAX_LINKS = 40  # the most symbolic links that Linux follows
 _ROOT = 0
 
 
@@ -103,7 +103,7 @@ def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials
 def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int) -> list[int]:
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_OPTION_BYTES)
-    except OSError:  # more groups than that, or a kernel before 4.13
+    except OSError:  # more than 256 groups, or a kernel before 4.13
         return _known_groups(uid, gid)
     return [one for (one,) in struct.iter_unpack("I", packed)]
 

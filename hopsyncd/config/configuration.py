@@ -54,9 +54,9 @@ from hopsyncd.config.values import (
 from hopsyncd.errors import ConfigError
 
 FILE_NAME = "config.toml"
-DATABASE_NAME = "hopsyncd.db"  # in the data_dir.
-NEXT_INDEX_NAME = "next-index"  # the same for the generation that is being built
-INDEX_NAME = "index"  # a folder in the data_dir; its content is derived from the database.
+DATABASE_NAME = "hopsyncd.db"  # the file in the data_dir
+NEXT_INDEX_NAME = "next-index"  # like INDEX_NAME, for the generation that is being built
+INDEX_NAME = "index"  # a folder in the data_dir, derived from the database
 TEMPORARY_NAME = "tmp"
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
@@ -86,9 +86,9 @@ def default_socket() -> Path:
     """
     base = home()
     if base is not None:
-        # A folder of its own, as others may have access to HOPSYNCD_HOME.
+        # A separate folder, because other users may have access to HOPSYNCD_HOME.
         return base / "run" / "hopsyncd.sock"
-    # Programs that start others with few variables, as MCP clients do, drop XDG_RUNTIME_DIR.
+    # MCP clients start programs with few variables, without XDG_RUNTIME_DIR.
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     if _is_own_folder(runtime):
         return Path(runtime) / "hopsyncd" / "hopsyncd.sock"
@@ -412,7 +412,7 @@ def check_config(file: Path, text: str) -> Config:
     """Parse the text of a configuration file. Raises ConfigError."""
     try:
         raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers, or nesting, beyond what Python reads
+    except (ValueError, RecursionError) as error:  # a number too long, or nesting too deep
         raise syntax_error(file, text, error) from error
     mistakes: list[Mistake] = []
     expanded = _expand(raw, (), mistakes)

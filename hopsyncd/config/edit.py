@@ -76,7 +76,10 @@ def _escape_dollars(value: Any) -> Any:
 
 
 def remove_source(file: Path, name: str) -> None:
-    """Remove the `[[source]]` of that name from the file. Raises ConfigError and writes nothing."""
+    """Remove the `[[source]]` of that name from the file.
+
+    Raises ConfigError if that is not possible; then the file is unchanged.
+    """
     text = _read_valid(file)
     sources = tomllib.loads(text).get("source", [])
     names = [source.get("name") for source in sources]

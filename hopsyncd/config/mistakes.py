@@ -255,7 +255,7 @@ def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
     name = rows[line - 1].partition("#")[0].partition("=")[0].strip()
     is_section = name.startswith("[")
     start = 0
-    if not is_section:  # the same key may be in other sections
+    if not is_section:  # a key may also be in other sections
         headers = [at for at, row in enumerate(rows[: line - 1]) if row.lstrip().startswith("[")]
         start = headers[-1] + 1 if headers else 0
     for number, row in enumerate(rows[start : line - 1], start + 1):

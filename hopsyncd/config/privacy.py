@@ -47,7 +47,7 @@ def _secrets(model: BaseModel) -> Iterator[str]:
 
 
 def _below(key: str, value: Any) -> Iterator[str]:
-    """Yield the secrets in the settings of drivers and packages. Their keys' names reveal them."""
+    """Yield the secrets in the settings of drivers and packages, recognised by their keys."""
     if isinstance(value, BaseModel):
         yield from _secrets(value)
     elif isinstance(value, dict):

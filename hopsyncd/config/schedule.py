@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from store.relative_time import relative_moment
 
-RETRY_MS = 15 * 60_000  # after a failed run, unless the next one comes sooner
+RETRY_MS = 15 * 60_000  # a failed run is repeated after this time, or at the next scheduled time
 _CORRECTION_MS = 3 * 3_600_000
 
 
@@ -134,7 +134,7 @@ def _next_scheduled_ms(job: str, when: When, since_ms: int) -> int:
 
 def _first_after(when: When, since_ms: int) -> datetime:
     since = datetime.fromtimestamp(since_ms / 1000, UTC)
-    # A microsecond later: in a repeated hour, the trigger would name `since` itself again.
+    # A microsecond later, because in a repeated hour the trigger would return `since` again.
     named: datetime = when.trigger.get_next_fire_time(since, since + timedelta(microseconds=1))
     return named
 

@@ -37,7 +37,8 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
     `what` is the kind of secret, for messages.
     """
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
+        # O_NONBLOCK, because opening a pipe would block.
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):

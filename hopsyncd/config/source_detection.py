@@ -95,7 +95,7 @@ def _kind_of(place: str) -> str:
         return "git" if is_repository else "web"
     if scheme in ("imap", "imaps"):
         return "imap"
-    import fsspec  # slow, and only these need it
+    import fsspec  # slow to import, and needed only here
 
     if scheme in fsspec.available_protocols():
         return "remote"

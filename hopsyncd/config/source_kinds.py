@@ -49,7 +49,7 @@ class FolderRights(Section):
     visible_to: Annotated[ViewerList, Field(min_length=1)] = Field(description=VIEWERS_HINT)
 
 
-_PLUGIN = "another"  # stands for all kinds that installed packages provide
+_PLUGIN = "another"  # the union tag of all kinds from installed packages
 
 
 class SourceBase(Section):

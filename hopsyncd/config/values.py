@@ -33,7 +33,7 @@ Unit = Literal["passage", "statement"]
 Match = Literal["auto", "exact", "semantic"]
 
 ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-# Strategies that need no configuration: `rerank` is refused without models.reranker.
+# The strategies that need no configuration. `rerank` needs models.reranker.
 STRATEGIES: tuple[Strategy, ...] = tuple(name for name in ALL_STRATEGIES if name != "rerank")
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 REASONERS: tuple[Reasoner, ...] = get_args(Reasoner)
@@ -109,7 +109,7 @@ CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of 
 WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
 MEMBERS = "members"  # in `visible_to`: all members of the group
 VIEWERS_HINT = f'Write a list like ["user:ann", "group:team"], or ["{MEMBERS}"] for all.'
-PERSON = re.compile(r"[A-Za-z0-9][\w.@+-]{0,99}")  # a user or group that has tokens
+PERSON = re.compile(r"[A-Za-z0-9][\w.@+-]{0,99}")  # the name of a user or group that has tokens
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -157,7 +157,7 @@ def is_model(value: str, info: ValidationInfo) -> str:
     return str(path)
 
 
-AUTO_PROMPT = "auto"  # as the model says
+AUTO_PROMPT = "auto"  # the prompts are taken from the model's configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,8 @@ def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
 
 
 def _is_cron(expression: str) -> None:
-    if expression not in (GC_AT, FULL_SCAN_AT):  # parsing any other one loads a library
+    # The defaults are valid, and parsing another expression loads a library.
+    if expression not in (GC_AT, FULL_SCAN_AT):
         at(expression)
 
 
@@ -416,7 +417,7 @@ class BackupConfig(Section):
         return daily_cron(self.at)
 
 
-_MOST_WORKERS = 4  # the limit for "auto": each takes memory.
+_MOST_WORKERS = 4  # the limit for "auto", because each worker takes memory
 
 
 class McpConfig(Section):
@@ -436,7 +437,8 @@ class WebConfig(Section):
 
 
 class OpenConfig(Section):
-    """The editor of `hopsyncd open`. If it is empty, $VISUAL, $EDITOR or the system's program."""
+    """The editor of `hopsyncd open`. If it is empty, $VISUAL, $EDITOR or the system's program is
+    used."""
 
     editor: str = ""
 
@@ -460,7 +462,7 @@ def _usable_processors() -> int:
 
 
 class LimitsConfig(Section):
-    """Limits on the work that a daemon accepts. Further requests get status 503."""
+    """Limits on the work that a daemon accepts. A request beyond them gets status 503."""
 
     connections: int = Field(default=256, ge=1, le=10_000)
     per_user: int = Field(default=32, ge=1, le=10_000)

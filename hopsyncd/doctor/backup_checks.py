@@ -21,7 +21,7 @@ from store.open_database import exists, open_reader
 from store.operational import all_jobs
 from store.restoring import list_replaced, pending_restore
 
-_LATE_MS = 36 * 3_600_000  # after the time at which the next backup was due
+_LATE_MS = 36 * 3_600_000  # a backup is late after this time beyond its schedule
 _NAME = "backups"
 
 
@@ -98,7 +98,7 @@ def _last_run(config: Config) -> Iterator[Diagnosis]:
         with closing(open_reader(config.database)) as connection:
             row = all_jobs(connection).get(BACKUP)
     except StoreError:
-        return  # the check of the database says so
+        return  # the check of the database reports it
     if row and row.error:
         remedy = "Mend that, then run `hopsyncd backup now`; the older backups are kept"
         yield Diagnosis(_NAME, "fail", f"the last backup failed: {row.error}", remedy)

@@ -42,7 +42,7 @@ from hopsyncd.web.provider import LoginFailed, Provider
 _ENDPOINT_S = 5.0
 _EXPIRES_SOON_S = 14 * 86400
 _CONNECT_S, _ANSWER_S = 1.0, 5.0
-_MAX_PATH_BYTES = 107  # of a Unix socket
+_MAX_PATH_BYTES = 107  # the limit for a Unix socket
 
 
 def sources(config: Config) -> Iterator[Diagnosis]:

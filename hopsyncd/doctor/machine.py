@@ -42,9 +42,9 @@ from store.versions import head
 _LEAST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 1 << 30, 100 << 20
-_LEAST_YEAR = 2026  # the program was written then; an earlier clock was never set.
+_LEAST_YEAR = 2026  # an earlier year means that the clock was never set
 _CLOCK_SLACK_MS = 60_000
-_COUNT_S = 5.0  # how long to count folders
+_COUNT_S = 5.0  # the time limit for counting folders
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 

@@ -92,7 +92,7 @@ class Redactor:
 def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
     """Return the literal texts of the source, its field names, and its templates, longest first."""
     literals: set[str] = set()
-    fields = {"timestamp", "level"}  # of structlog
+    fields = {"timestamp", "level"}  # fields that structlog adds
     templates: dict[str, Template] = {}
     for tree in _trees():
         for node in ast.walk(tree):
@@ -111,7 +111,7 @@ def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
 
 
 def _field_names(node: ast.AST) -> set[str]:
-    """Yield the name of the field in an annotated assignment or a keyword argument."""
+    """Return the name in an annotated assignment or a keyword argument, if `node` is one."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return {node.target.id}
     return {node.arg} if isinstance(node, ast.keyword) and node.arg else set()

@@ -22,7 +22,7 @@ from hopsyncd.errors import BadRequest, Forbidden, NotFound
 from hopsyncd.web.views import Shared, View, run_view
 
 _DIFF_LINES = 50
-# Editors that need a terminal, which a page cannot give them.
+# Editors that need a terminal. The page cannot open one.
 _TERMINAL_EDITORS = {"vi", "vim", "nvim", "nano", "emacs", "micro", "kak", "joe", "hx", "helix"}
 _OPENERS = ("xdg-open", "open")
 

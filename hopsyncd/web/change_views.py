@@ -13,10 +13,10 @@ from hopsyncd.web.views import View, run_view
 from hopsyncd.web.word_diff import word_diff
 
 _VERSIONS_SHOWN = 20
-_DIFFED = 6  # of the versions shown, those whose changed sentences are shown at once
+_DIFFED = 6  # the newest versions, whose changed sentences are shown at once
 _FEW_DOCUMENTS = 4
-_LINES_SHOWN = 14  # of each document in the list
-_DIFF_LINES = 100  # of each list: documents, passages and edges
+_LINES_SHOWN = 14  # per document in the list
+_DIFF_LINES = 100  # per list of documents, passages or edges
 
 
 class ChangeViews(View):

@@ -1,7 +1,7 @@
 """The file in which `hopsyncd token revoke --user` ends a user's sessions on the page.
 
-The file is beside the tokens, so all daemons that share the tokens end the sessions. It has the
-time of the last such command for each user. Sessions that began before that time are ended.
+The file is beside the tokens, so all daemons that share the tokens end the sessions. For each user,
+the file has the time of the last command. Sessions that began before that time are ended.
 """
 
 import fcntl

@@ -150,7 +150,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
     by_number = dict[int, list[str]]()
     for one in answer["sentences"]:
         by_number.setdefault(one["citation"], []).append(one["text"])
-    if not by_number:  # an LLM wrote the answer: its sources are shown instead
+    if not by_number:  # an LLM wrote the answer, so the cards show no sentences
         by_number = {number: [] for number in cited}
     asked = question_terms(answer.get("question", ""))
     cards = list[Card]()
@@ -250,7 +250,8 @@ def shared_name(first: Passage, second: Passage) -> str:
 
 
 def _whole(passage: Passage) -> str:
-    return "\n".join((*passage["heading"], passage["text"]))  # a name ends with its line
+    # Line breaks, because a name never spans two lines.
+    return "\n".join((*passage["heading"], passage["text"]))
 
 
 def _whole_words(text: str, wanted: str) -> str:
@@ -321,7 +322,7 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
         start, end = (document_title(one) for one in ends)
         key = (ends[0]["id"], ends[1]["id"])
         if start == end and hop["asked_by"] == "section":
-            continue  # "Ada Lovelace is in the same section as Ada Lovelace" tells nothing
+            continue  # skip "Ada Lovelace is in the same section as Ada Lovelace"
         reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
     return list(reasons.values())
 

@@ -9,7 +9,7 @@ from hopsyncd.display import plural
 
 Kind = Literal["ok", "busy", "warn", "bad"]
 
-_LEAST_S = 2.0  # of an import, before the time left is estimated
+_LEAST_S = 2.0  # before that, the time left of an import is unknown
 
 
 @dataclass(frozen=True, slots=True)

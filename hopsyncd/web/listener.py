@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from hopsyncd.web.team_page import TeamPage
 
 COOKIE = "hopsyncd"
-KEPT_NAME = "page.html"  # in the data_dir: opens the page that the daemon serves
+KEPT_NAME = "page.html"  # the file in the data_dir that opens the daemon's page
 _SECRET_BYTES = 32
 _PATH_BYTES = 12
 _TOKEN_S = 600.0
-_MAX_COOKIE = 8192  # characters of the header; browsers send at most 4096 per cookie
-_MAX_SESSIONS = 8  # browsers at once; a new one ends the oldest session
+_MAX_COOKIE = 8192  # characters of the cookie header; one cookie has at most 4096
+_MAX_SESSIONS = 8  # a new browser ends the oldest session
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
     " frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # no-referrer would make browsers send our own forms with the Origin null.
+    # With no-referrer, browsers would send our own forms with the Origin null.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -68,8 +68,8 @@ class Door:
     address: str
     base: str = field(default_factory=lambda: "/" + secrets.token_urlsafe(_PATH_BYTES))
     kept: Path | None = None
-    _token: str = ""  # empty if there is none, or it was used
-    _until_s: float = 0.0  # by time.monotonic()
+    _token: str = ""  # empty before the first token, and after its use
+    _until_s: float = 0.0  # when the token expires, by time.monotonic()
     _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_SESSIONS))
     _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
@@ -92,7 +92,7 @@ class Door:
         if not right or self._until_s < time.monotonic():
             return None
         if self.kept:
-            self.new_address()  # if the disk is full, the address in the file stays valid
+            self.new_address()  # if the disk is full, this raises, and the old address stays valid
         else:
             self._token = ""
         self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
@@ -133,7 +133,7 @@ class PageGuard:
         self._app = app
         self._door = door
         port = door.address.rpartition(":")[2]
-        # The names by which a browser may know us. Any other name was rebound to our address.
+        # A browser may use only these names. Another name indicates DNS rebinding.
         self._hosts = {door.address, f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +148,7 @@ class PageGuard:
         named = headers.getlist("host")
         if len(named) != 1 or named[0] not in self._hosts:
             return _refusal(403, "The address names another host")
-        # Other ports of this machine are the same site to a browser, and another origin.
+        # To a browser, other ports of this machine are the same site but another origin.
         origins = {f"http://{host}" for host in self._hosts}
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
         if request.method != "GET" and headers.get("origin") not in origins:

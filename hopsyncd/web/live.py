@@ -27,8 +27,8 @@ from hopsyncd.errors import REPORTABLE
 
 _POLL_S = 0.15
 _IDLE_POLL_S = 0.5
-_ACTIVE_S = 60.0  # after a page begins to listen or a version appears
-_BEAT_S = 15.0  # between two lines of a quiet stream, so that a lost connection is noticed
+_ACTIVE_S = 60.0  # how long to poll often after a page connects or a version appears
+_BEAT_S = 15.0  # the interval of empty lines, which reveal a lost connection
 _MOST_LISTENERS = 32
 _MOST_NAMED = 20
 _RETRY_MS = 1500
@@ -55,7 +55,7 @@ class SharedVersion:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._known = (0, -math.inf)  # the version, and when it was asked by time.monotonic()
+        self._known = (0, -math.inf)  # the version, and the time.monotonic() of its request
 
     def __call__(self) -> int:
         with self._lock:
@@ -168,7 +168,7 @@ class VersionHub:
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}
         try:
             found = self._client.diff(str(old), str(new), _MOST_NAMED, graph=False)
-        except RequestFailed:  # a version has expired meanwhile
+        except RequestFailed:  # a version was garbage collected meanwhile
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}
         if not any(found["counts"]["documents"].values()):
             return None

@@ -12,10 +12,10 @@ from hopsyncd.printable import printable
 from hopsyncd.web.links import Asked, read_asked, read_number
 from hopsyncd.web.views import View, run_view
 
-_LISTED = 6  # documents of each group in the list
+_LISTED = 6  # documents listed per group
 _MOST_OF_GROUP = 500
 _MOST_FOUND = 20
-_FEW_FOUND = 3  # shown if none is near
+_FEW_FOUND = 3  # how many weak matches to show if all are weak
 _LONGEST_FIND = 1000
 
 
@@ -95,7 +95,7 @@ class MapViews(View):
 
 
 def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
-    """List the groups of a map, each with up to `limit` of its most central documents."""
+    """List the groups of a map, each with up to `most` of its most central documents."""
     documents = drawn["documents"]
     members: list[list[tuple[int, int]]] = [[] for _ in drawn["groups"]]
     for at, (group, rank) in enumerate(zip(documents["group"], documents["rank"], strict=True)):

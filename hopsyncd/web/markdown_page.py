@@ -93,7 +93,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _is_read(address: str) -> bool:
-    """Accept every link. Later, only links to web addresses stay links."""
+    """Accept every link, so that links to files are parsed. `_show_boxes` disables them later."""
     return True
 
 

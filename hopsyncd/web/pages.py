@@ -27,7 +27,7 @@ from hopsyncd.web.watch_views import WatchViews
 
 _ASSETS = {file.name: file.read_bytes() for file in (Path(__file__).parent / "assets").iterdir()}
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-# Part of the address of assets, so that browsers cache them until they change.
+# In the addresses of assets, so that browsers cache them until they change.
 ASSETS_DIGEST = blake2b(
     b"".join(_ASSETS[name] for name in sorted(_ASSETS)), digest_size=8
 ).hexdigest()

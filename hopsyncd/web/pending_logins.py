@@ -44,7 +44,7 @@ class PendingLogins:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._by_state: dict[str, PendingLogin] = {}  # the oldest first
+        self._by_state: dict[str, PendingLogin] = {}  # ordered from the oldest to the newest
 
     def begin(self, to: str, address: str, cookies: Collection[str]) -> PendingLogin:
         """Begin a login for a browser. Logins in several tabs share the cookie of the browser."""

@@ -26,12 +26,12 @@ from hopsyncd.errors import SocketRefused
 from hopsyncd.printable import printable
 from hopsyncd.web.sessions import Person
 
-_WHOLE_S = 15.0  # for one response of the provider
-_WAIT_S = 5.0  # for its next bytes
+_WHOLE_S = 15.0  # the time limit of a response of the provider
+_WAIT_S = 5.0  # the time limit of each read
 _MAX_BYTES = 1 << 20
-_KEPT_S = 3600.0  # the description and the keys of the provider
+_KEPT_S = 3600.0  # how long the provider's description and keys are cached
 _FAILURE_KEPT_S = 3.0
-_LEEWAY_S = 60  # between the clocks
+_LEEWAY_S = 60  # the tolerated difference between the clocks
 _MAX_KEYS = 64
 _MAX_GROUPS = 2000
 # No algorithm with a shared secret, and never "none".
@@ -163,7 +163,7 @@ class Provider:
                 try:
                     known = self._discover()
                 except LoginFailed as error:
-                    # A description that was read before is better than none.
+                    # Without a new description, the cached one stays in use.
                     known = error if not isinstance(known, Endpoints) else known
                 self._endpoints = known, self._now_s()
         if isinstance(known, LoginFailed):
@@ -314,7 +314,7 @@ def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
     roles += [settings.role] if settings.role != "none" else []
     if not roles:
         raise _no_access(f"{user} is in no group of access.oidc.roles")
-    # What `visible_to` cannot name opens nothing. Keycloak starts the names of groups with "/".
+    # Keycloak's group names start with "/". Names that `visible_to` cannot contain are dropped.
     names = {group.removeprefix("/") for group in groups}
     return Person(
         user,

@@ -11,7 +11,7 @@ from hopsyncd.display import document_title
 
 Passage = Mapping[str, Any]
 
-_SHOWN = 60  # passages of a document, around the marked one
+_SHOWN = 60  # passages shown around the marked passage
 _CELL = " | "
 _LABEL = re.compile(r"([^:|\n]{1,80}): (.*)", re.DOTALL)
 _ITEM = re.compile(r"(?:[-*•] |(?:\d{1,3}[.)]) )")
@@ -42,10 +42,10 @@ class Opened:
     tab: str = "document"
     questions: Mapping[str, Any] | None = None
     modified: str | None = None
-    written: Markup | None = None  # the whole file as it was written
+    written: Markup | None = None  # the whole Markdown file as HTML, if it is shown
     related: Sequence[Mapping[str, Any]] = ()
     history: Sequence[Mapping[str, Any]] = ()
-    # A PDF has a wanted page, and pictures of pages, or else the reason why there is none.
+    # Only for a PDF: the wanted page, and its pictures or the reason why there are none.
     page: int | None = None
     drawn: Sequence[Mapping[str, Any]] = ()
     problem: str = ""
@@ -63,7 +63,7 @@ def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> O
     shown = whole[first : first + _SHOWN]
     parts = list[Part]()
     title = document_title(passage) if passage["document"] else "A passage"
-    # The title stands above the document already.
+    # The page already shows the title above the document.
     above: Sequence[str] = whole[first - 1]["heading"] if first else [title]
     for one in shown:
         parts.append(

@@ -26,7 +26,7 @@ from hopsyncd.web.views import View, run_view
 
 _ID = re.compile("[0-7][0-9a-f]{3,15}")
 _MOST_K = 50
-_ANSWER_K = 8  # passages that an answer is made from
+_ANSWER_K = 8  # how many passages an answer is made from
 _RELATED = 8
 _NEIGHBOURS = 30
 _MOST_REASONS = 24
@@ -45,7 +45,7 @@ class SearchViews(View):
             return self.html(
                 request, "ask.html", answer=None, opened=None, **self._welcome(request)
             )
-        # Without scripts, a link asks the LLM; otherwise the script does, and shows its words.
+        # Without JavaScript, a link asks the LLM. Otherwise the script does, and streams.
         found = self._search(request, asked, by_llm="llm" in request.query_params)
         opened = self._open(asked.opened, asked.at, asked.tab) if asked.opened else None
         return self.html(request, "ask.html", **found, opened=opened)
@@ -80,7 +80,7 @@ class SearchViews(View):
         llm = None if by_llm and asked.question else False
         answer = self.client.ask(
             asked.words,
-            # An LLM is shown more passages than the page, unless somebody says how many.
+            # By default an LLM gets more passages than the page shows.
             k=None if llm is None and asked.k == _ANSWER_K else min(asked.k, _ANSWER_K),
             at=asked.at,
             llm=llm,
@@ -140,7 +140,7 @@ class SearchViews(View):
         answer = self.client.passage(id_, at)
         passage, version = answer["passage"], answer["version"]
         source, document = passage["source"], passage["document"]
-        # At the same time: each takes as long as the others.
+        # In parallel, because all requests take equally long.
         submit = self.shared.pool.submit
         times = submit(self.modified_times, str(version), [passage])
         written = submit(self._read_written, passage, at) if tab == "document" else None
@@ -167,7 +167,7 @@ class SearchViews(View):
             return None
         try:
             text = self.client.file(passage["source"], path)["text"]
-        except RequestFailed:  # its file has changed, or is in no folder
+        except RequestFailed:  # the file has changed, or its source is not a folder
             return None
         if len(text) > MOST_CHARACTERS:
             return None

@@ -86,7 +86,7 @@ class Sessions:
         return made, cookie
 
     def find(self, cookies: Iterable[str]) -> Session | None:
-        """Find the session of the first of these cookies that has a session."""
+        """Return the open session of the first cookie that belongs to one, or None."""
         for cookie in cookies:
             found = self._by_cookie.get(_digest(cookie))
             if found and self.is_open(found):

@@ -40,17 +40,18 @@ SameSite = Literal["lax", "strict"]
 
 log = structlog.get_logger(__name__)
 
-# Browsers accept names with this start only over TLS, from this host, for all of its paths.
+# Browsers accept a `__Host-` cookie only over TLS, from this host, and for all its paths.
 SESSION_COOKIE = "__Host-hopsyncd"
 LOGIN_COOKIE = "__Host-hopsyncd-login"
-LOGGED_OUT_COOKIE = "__Host-hopsyncd-out"  # no tab of this browser logs in again by itself
+# Tells all tabs of a browser not to log in again by themselves.
+LOGGED_OUT_COOKIE = "__Host-hopsyncd-out"
 CALLBACK = "/login/callback"
 _ASSETS = f"/assets/{ASSETS_DIGEST}/"
 _MAX_FORM_BYTES = 16 << 10
-_MAX_PATH = 2000  # characters of the path to come back to
+_MAX_PATH = 2000  # longer paths are not restored after a login
 _LOGINS_AT_ONCE = 16
 _THREADS = 32
-# Requests that an open page sends by itself. They keep no session open.
+# An open page sends these requests by itself, so they do not extend the session.
 _UNASKED = ("/state", "/events")
 _GO_ON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>hopsyncd</title>
 <meta http-equiv="refresh" content="0; url={to}"><p><a href="{to}">Go on</a></p></html>"""
@@ -112,7 +113,7 @@ class TeamPage:
         session = self._sessions.find(cookies_of(request, SESSION_COOKIE))
         answer = self._refusal(request)
         if answer and request.method == "POST":
-            await _form_of(request)  # the connection is for other requests too
+            await _form_of(request)  # read the body, so that the connection can be reused
         answer = answer or await self._entrance(request, session)
         if answer is None and session:
             answer = await self._show(session, request, send)
@@ -133,7 +134,7 @@ class TeamPage:
         if site in ("same-origin", "none") or request.url.path == CALLBACK:
             return None
         if is_read and _is_navigation(request):
-            # A link of another site. The browser sends no cookie until a page of ours leads there.
+            # A link on another site. Browsers send the cookie only after a page of ours.
             return HTMLResponse(_GO_ON.format(to=escape(_asked_path(request))))
         return self._message(403, "Another page asked for this", f"Use {self._address}")
 
@@ -172,7 +173,7 @@ class TeamPage:
         except LoginFailed as error:
             return self._report_failure(error, request)
         sent = RedirectResponse(place, 303)
-        # Lax, because the provider's page leads the browser back.
+        # Lax, because the provider's page redirects the browser back.
         _set_cookie(sent, LOGIN_COOKIE, pending.browser, "lax", int(LONGEST_S))
         return sent
 
@@ -338,7 +339,7 @@ def _is_navigation(request: Request) -> bool:
     """Return whether a browser requests a whole page."""
     headers = request.headers
     mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest", "document")
-    if mode is None:  # an old browser
+    if mode is None:  # an old browser that does not send the header
         return "text/html" in headers.get("accept", "")
     return mode == "navigate" and target == "document"
 

@@ -22,7 +22,7 @@ from hopsyncd.web.links import Links, read_asked
 from hopsyncd.web.reading import passage_citation
 from hopsyncd.web.rendering import make_templates
 
-_THREADS = 8  # views rendered at the same time
+_THREADS = 8  # how many views are rendered at the same time
 _RECENT = 8  # versions in the menu of the header
 _MAX_FORM_BYTES = 64 << 10
 
@@ -130,7 +130,7 @@ class View:
     ) -> HTMLResponse:
         """Render a whole page, with the state of the index and the newest versions around it."""
         try:
-            # At the same time: each takes as long as the other.
+            # In parallel, because both requests take equally long.
             told = self.shared.pool.submit(self.client.log, _RECENT)
             state = self.client.status()
             log = told.result()["versions"]

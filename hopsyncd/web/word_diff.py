@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 from markupsafe import Markup
 
-_ALIKE = 0.5  # sentences less alike than this are shown one after the other
+_ALIKE = 0.5  # less similar sentences are not merged
 _MOST_WORDS = 300
 _PUNCTUATION = ".,;:!?"
 
@@ -57,7 +57,7 @@ def changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
 def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]]:
     """Merge removed sentences with similar added sentences, in order.
 
-    Other sentences stay separate.
+    Sentences without a similar counterpart stay separate.
     """
     for at in range(max(len(old), len(new))):
         before, after = old[at : at + 1], new[at : at + 1]

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 _FILTER_START = re.compile(r"(?<!\S)(?=-?[a-z][a-z-]*:\S)")
-# Names that agents use for a parameter of another name.
+# Our parameters' names, by other names that agents use for them.
 _OTHER_NAMES = {
     **dict.fromkeys(("query", "q", "text", "prompt"), "question"),
     **dict.fromkeys(("limit", "n", "top_k", "count", "max_results"), "k"),
@@ -37,7 +37,7 @@ def rename_arguments(given: Mapping[str, Any], parameters: Collection[str]) -> d
 
 
 def read_filters(given: Any) -> Any:
-    """Read filters in any form: a list, a text with one or several, or an object.
+    """Read filters in any form: a list, a text with one or more filters, or an object.
 
     >>> read_filters("type:xlsx path:my notes since:2026-01")
     ['type:xlsx', 'path:my notes', 'since:2026-01']

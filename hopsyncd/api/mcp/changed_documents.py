@@ -6,7 +6,7 @@ from typing import Any
 from hopsyncd.api.mcp.shapes import Sources
 from hopsyncd.client.local_files import local_file
 
-_LINES = 12  # told of a document
+_LINES = 12  # the most lines per document
 _LINE_CHARACTERS = 300
 _KINDS = ("changed", "added", "removed", "renamed")
 _Place = tuple[str, str]
@@ -45,7 +45,7 @@ def documents_about(
     A document concerns a topic if a search for the topic finds it at either version with more than
     a weak match, or if a changed sentence has all words of the topic.
     """
-    # They load SQLite and NumPy, which the server needs for nothing else.
+    # These modules load SQLite and NumPy, which the server otherwise does not need.
     from hopsyncd.retrieve.sentences import function_terms
     from hopsyncd.text.words import index_terms
 

@@ -49,8 +49,8 @@ from hopsyncd.display import plural
 from hopsyncd.errors import REPORTABLE
 
 TEMPLATE = "hopsyncd://{source}/{+document}"
-PATH = "/mcp"  # over HTTP
-TOKEN_NAME = "mcp_token"  # in the data_dir; the daemon's own would let an agent do everything
+PATH = "/mcp"  # of the HTTP address
+TOKEN_NAME = "mcp_token"  # not the daemon's token, which would give agents all rights
 _MAX_SESSIONS = 100
 MIME_TYPE = "text/markdown"
 WATCHES = "hopsyncd-watch://questions/"
@@ -151,7 +151,7 @@ class WatchBus(InMemorySubscriptionBus):
         while self._listeners:
             try:
                 found = await asyncio.to_thread(watched_questions, self._client)
-            except REPORTABLE:  # the daemon is away; changes since then are published later
+            except REPORTABLE:  # no daemon answers; the next poll publishes the changes
                 found = None
             if found is not None:
                 now = {uri: (one["changes"], one["changed"]) for uri, one in found.items()}
@@ -241,7 +241,7 @@ class DocumentServer(MCPServer[Any]):
                 self._sending.add(sending)
                 sending.add_done_callback(self._sending.discard)
 
-        ends = _subscriptions(session._connection)  # the session is of this request alone
+        ends = _subscriptions(session._connection)  # the session lasts only for this request
         if before := ends.pop(uri, None):
             before()
         ends[uri] = self._bus.subscribe(tell)
@@ -295,7 +295,7 @@ def make_server(
         _add(server, writing.sync, is_structured, read_only=False, open_world=True)
         _add(server, writing.tag, is_structured, read_only=False, idempotent=False)
 
-    # Both parts are keys of the index; nothing opens them as paths.
+    # Both are looked up in the index, never opened as paths.
     @server.resource(
         TEMPLATE,
         title="A document",

@@ -37,10 +37,10 @@ from hopsyncd.errors import BadRequest, NotFound
 
 _NOTE = "x" * 250  # reserves room for the longest note under `cut`
 _PROBLEMS = 5
-_NEAR = 10  # passages around one
-_JOINED = 2  # edges told of a neighbour
+_NEAR = 10  # the most neighbours of a passage
+_JOINED = 2  # the most edges shown per neighbour
 _CHANGED_DOCUMENTS = 100
-_ABOUT = 20  # passages whose documents concern a topic
+_ABOUT = 20  # how many passages a search for a topic returns
 
 Question = Annotated[str, Field(min_length=1, max_length=10_000)]
 At = Annotated[
@@ -386,7 +386,7 @@ class WritingTools:
 
         Never overwrites anything. Searches find it once its folder is indexed, mostly at once.
         """
-        if self._inbox is None:  # the daemon is on another machine, and so is its folder
+        if self._inbox is None:  # the daemon and its inbox are on another machine
             return dict(self._client.note(title, text, tags or ()))
         return {"file": str(written_note(self._inbox, title, text, tags or ()))}
 
