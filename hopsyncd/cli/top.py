@@ -62,8 +62,9 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-        models = now["models"]
-        _print_network_use(now["llm"], models)
+        _print_network_use(now["llm"], now["models"])
+    elif host := now["models"]["llm_endpoint"]:
+        click.echo(f"passages and questions are sent to the LLM at {printable(host)}")
     _print_role(now["store"], now["database"])
     _print_backups(now["backup"])
     _print_listening(now["listening"])
