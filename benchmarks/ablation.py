@@ -1,14 +1,14 @@
 """Measures how much each part of the search contributes.
 
-It leaves parts out or changes them, goes from the paper's profile to ours one difference at a time,
-and asks the same questions in other forms: on real documents and three samples, without an LLM.
-The searches are in variants.py.
+It removes or changes single parts, adds the differences between the paper's profile and ours one
+by one, and asks the questions in other forms. The data are real documents and three samples; no LLM
+is called. The searches are in variants.py.
 
 python benchmarks/ablation.py
 python benchmarks/ablation.py --parts    # the parts alone
 python benchmarks/ablation.py --limits   # the four limits of the walk alone
 python benchmarks/ablation.py --forms    # the forms of questions alone
-python benchmarks/ablation.py --asides   # the share below which a question's sentence is left out
+python benchmarks/ablation.py --asides   # the share below which a sentence is ignored
 python benchmarks/ablation.py --json     # also write the tables to benchmarks/results
 """
 
@@ -56,8 +56,7 @@ def _vectors(vector_of: Callable[[str], Vectors], texts: Sequence[str]) -> Vecto
 
 
 class Ranking:
-    """Replaces an engine by any ranking of one head; `whole` keeps extra sentences in the
-    question."""
+    """An engine that ranks a snapshot by any function; `whole` keeps sentences that ask nothing."""
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ RESULT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A row of a table: a search of a head, with the questions in one form."""
+    """A row of a table: a search of a snapshot, with the questions in one form."""
 
     table: str
     name: str

@@ -2,9 +2,9 @@
 
 python benchmarks/agent_tokens.py
 
-Two folders of the real documents, and the development questions about them. Counted is what a
-client gives to its model: the text of each result, and its structured content if it has any. Beyond
-the quotes is all that is not text of a passage.
+It asks the development questions about two folders of the real documents. It counts what a client
+gives to its model: the text of each result, and structured content if there is any. "Beyond the
+quotes" is everything except the text of passages.
 """
 
 import asyncio

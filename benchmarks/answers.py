@@ -1,12 +1,12 @@
-"""Answers without an LLM: EM and F1 on the HotpotQA and MuSiQue samples, how long an ask takes, and
-how often each of the two errors about "not found" is made.
+"""Answers without an LLM: EM and F1 on the HotpotQA and MuSiQue samples, the time of an ask, and
+how often "not found" is wrong, or is missing.
 
 python benchmarks/answers.py --keep /tmp/hopsyncd-indexes
 
 A corpus cannot answer two kinds of questions. Questions from the other data set are foreign to it.
-Questions whose gold passages were removed are near misses: the corpus has much similar text, and
-without a reader it is hard to see that the answer itself is gone. Small collections are
-cuts of a corpus: the gold passages of ten questions and some others, drawn five times.
+Questions whose gold passages were removed are near misses: the corpus has much similar text, so it
+is hard to see that the answer itself is missing. Small collections are parts of a corpus: the gold
+passages of ten questions and random other passages, drawn five times.
 """
 
 import shutil
@@ -115,7 +115,7 @@ def _in_cuts(
     questions: Sequence[GoldQuestion],
     foreign: Sequence[GoldQuestion],
 ) -> tuple[list[AskReply], list[AskReply]]:
-    """The replies to the questions whose gold passages a cut has, and to equally many foreign
+    """The replies to the questions whose gold passages a part has, and to as many foreign
     questions."""
     own, strange = list[AskReply](), list[AskReply]()
     for number in range(_CUTS):

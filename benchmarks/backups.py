@@ -2,8 +2,8 @@
 
 A daemon indexes the passages as Markdown files and makes a backup. Then notes are added, the daemon
 is killed, and its data are deleted. A second home, which has only the documents and the backups,
-restores the newest backup and scans. In the end its rows are compared with the rows of a fresh
-index of the same files. Fails if anything is lost or differs.
+restores the newest backup and scans. In the end, its rows are compared with the rows of a fresh
+index of the same files. The benchmark fails if a row is missing or different.
 
 python benchmarks/backups.py --corpus 2wiki
 python benchmarks/backups.py --json   # also write benchmarks/results/backups.json

@@ -1,7 +1,7 @@
-"""Question sets of a Ray cluster beside those of this machine's own threads: seconds, same results.
+"""Question sets made by a Ray cluster and by this machine's threads: seconds, and equal results.
 
-The default models and passages of HotpotQA. The cluster is two nodes of one core each on this
-machine: where it has two cores nothing can be gained, and what is seen is what the cluster costs.
+The default models and passages of HotpotQA. The cluster has two nodes of one core each on this
+machine. If the machine has two cores, the cluster cannot be faster; the difference is its cost.
 
 python benchmarks/cluster.py
 python benchmarks/cluster.py --passages 994 --nodes 8 --rounds 3   # on a machine with eight cores

@@ -1,11 +1,11 @@
-"""From the start of the daemon to the first answer, and what takes the time.
+"""The time from the start of the daemon to its first answer, and the time of each part.
 
-The HotpotQA passages as Markdown files, indexed once. Then the daemon is started again and again
+The HotpotQA passages as Markdown files, indexed once. Then the daemon is started many times
 and is asked one question as soon as it listens. The parts are timed in a process that does them one
 after the other; the daemon does some of them side by side, so their sum is more than the whole.
 
 python benchmarks/coldstart.py
-python benchmarks/coldstart.py --keep DIR   # the index is made there once, and found the next time
+python benchmarks/coldstart.py --keep DIR   # keep the index there for the next run
 """
 
 import contextlib

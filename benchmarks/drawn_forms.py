@@ -1,9 +1,9 @@
-"""Draws queries that use another form of a name than the passage they look for.
+"""Draws queries with an abbreviation whose passage has the long form, and the reverse.
 
 The rules and the seed are fixed, so the same passages always give the same queries. A passage
 defines a pair such as "Marvel Cinematic Universe (MCU)". Another passage has only one of the two
-forms. The query has the other form, and two words from the sentence with it that a few other
-passages have too.
+forms. The query has the other form, and two words of the sentence with the name that a few other
+passages also have.
 """
 
 import random

@@ -1,9 +1,9 @@
-"""What `log`, `diff` and `why` take between far versions, as commands and as their requests alone.
+"""The time of `log`, `diff` and `why` between distant versions, as commands and as bare requests.
 
 An invented collection goes into a real daemon whose models cost nothing; then every fourth document
-gets a sentence more, and every tenth one goes. In the row of `why` the first request is the first
-that either version is asked; two requests are nearly all that the command sends. The processor
-seconds are the daemon's for one request, which a busy machine does not change much.
+gets another sentence, and every tenth document is deleted. In the row of `why`, the first request
+is the first question at either version; the command sends little more than two requests. The
+processor seconds of the daemon for one request hardly change on a busy machine.
 
 python benchmarks/far_versions.py --passages 30000
 """

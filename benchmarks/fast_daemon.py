@@ -1,4 +1,4 @@
-"""The real daemon with models that cost nothing: what is left is what hopsyncd itself costs.
+"""The real daemon with models that take no time, to measure hopsyncd without them.
 
 python -m benchmarks.fast_daemon [CHECKOUT]   # the hopsyncd of another checkout
 """

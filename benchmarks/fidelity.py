@@ -1,4 +1,4 @@
-"""Compares what was read of a document with a reference: words, word order, cells of tables."""
+"""Compares the text read from a document with a reference: words, word order, cells of tables."""
 
 import re
 import unicodedata

@@ -1,12 +1,12 @@
-"""Measure the cost of a filter against the same questions without one, in turn, in one process.
+"""Measure the cost of a filter: each question is asked with and without it, in one process.
 
 An invented collection (benchmarks/invented.py) with models that cost nothing, asked by an engine in
 this process; seconds are of the processor.
 
 python benchmarks/filters.py --passages 10000
 
-The filters leave a tenth, a half and nine tenths of the folders. first: the first question with a
-filter that was not used before. A filter's mask and counts are kept while its version is served.
+The filters keep a tenth, a half and nine tenths of the folders. first: the first question with a
+new filter. The documents and counts of a filter are cached while its version is served.
 """
 
 import statistics
@@ -78,7 +78,7 @@ def _measure(engine: Engine, questions: Sequence[str]) -> None:
 
 
 def _leaving(share: float, other: str) -> Filter:
-    """A filter that leaves this share of ten folders; another `other` makes it a new filter."""
+    """A filter that keeps this share of ten folders; each value of `other` makes a new filter."""
     folders = Condition("path", f"[0-{round(share * 10) - 1}]/**")
     return (folders, Condition("path", other, is_excluded=True))
 

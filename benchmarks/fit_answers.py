@@ -1,13 +1,13 @@
-"""Fit the weights of the judgements about answers, and say how well they carry over.
+"""Fit the models for short answers and "not found", and test them on other collections.
 
 python benchmarks/fit_answers.py
 
-Each of the five folders of realdocs and each sample is left out in turn: what is said of its
-questions comes from weights that were fitted to the others. Then the weights fitted to all are
-printed, for hopsyncd/retrieve/answering/support.py, and the reliability of both judgements.
+Each of the five folders of realdocs and each sample is left out in turn: its questions are judged
+by weights that were fitted to all other collections. Then the benchmark prints the weights fitted
+to all collections, for hopsyncd/retrieve/answering/support.py, and the reliability of both models.
 
-Beside the questions without an answer there are two sorts that have none where they are asked:
-those of another collection, and those whose gold passages were taken out of what was found.
+Questions without an answer are of three kinds: written as such, taken from another collection, or
+asked with their gold passages removed from the results.
 """
 
 from collections import Counter
@@ -260,7 +260,7 @@ def left_out(every: Sequence[Case]) -> Iterator[Judged]:
 
 
 def by_threshold(judged: Sequence[Judged]) -> None:
-    """Print what each pair of thresholds would show and refuse, by collection."""
+    """Print how many answers each pair of thresholds would show and refuse, by collection."""
     rows = []
     for name in dict.fromkeys(one.case.collection for one in judged):
         some = [one for one in judged if one.case.collection == name]

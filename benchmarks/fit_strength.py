@@ -1,10 +1,10 @@
-"""Fit the weights of the strength of passages, and say how well they carry over.
+"""Fit the model of the strength of passages, and test it on other collections.
 
 python benchmarks/fit_strength.py
 
-Each collection is left out in turn: the strength of what its questions find comes from weights that
-were fitted to the others. Questions of other collections and questions without an answer show what
-is found where nothing bears on the question. Then the weights fitted to all are printed, for
+Each collection is left out in turn: the strength of its passages is estimated by weights that were
+fitted to all other collections. Questions of other collections and questions without an answer give
+passages that are not needed. Then the benchmark prints the weights fitted to all collections, for
 hopsyncd/retrieve/strength.py.
 """
 
@@ -45,8 +45,8 @@ class FoundCase:
 
 
 def find_cases(every: Sequence[Collection], encoder: Encoder) -> Iterator[FoundCase]:
-    """The passages that questions find in each collection: its own questions, and some of the
-    others'."""
+    """The passages that questions find in each collection: its own questions, and some questions
+    about other collections."""
     for searched in every:
         engine = Engine(searched.database, encoder, WalkSettings())
         engine.publish(searched.served)

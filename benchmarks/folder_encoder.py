@@ -2,9 +2,9 @@
 
 python benchmarks/folder_encoder.py [--json]
 
-The folder is a copy of all-MiniLM-L6-v2, taken for a model of the user's choice. 300 passages of
-HotpotQA get their question sets with three threads, in each way in turn, three times; the best
-counts. The names in the passages are found before. A query is the text of one question.
+The folder is a copy of all-MiniLM-L6-v2, used like any other model. Three threads make the question
+sets of 300 passages of HotpotQA, three times with each runtime in turn; the best time counts. The
+names in the passages are found in advance. A query is the text of one question.
 """
 
 import json

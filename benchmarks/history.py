@@ -1,10 +1,10 @@
-"""Fifty edits of real documents, drawn by seed, and in how many `log` and `diff` say what changed.
+"""How many of fifty random edits of real documents `log` and `diff` describe correctly.
 
 python benchmarks/history.py --print
 
-Ten each: a word of a paragraph, a paragraph that goes, one that is added, a file that is renamed,
-a file that goes. With `--print`, what they say, to be read. The daemon has small models: words of
-history do not depend on them.
+There are ten edits of each kind: a changed word, a deleted paragraph, an added paragraph, a renamed
+file, a deleted file. `--print` shows the output. The daemon has small models, because the output
+does not depend on models.
 """
 
 import random

@@ -1,11 +1,11 @@
-"""How long a health check waits while a stranger sends what is made to be slow.
+"""How long a health check waits during an attack with inputs that are made to be slow.
 
-Each input gets a daemon of its own, with small models. Health is asked every 20 ms, from before the
-input is sent until it is dealt with; then a note is edited, and the time until it is searchable is
-taken.
+Each input gets a new daemon with small models. The health is asked every 20 ms, from before the
+input is sent until it is processed. Then a note is edited, and the time until the edit is
+searchable is measured.
 
 python benchmarks/hostile.py              # all inputs
-python benchmarks/hostile.py --only mail  # those whose name contains a word
+python benchmarks/hostile.py --only mail  # inputs whose name contains a word
 
 To measure another state of hopsyncd, copy this file into its `benchmarks`.
 """

@@ -1,8 +1,9 @@
 """The memory of a daemon and its helper processes that have had nothing to do for five minutes.
 
 A daemon indexes the HotpotQA passages as Markdown files, is started again, and gets an edit and a
-question. Five minutes later its memory is counted. Then come another question, another edit, and a
-question that asks for a date, each of which needs something that has ended meanwhile.
+question. Five minutes later its memory is counted. Then the benchmark sends
+another question, another edit, and a question about a date. Each of them needs a process that has
+ended meanwhile.
 
 python benchmarks/idle.py
 python benchmarks/idle.py --json   # also write benchmarks/results/idle.json

@@ -1,8 +1,8 @@
 """Where the time of a first index goes, and how it grows with the number of passages.
 
-The real write path on Markdown files, in this process. The encoder, the language model, the folder
-and the database connection that are passed to it are wrapped in clocks; merging is measured by
-doing it again from the stored questions, batch by batch.
+The real write path on Markdown files, in this process. Clocks wrap the encoder, the language model,
+the folder and the database connection. Merging is measured by merging the stored questions again,
+batch by batch.
 
 python benchmarks/indexing.py            250, 500 and 994 passages of HotpotQA
 python benchmarks/indexing.py --large    and 2,000 of 2WikiMultiHopQA

@@ -1,8 +1,8 @@
 """Measure the size of an installation: hopsyncd without extras, in a new and empty environment
 from PyPI.
 
-`asked for by` is one of the packages that want it. The benchmark fails if the installation is too
-large, or contains a package that only the models of the user's choice need.
+`asked for by` names a package that depends on it. The benchmark fails if the installation is too
+large, or contains a package that only other models than the default need.
 
 python benchmarks/installation.py
 python benchmarks/installation.py --uv    # by uv instead of pip

@@ -1,7 +1,7 @@
 """Draws keyword, phrase, code and nonsense queries from a folder of documents.
 
-The rules and the seed are fixed, so the same folder always gives the same queries. Nobody sees what
-a search finds for them: each query is a text that stands in a few of the files, or in none.
+The rules and the seed are fixed, so the same folder always gives the same queries. The draw
+does not depend on search results: each query is a text that a few files contain, or none.
 """
 
 import random

@@ -2,8 +2,8 @@
 
 python benchmarks/keywords.py
 
-The queries are drawn by keyword_queries.py. A literal hit is first where the first passage contains
-what was typed. An absent word counts if the answer names it and no passage is above weak.
+The queries are drawn by keyword_queries.py. "Literal hit first" counts queries whose first passage
+contains the query as typed. An absent word counts if the answer names it and every passage is weak.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Measure what links between documents add: recall with and without links, in vaults of notes.
+"""Measure recall with and without links between documents, in vaults of notes.
 
 Each passage of the shared samples is a note named by its title, and every mention of another note's
 title in a text is a [[wiki-link]]. Texts and questions are the same in all rows. In the second

@@ -1,4 +1,4 @@
-"""All strategies side by side, and what depth, beam and reranking do for statements and topics.
+"""All strategies side by side, and the effect of depth, beam and rerank on statements and topics.
 
 python benchmarks/methods.py
 
@@ -36,7 +36,7 @@ DATA = ("realdocs", "hotpotqa", "musique", "2wiki")
 def gold_parts(
     parts: Mapping[str, Sequence[Mapping[str, Any]]], data: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The LLM reply that splits a MuSiQue question as its authors did, or has every answer.
+    """The LLM reply that splits a MuSiQue question as its authors did, or that has every answer.
 
     It cites nothing, so that only the retrievals decide the order of the passages.
     """

@@ -1,4 +1,4 @@
-"""Measure the page on a served index: first load, search, and from a saved file to the open page.
+"""Measure the page: its first load, a search, and the time until an open page shows a saved file.
 
 HOPSYNCD_HOME=... python benchmarks/page.py FOLDER QUESTIONS.jsonl
 

@@ -1,11 +1,12 @@
-"""HopRAG's profile against ours: its Tables 3 and 4 (n_hop, top_k), and the profiles, reasoners,
-baselines and questions against each other, as in its Table 5. StatementGraphRAG, TopicGraphRAG and
-LogicRAG are rows of the last; what LogicRAG's paper says of itself is printed below it.
+"""Compare HopRAG's profile with ours. The first tables vary n_hop and top_k like Tables 3 and 4 of
+the paper. The last table compares profiles, reasoners, baselines and questions like Table 5, with
+rows for StatementGraphRAG, TopicGraphRAG and LogicRAG. The figures of LogicRAG's paper follow.
 
 python benchmarks/paper.py --keep /tmp/hopsyncd-indexes
 
-Nothing asks an LLM unless --llm does, which takes that of --config; a models.reranker there adds
-the row `rerank`. Questions written by an LLM are the recorded ones beside the HotpotQA sample.
+No LLM is called without --llm, which uses the LLM of --config. If this configuration has
+models.reranker, the row `rerank` is added. The questions of an LLM are recorded beside the HotpotQA
+sample.
 """
 
 import tempfile
@@ -161,8 +162,8 @@ def print_sweeps(data: str, bench: Bench, engine: Engine) -> None:
 
 
 def published(asked_by: str, rows: Iterable[list[object]]) -> Iterator[list[object]]:
-    """Yield the rows with their question maker, and the figures that HopRAG publishes for the
-    same."""
+    """Yield the rows with their question maker, each with the figures that HopRAG's paper gives
+    for it."""
     for name, *measured in rows:
         yield [name, asked_by, *measured, PUBLISHED_F1.get((str(name), asked_by), "-")]
 

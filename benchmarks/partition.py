@@ -1,9 +1,9 @@
 """Measure the loss when a collection is indexed in parts: recall of the whole, of two and of four
 parts.
 
-Every passage goes to a part by chance, so the passages of a question are mostly apart: the worst
-case. Each part answers by itself, and the answers are merged: by rank, all that the parts put first
-before all that they put second, or by score, though scores of two indexes do not mean the same.
+Each passage is put into a random part, so the passages of a question are mostly in different parts:
+the worst case. Each part is searched separately, and the results are merged by rank or by score.
+Scores of two indexes are not strictly comparable.
 
 python benchmarks/partition.py
 """

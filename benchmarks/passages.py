@@ -1,10 +1,10 @@
-"""What passages, names and links buy on real documents and both samples, and what they cost.
+"""The effect of passages, names and links on recall, and their cost.
 
 python benchmarks/passages.py
 
-Everything is indexed anew in several ways. The costs are those of the real documents: the texts
-that the encoder reads, and the processor time of all the rest. Vectors are kept between runs, and
-the time of those that are made is not counted.
+Real documents and both samples are indexed in several ways. The cost is measured on the real
+documents: the number of texts that are embedded, and the processor time without the encoder.
+Vectors are kept between runs.
 """
 
 import os

@@ -1,9 +1,9 @@
 """hopsyncd beside txtai with the same weights, on the HotpotQA passages as Markdown files.
 
-txtai is installed into an environment of its own below a temporary folder; where that fails, the
-reason is printed and nothing is compared. Both index all passages, take in edits of one file, each
-until it is answered, answer the 100 questions, and start again. txtai is called in its process and
-told which file changed; hopsyncd is asked over its socket and finds the change itself.
+txtai is installed into a temporary environment. If that fails, the reason is printed and nothing is
+compared. Both systems index all passages, index edits of one file, answer the 100 questions, and
+start again. txtai runs in the measuring process and gets the name of the changed file. hopsyncd
+answers over its socket and detects the change itself.
 
 python benchmarks/peers.py
 """

@@ -1,4 +1,4 @@
-"""How soon an edit is answerable while a big import goes on.
+"""How soon an edit is searchable during a big import.
 
 A folder of invented files is imported. Every few seconds one more fact is written into a file of
 that folder; the clock runs from before the write until a query over the socket returns the passage
@@ -6,8 +6,8 @@ with the fact. Nobody asks for a sync.
 
 python benchmarks/preempt.py --files 20000 --minutes 10
 
-With --storm the folder is imported before; then as many files again are moved in at once, and the
-tree is renamed with all of them while they are read: the worst that a user does to a folder.
+With --storm, the folder is imported first. Then as many files again are moved in at once, and the
+whole folder is renamed while they are read: the worst case for a folder.
 
 python benchmarks/preempt.py --storm --small --files 12000
 """

@@ -1,4 +1,4 @@
-"""Whether an LLM is sent the passages that a question needs, and how many tokens that takes.
+"""How often the prompt contains the passages that a question needs, and its number of tokens.
 
 python benchmarks/prompts.py --json
 

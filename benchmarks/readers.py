@@ -2,9 +2,9 @@
 files are edited all the time.
 
 The HotpotQA passages as Markdown files and the 100 questions. Idle and busy phases alternate, so
-that the noise of the machine falls on both. In a busy phase some files get a new sentence, the
-sync that takes them in is awaited, and the next are edited at once. At the end a sample of the
-answers is asked again, one by one, at the versions they were of.
+that the noise of the machine falls on both. In a busy phase, some files get a new sentence, and
+when they are indexed, the next files are edited at once. At the end, a sample of the questions is
+asked again, one by one, each at the version of its answer.
 
 python benchmarks/readers.py
 """

@@ -8,11 +8,11 @@ has some; mean and worst share of the reference's words that were read; median s
 read that the reference lacks; of the files with header tables, in how many nine of ten cells stand
 under their header; the cells by how they stand (see fidelity.py).
 
-Some references know less than the file says, and no reader can match them. References made by
+Some references lack text that the file has, so no reader can match them. References made by
 sheetjs and pandoc name no header below a title: all 67 cells that count as invented stand under a
 header, 45 of them under a filled one in bold (vodafone.xlsx), 18 under Team, Location and Stanley
-Cups. Only a rule that takes no row below a title for a header would avoid them, and it would take
-the names from 35 tables of 424 other workbooks, of which all have one there. Mail quoted in a later
+Cups. Only a rule that never reads a row below a title as a header would avoid them. In 424 other
+workbooks, this rule would lose the column names of 35 tables. Mail quoted in a later
 message of the same mailbox is left out on purpose (complex.mbox). Numbers and dates are read as
 displayed, or in ISO form (5.0 as 5, 9/20/18 as 2018-09-20). Two tables consist of headers alone.
 

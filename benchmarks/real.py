@@ -2,8 +2,8 @@
 
 python benchmarks/real.py --samples
 
-Indexes are kept in a folder, HOPSYNCD_EVAL_KEEP or one in the user's cache, and brought up to date
-by each run: a passage whose content was met before costs nothing, a text is encoded once.
+Indexes are kept in HOPSYNCD_EVAL_KEEP, or in the user's cache folder. Each run brings them up to
+date and embeds only new texts.
 """
 
 import os
@@ -182,7 +182,7 @@ def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:
 
 
 def by_folder(result: Evaluation) -> None:
-    """Print the same for the questions of each folder, both kinds together."""
+    """Print the figures of `overview` for the questions of each folder, both kinds together."""
     found: dict[str, list[object]] = defaultdict(list)
     for some in result.outcomes.values():
         for folder, asked in _by_folder(some):

@@ -1,4 +1,4 @@
-"""A hundred clients of twenty users over TLS, beside as many over the local socket.
+"""A hundred clients of twenty users over TLS, compared with a hundred over the local socket.
 
 The same mixed requests as in `clients.py`, from the same machine, five minutes over each way. The
 phases over the socket and over TLS alternate, so that the noise of the machine falls on both. If

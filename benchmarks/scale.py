@@ -1,25 +1,24 @@
 """Measure the cost of an edit, a query, a start and an import, by the size of the collection.
 
 An invented collection (benchmarks/invented.py) goes through the real daemon and its socket; the
-models cost nothing (benchmarks/fast_daemon.py), so what is left is hopsyncd. All sizes in one run.
+models take no time (benchmarks/fast_daemon.py). One run measures all sizes.
 
 python benchmarks/scale.py --passages 1000 --passages 10000
 python benchmarks/scale.py --passages 1000000 --home /var/h --resume   # may be stopped at any time
 python benchmarks/scale.py --passages 10000 --checkout ../older   # the same of another checkout
 python benchmarks/scale.py --real           # the default models on all passages of the data sets
 
---home keeps each size in a folder. With --resume a size that was measured is not measured again
-and an import that was stopped goes on, so one command makes the table of all sizes. Files that
-exist are not written again.
+--home keeps each size in a folder. With --resume, measured sizes are not measured again and a
+stopped import continues, so one command makes the table of all sizes.
 
 edit: from writing one more sentence into a file until the socket answers with it; nobody asks for a
 sync, and two readers ask all the time. A tenth of the edits comes right after the import, a tenth
-right after a start. first query: the one after a commit. past: at a version before the edits, the
-first question to it and further ones. member: of the group from whom a source is hidden (asked as
-another user, so only root measures it). memory: what only the daemon, or only a query worker, has,
-a few seconds after its last work; mapped files are counted once for all. import, last / first: what
-a passage of the last tenth costs, against one of the first tenth; the cost of a version is shared
-equally by its passages.
+right after a start. first query: the first query after a commit. past: the first and later
+questions at a version before the edits. member: a member of the group, from whom a source is
+hidden; measured only by root, because another user asks. memory: the private memory of the daemon
+and of each query worker, a few seconds after their last work; mapped files are counted once.
+import, last / first: the cost of a passage in the last tenth divided by the cost in the first
+tenth; the passages of a version share its cost equally.
 """
 
 import itertools
@@ -205,7 +204,9 @@ _ROWS: dict[str, Callable[[Size], float | None]] = {
     "import, s": lambda size: size.import_s,
     "import, processor s": lambda size: size.import_cpu_s,
     "import: ms a passage": lambda size: 1000 * size.import_s / size.passages,
-    "import: cost of the last tenth / the first": lambda size: size.tenths_s[-1] / size.tenths_s[0],
+    "import: cost of the last tenth / cost of the first": lambda size: (
+        size.tenths_s[-1] / size.tenths_s[0]
+    ),
     "import: versions": lambda size: size.versions,
     "edit to answer, p50, s": lambda size: p50(size.all_edits_s),
     "edit to answer, p95, s": lambda size: p95(size.all_edits_s),
@@ -370,7 +371,7 @@ def _import(place: Place) -> _Imported:
 
 
 def _measure_memory(place: Place) -> dict[str, Any]:
-    """The memory once the daemon has had time to give some back."""
+    """The memory after the daemon had time to release some."""
     time.sleep(_REST_S)
     return asdict(measure_memory(place))
 

@@ -2,9 +2,9 @@
 
 python benchmarks/scans.py
 
-Of the first ten questions that need one passage, the part of the document around it is drawn as a
-page, and thirty more pages are drawn of other documents: 40 pages of 200 dots an inch, each turned
-a little and speckled. Beside it the same questions on the same pages as text files.
+For each of the first ten questions that need one passage, the text around this passage is drawn as
+a page. Thirty more pages come from other documents. The 40 pages have 200 dots an inch, are turned
+a little and have specks. A second index has the same pages as text files.
 """
 
 import random

@@ -1,11 +1,11 @@
-"""Measure in minutes how a day of work grows memory, log and descriptors: the daemon is edited,
-queried and restarted without a pause, and its process is looked at.
+"""Compress a day of work into minutes, and measure the growth of memory, log and descriptors: files
+are edited, and the daemon is queried and restarted, without a pause.
 
-The number of documents stays the same, so what grows is a leak. In each life of the daemon the
-first third is its warm-up: growth is counted from there to its end.
+The number of documents stays the same, so growth is a leak. Between two restarts, the first third
+of the time is warm-up, and growth is counted after it.
 
 python benchmarks/soak.py --minutes 10          # with the default models
-python benchmarks/soak.py --minutes 10 --small  # with tiny ones: more edits and queries
+python benchmarks/soak.py --minutes 10 --small  # with tiny models: more edits and queries
 python benchmarks/soak.py --edits 10000 --small # until 10,000 edits are done
 """
 

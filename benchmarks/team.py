@@ -1,15 +1,14 @@
-"""Several daemons on one PostgreSQL database: how soon a reader knows, and what readers add.
+"""Several daemons on one PostgreSQL database: how soon a follower serves an edit, and at what cost.
 
-An invented collection (benchmarks/invented.py) and models that cost nothing, as in
-benchmarks/scale.py; the server runs on this machine too, from the programs that the tests use, and
-without fsync.
+The collection is invented (benchmarks/invented.py) and the models take no time, as in
+benchmarks/scale.py. The tests' PostgreSQL server runs on this machine too, without fsync.
 
 python benchmarks/team.py
 python benchmarks/team.py --passages 1000 --passages 10000 --passages 100000 --home /var/h
 
 Each phase is printed to standard error when it ends.
 
-With --home, what a size gave is kept in a file there, and that size is not measured again.
+With --home, the results of each size are kept there, and measured sizes are not measured again.
 
 import: until all daemons serve it. edit: from writing one more sentence into a file until a reader
 answers with it; nobody asks for a sync. Idle, and while clients ask all daemons without pause.
@@ -87,9 +86,9 @@ _ROWS: dict[str, Callable[[Size], float]] = {
     "import, s": lambda size: size.import_s,
     "import, until all readers serve it, s": lambda size: size.import_followed_s,
     "edit until a reader answers, idle, p50, s": lambda size: p50(size.idle_s),
-    "the same, p95, s": lambda size: p95(size.idle_s),
+    "edit until a reader answers, idle, p95, s": lambda size: p95(size.idle_s),
     "edit while six clients ask without pause, p50, s": lambda size: p50(size.busy_s),
-    "the same while busy, p95, s": lambda size: p95(size.busy_s),
+    "edit while six clients ask without pause, p95, s": lambda size: p95(size.busy_s),
     "versions behind at 10 edits a second, p95": lambda size: p95(size.behind),
     "answers a second of all daemons / of one": lambda size: (
         size.answers_per_s[-1] / size.answers_per_s[0]

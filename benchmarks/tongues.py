@@ -2,9 +2,10 @@
 
 python benchmarks/tongues.py
 
-Six invented notes of a town in each of these tongues and in English, 36 in one collection. Of each
-tongue three questions: one that a note answers, one that needs two notes, and one on the English
-notes. Cells are the ranks of what is needed among the first ten, and what `ask` shows first.
+The collection has 36 invented notes about a town, six in each of these languages and in English.
+Each language has three questions: one note answers the first, the second needs two notes, and the
+third is about the English notes. Cells show the ranks of the needed passages among the first ten,
+and the first sentence of `ask`.
 """
 
 from collections.abc import Mapping, Sequence

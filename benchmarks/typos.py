@@ -1,4 +1,4 @@
-"""Questions with typos on real documents, beside the same questions as they are right.
+"""Questions with typos on real documents, compared with the same questions without typos.
 
 python benchmarks/typos.py
 

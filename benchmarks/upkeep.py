@@ -3,8 +3,8 @@
 A store of documents of one passage each, edited by thousands of versions, three documents each;
 then one
 source, with most of the documents, is removed and purged. The rows are written as a sync writes
-them, but invented: no text is read and nothing is matched. The longest hold is the time for which
-an edit would have to wait.
+them, but invented: no text is read and nothing is matched. The longest hold is the longest time
+that an edit would wait.
 
 python benchmarks/upkeep.py --documents 20000 --versions 3000
 """
@@ -59,8 +59,8 @@ _LATER_MS = 10**12
 
 @dataclass(slots=True)
 class Store:
-    """A store in the making; `now` has the number of edits of each document, `ranked` the matches
-    in force, the most similar first."""
+    """A store that is being filled. `now` has the number of edits of each document, `ranked` the
+    current matches, the most similar first."""
 
     connection: Connection
     chance: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
@@ -204,7 +204,7 @@ def _incoming(one: QuestionSet) -> list[QuestionId]:
 
 @dataclass(slots=True)
 class Timer:
-    """How long work took, and the longest time between two of its steps."""
+    """The duration of work, and the longest time between two of its steps."""
 
     began_s: float = field(default_factory=time.monotonic)
     longest_s: float = 0.0

@@ -138,7 +138,7 @@ class Step:
 STEPS: dict[str, Rank] = {
     "HopRAG as published, without an LLM": Step(),
     "+ our seeds": Step(seeds=True),
-    "+ our last ranking": Step(seeds=True, ranking=True),
+    "+ our final ranking": Step(seeds=True, ranking=True),
     "+ edges both ways": Step(seeds=True, ranking=True, both_ways=True),
     "+ edges chosen by the walk's weights": Step(True, True, True, True),
     "+ all edges at once": partial(hop, settings=EDGES_ONLY),
@@ -238,7 +238,7 @@ def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
 
 
 def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk with names of which none counts double."""
+    """The walk without the double weight of names in headings."""
     graph = inquiry.snapshot
     plain = replace(graph.statistics, is_topic=np.zeros_like(graph.statistics.is_topic))
     return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
@@ -380,21 +380,21 @@ VARIANTS: dict[str, Rank] = {
     "seeds also reach the folder's index page": spreading(index_pages),
     "headings count like other names": topics_like_other_names,
     "no limit of passages per document": any_documents,
-    "no second ask": hop_with(hop_strategy, "ask_again", SecondAsk()),
-    "no subjects": no_subjects,
+    "no follow-up questions": hop_with(hop_strategy, "ask_again", SecondAsk()),
+    "titles in the question do not choose the seeds": no_subjects,
     "clauses of the question are not compared": hop_with(ranking, "read_clauses", None),
     "parts of a section share no score": no_parts_of_sections,
-    "no places for passages most like the question": no_direct_hits,
+    "no places kept for the most similar passages": no_direct_hits,
     "new words count anywhere in a passage": new_words_anywhere,
     "fused with `hybrid` from the sixth place on": fused_with_hybrid,
-    "last ranking by whole passages": any_sentences,
+    "final ranking by whole passages": any_sentences,
     "seeds without BM25": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
     "seeds by whole passages": seeds_of_whole_passages,
     "seeds without names": asked_as(lambda one: replace(one, names={})),
     "names not weighted by rarity": asked_as(
         lambda one: replace(one, names=dict.fromkeys(one.names, 1.0))
     ),
-    "the paper's last ranking": paper_ranking,
+    "the paper's final ranking": paper_ranking,
 }
 
 

@@ -1,15 +1,14 @@
 """Measure the cost of a watched question per version, and the changes missed by not asking each
 time.
 
-An invented collection (benchmarks/invented.py), models that cost nothing, and one edit after
-another, each a version: mostly a sentence more in some document, or another word; at times a new
-document, or one less. After each, every question's dependencies is held against the new version.
-Processor time: of the version, from the listing to what is served; of one question that is asked
-again; and of one that is not, as nothing it rests on had changed. `nearly tied`: asked again though
-nothing it rests on had changed, as two of those it found are so close that the collection's
-statistics may decide between them. `missed`: other first passages or another answer than at the
-version before, and not asked again: such a change is told later, when the collection has drifted by
-one in a hundred passages.
+The collection is invented (benchmarks/invented.py), and the models take no time. Each edit makes a
+version. Most edits add a sentence or change a word; some add or delete a document. After each edit,
+the dependencies of every question are compared with the new version. The table has the processor
+time of the version (from the listing to the served version), of a question that is asked again, and
+of a question whose dependencies did not change. `nearly tied`: asked again with unchanged
+dependencies, because two of its passages are so close that the collection's statistics may decide
+their order. `missed`: the first passages or the answer changed, but the question was not asked
+again. The daemon reports such a change later, when one passage in a hundred has changed.
 
 python benchmarks/watches.py --passages 2000 --edits 60
 """

@@ -1,7 +1,7 @@
 """Generate hopsyncd/client/calls.py and the reference in docs/reference/http-api.md.
 
-Run `python scripts/api_docs.py` after a change of an endpoint or its request; with `--check` it
-only says whether both are current.
+Run `python scripts/api_docs.py` after a change of an endpoint or its request. With `--check`, it
+only reports whether both files are up to date.
 """
 
 import subprocess
@@ -88,7 +88,7 @@ def _calls() -> Iterator[str]:
 
 
 def _nested_models() -> dict[str, type[BaseModel]]:
-    """The models that are fields of requests, by name without `Request`."""
+    """The models of fields of requests, by their class name without `Request`."""
     found = {}
     for one in ENDPOINTS:
         for field in one.request.model_fields.values():

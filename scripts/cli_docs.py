@@ -49,7 +49,7 @@ def page_text() -> str:
 
 
 def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Context]]:
-    """The command, then those below it, each with its full name."""
+    """The command, then its subcommands, each with its full name."""
     context = click.Context(command, info_name=name)
     yield name, context
     if isinstance(command, click.Group):
@@ -91,7 +91,7 @@ def _options(context: click.Context) -> list[Option]:
 
 
 def _short(names: str) -> str:
-    """The last name of an option, without its values."""
+    """The last spelling of an option, without its value."""
     return [part for part in names.replace(",", " ").split() if part.startswith("-")][-1]
 
 

@@ -82,7 +82,7 @@ def page_text() -> str:
 
 
 def meanings_in(text: str) -> Meanings:
-    """The first sentence of each key's comment. The blocks of sources are commented out."""
+    """The first sentence of each key's comment, also in the commented-out blocks of sources."""
     head, mark, tail = text.partition("\n# Sources:")
     sources = [line.removeprefix("#").removeprefix(" ") for line in tail.splitlines()]
     meanings: dict[tuple[str, str], str] = {}
@@ -131,7 +131,7 @@ def _plain_fields(model: type[Section]) -> dict[str, FieldInfo]:
 
 
 def _own_fields(model: type[Section], base: type[Section]) -> dict[str, FieldInfo]:
-    """The keys of a kind that its base lacks."""
+    """The keys of a model that its base class lacks."""
     fields = model.model_fields
     return {name: field for name, field in fields.items() if name not in base.model_fields}
 

@@ -1,7 +1,7 @@
 """Record a session of a real MCP client that answers a two-hop question on examples/notes.
 
 python scripts/mcp_session.py            # with the default models: docs/agents.md shows a part
-python scripts/mcp_session.py --small    # with tiny ones, in a second or two
+python scripts/mcp_session.py --small    # with tiny models, in a second or two
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 async def session(place: Place) -> None:
-    """Search, read the document that the second hop leads to, and have the answer confirmed."""
+    """Search, read the document at the second hop, and ask for the answer."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "hopsyncd", "mcp"],

@@ -85,7 +85,7 @@ EDITS = (
 
 
 def _yearly(sentence: str, first: int, count: int) -> str:
-    """A sentence for each of the years, with figures of its own."""
+    """One sentence for each year, each with different figures."""
     years = range(first, first + count)
     return " ".join(sentence.format(year, 7 + year % 11, 90 + year * 37 % 400) for year in years)
 
@@ -150,7 +150,7 @@ def _draw_notes(browser: Browser, folder: Path) -> None:
 
 
 def _draw_live(page: Page, start: str, notes: Path, folder: Path) -> None:
-    """Draw what changes in view: an edited file, a copied citation, a paused source."""
+    """Draw changes of an open page: an edited file, a copied citation, a paused source."""
     page.set_viewport_size({"width": 1280, "height": 860})
     page.goto(f"{start}/?q={quote_plus(DIED)}")
     page.locator(".preview-head").wait_for()
@@ -185,7 +185,7 @@ def _draw_empty(browser: Browser, folder: Path) -> None:
 
 
 def _draw_import(browser: Browser, folder: Path) -> None:
-    """Draw what a new user meets while the first documents are read."""
+    """Draw the views of a new user during the first import."""
     with new_place(SMALL) as place:
         for number in range(IMPORTED):
             place.write(f"{number}.md", f"# Clock {number}\n\n" + f"Clock {number} chimes. " * 40)
@@ -198,7 +198,7 @@ def _draw_import(browser: Browser, folder: Path) -> None:
 
 
 def _draw_logins(browser: Browser, folder: Path) -> None:
-    """Draw what a browser of another machine meets before and after a session."""
+    """Draw the login and logout pages that browsers on other machines see."""
     with new_place(SMALL) as place, browser_context(browser) as context:
         server = Server(place, None, Authority(place.base))
         _draw(context.new_page(), f"{server.address}/login", folder / "login")
@@ -247,7 +247,7 @@ def _draw_thread(browser: Browser, folder: Path) -> None:
 
 
 def _answer(request: dict[str, Any], drawn: threading.Event) -> Iterator[str]:
-    """An answer that cites the first passages; the half of it waits until `drawn`."""
+    """An answer that cites the first passages. Its second half waits for `drawn`."""
     numbers = [
         label.partition(".")[0]
         for document in json.loads(user_text(request))["documents"]
@@ -336,9 +336,9 @@ def _views(
 
 
 def _draw(page: Page, address: str, file: Path) -> None:
-    """Pictures of the page at each width and in each scheme, if the view is wanted.
+    """Draw the page at each width and in each colour scheme, if this view was asked for.
 
-    Without an address they show the page as it stands: what is being written there goes on.
+    Without an address, the page is not loaded again, so a running answer continues.
     """
     if sys.argv[2:] and file.name not in sys.argv[2:]:
         return

@@ -160,8 +160,7 @@ def _python_prose(text: str) -> list[tuple[int, str]]:
 
 
 def _data_strings(tree: ast.Module) -> set[int]:
-    """The ids of strings that are not our prose: word lists, questions made from a name, and
-    prompts."""
+    """The `id()` of strings that are not prose: word lists, question templates and prompts."""
     found = set[int]()
     for node in ast.walk(tree):
         match node:

@@ -179,7 +179,7 @@ def list_(context: click.Context, as_json: bool) -> None:
 @click.option(
     "--user",
     default=None,
-    help="Revoke all tokens of this user, and end the user's sessions on the page.",
+    help="Revoke all tokens of this user, and end the sessions of this user on the web page.",
 )
 @click.pass_context
 def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
@@ -197,7 +197,7 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
         from hopsyncd.web.ended_sessions import EndedSessions
 
         EndedSessions.of(config).end(user)
-        click.echo(f"Ended the sessions of {user} on the page.")
+        click.echo(f"Ended the sessions of {user} on the web page.")
         gone = file.remove_all(lambda token: token.user == user)
     elif user:
         gone = file.remove(lambda token: token.user == user, f"of the user {user}")
