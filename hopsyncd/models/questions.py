@@ -292,7 +292,7 @@ class _PartOfGroup:
 class BuiltinMaker:
     """Makes question sets, with a language model for names and an encoder for vectors."""
 
-    store_after, store_every_s = 512, 2.0
+    store_after, store_every_s = 1024, 2.0
 
     def __init__(
         self, language: Language, encoder: Encoder, workers: int = 1, together: int = 1

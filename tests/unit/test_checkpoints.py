@@ -80,6 +80,27 @@ def test_a_long_log_is_moved_by_a_thread(path: Path, monkeypatch: pytest.MonkeyP
         assert connection.execute("SELECT count(*) FROM large").fetchone() == (151,)
 
 
+def test_the_log_of_a_large_database_may_be_longer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "LOG_FRAMES", 100)
+    monkeypatch.setattr(checkpoints, "MOST_FRAMES", 400)
+    with closing(open_writer(path)) as connection:
+        assert connection.checkpointer
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        write_pages(connection, 800)
+        connection.checkpointer.wait()
+        restart_log(connection)
+        before = stored_pages(path)
+        assert before > 800
+        write_pages(connection, 150)
+        connection.checkpointer.wait()
+        assert stored_pages(path) == before
+        write_pages(connection, 100)
+        connection.checkpointer.wait()
+        assert stored_pages(path) >= before + 240
+
+
 def test_a_paused_thread_moves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "LOG_FRAMES", 1)
     with closing(open_writer(path)) as connection:

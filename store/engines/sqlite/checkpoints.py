@@ -4,6 +4,9 @@ Otherwise SQLite would do this at the end of the commit that fills the log, and 
 would have to wait. A thread starts a checkpoint before the log is that long. It holds no lock that
 the writer or a reader needs. At the first write after a complete checkpoint, SQLite restarts the
 log.
+
+A page that changes often, such as one of an index on random ids, is copied once for each
+checkpoint. So the log of a large database may be longer.
 """
 
 import os
@@ -13,16 +16,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOG_FRAMES = 8192  # new ones, after which the thread checkpoints: 32 MiB
+MOST_FRAMES = 4 * LOG_FRAMES  # the same for a large database
+_PAGES_A_FRAME = 4  # of the database
 _HEADER, _FRAME_HEADER = 32, 24
 _SALT = slice(16, 24)  # in the log's header; a frame has its salt at offset 8
 
 
 class Checkpointer:
-    """Runs `checkpoint` on a thread each time the log has grown by LOG_FRAMES. Only the writer uses
-    this class."""
+    """Runs `checkpoint` on a thread each time the log has grown by a quarter of the database, but
+    by at least LOG_FRAMES and at most MOST_FRAMES. Only the writer uses this class."""
 
-    def __init__(self, log: Path, page_bytes: int, checkpoint: Callable[[], None]) -> None:
+    def __init__(
+        self, database: Path, log: Path, page_bytes: int, checkpoint: Callable[[], None]
+    ) -> None:
+        self._database = database
         self._log = log
+        self._page_bytes = page_bytes
         self._frame_bytes = _FRAME_HEADER + page_bytes
         self._checkpoint = checkpoint
         self._thread: threading.Thread | None = None
@@ -34,7 +43,8 @@ class Checkpointer:
         if self._is_paused or (self._thread and self._thread.is_alive()):
             return
         try:
-            if self._log.stat().st_size < LOG_FRAMES * self._frame_bytes:
+            enough = self._enough_frames()
+            if self._log.stat().st_size < enough * self._frame_bytes:
                 self._moved = 0
                 return
             frames = count_frames(self._log, self._frame_bytes)
@@ -42,10 +52,15 @@ class Checkpointer:
             return
         if frames < self._moved:  # the log has started over
             self._moved = 0
-        if frames - self._moved >= LOG_FRAMES:
+        if frames - self._moved >= enough:
             self._moved = frames
             self._thread = threading.Thread(target=self._checkpoint, name="checkpoint")
             self._thread.start()
+
+    def _enough_frames(self) -> int:
+        """Return how many new frames are worth a checkpoint."""
+        pages = self._database.stat().st_size // self._page_bytes
+        return min(max(pages // _PAGES_A_FRAME, LOG_FRAMES), MOST_FRAMES)
 
     @contextmanager
     def pause(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ from store.engines.sqlite.acknowledged import (
     refuse_older,
     versions_lost_error,
 )
-from store.engines.sqlite.checkpoints import LOG_FRAMES, Checkpointer
+from store.engines.sqlite.checkpoints import MOST_FRAMES, Checkpointer
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.exceptions import (
     DiskFailure,
@@ -55,9 +55,9 @@ OperationalError = sqlite.OperationalError
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
 _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
-_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -32768"
+_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -65536"
 # Pages after which a commit checkpoints by itself. A thread does so earlier.
-_LOG = f"wal_autocheckpoint = {4 * LOG_FRAMES}"
+_LOG = f"wal_autocheckpoint = {2 * MOST_FRAMES}"
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _PAGES_KIB = 2000  # SQLite's cache of the idle writer
 _AGAIN = "syncs then continue automatically. Repeat any other request"
@@ -408,7 +408,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
         connection.acknowledge()
         page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
         connection.checkpointer = Checkpointer(
-            path.with_name(path.name + "-wal"), page_bytes, partial(_checkpoint, path)
+            path, path.with_name(path.name + "-wal"), page_bytes, partial(_checkpoint, path)
         )
     except BaseException:
         connection.close()
