@@ -37,7 +37,7 @@ def test_a_listing_names_nothing_twice_and_its_cursor_comes_last(harness: Harnes
     assert not any(isinstance(one, Gone) for one in found)
 
 
-def test_what_has_the_same_revision_is_not_fetched_again(world: World) -> None:
+def test_an_item_with_an_unchanged_revision_is_not_fetched_again(world: World) -> None:
     fill(world.harness)
     assert world.sync().changed == 3
     world.connector.fetched.clear()
@@ -61,7 +61,7 @@ def test_only_what_changed_is_fetched(world: World) -> None:
     assert changed == {ids["b"], ids["d"]}
 
 
-def test_what_is_gone_is_removed(world: World) -> None:
+def test_a_removed_item_is_removed_from_the_index(world: World) -> None:
     ids = fill(world.harness)
     world.sync()
     world.harness.delete("b")
@@ -84,7 +84,9 @@ def test_a_cursor_from_the_future_lists_everything(world: World) -> None:
     assert world.state.cursor != "99999999999999999999"
 
 
-def test_a_listing_since_a_cursor_says_what_a_whole_one_would(harness: Harness) -> None:
+def test_a_listing_since_a_cursor_finds_the_same_changes_as_a_full_listing(
+    harness: Harness,
+) -> None:
     fill(harness)
     connector = harness.connector()
     first = list(connector.discover(None))
@@ -124,7 +126,7 @@ def test_a_listing_of_parts_covers_them(harness: Harness) -> None:
     connector.close()
 
 
-def test_a_restart_in_the_middle_goes_on(world: World) -> None:
+def test_an_interrupted_listing_continues_after_a_restart(world: World) -> None:
     ids = fill(world.harness)
 
     def stop() -> None:
@@ -141,7 +143,7 @@ def test_a_restart_in_the_middle_goes_on(world: World) -> None:
     assert world.documents == set(ids.values())
 
 
-def test_a_restart_in_the_middle_of_changes_goes_on(world: World) -> None:
+def test_an_interrupted_listing_of_changes_continues_after_a_restart(world: World) -> None:
     ids = fill(world.harness)
     world.sync()
 

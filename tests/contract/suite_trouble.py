@@ -53,7 +53,9 @@ def test_a_connector_that_fails_in_its_own_way_pauses_its_source(world: World) -
 
 
 @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.LOCKED])
-def test_a_source_that_lets_nobody_in_is_paused_and_kept(world: World, trouble: Trouble) -> None:
+def test_a_source_that_denies_access_is_paused_and_keeps_its_documents(
+    world: World, trouble: Trouble
+) -> None:
     needs(world.harness, trouble)
     ids = fill(world.harness)
     world.sync()
@@ -68,7 +70,7 @@ def test_a_source_that_lets_nobody_in_is_paused_and_kept(world: World, trouble: 
     assert world.documents == set(ids.values())
 
 
-def test_a_source_that_shuts_while_items_are_fetched_keeps_what_it_gave(world: World) -> None:
+def test_a_source_that_fails_during_fetches_keeps_the_fetched_items(world: World) -> None:
     ids = fill(world.harness)
 
     def expire() -> None:
@@ -138,7 +140,7 @@ def test_an_item_that_vanishes_before_it_is_fetched_is_no_error(world: World) ->
         assert world.documents == {ids["a"], ids["b"]}
 
 
-def test_fetching_what_is_gone_says_so_or_gives_what_was_listed(harness: Harness) -> None:
+def test_fetching_a_removed_item_reports_it_or_returns_the_listed_content(harness: Harness) -> None:
     fill(harness)
     connector = harness.connector()
     items = {found.id: found for found in connector.discover(None) if isinstance(found, Item)}
@@ -159,7 +161,7 @@ def test_fetching_what_is_gone_says_so_or_gives_what_was_listed(harness: Harness
     connector.close()
 
 
-def test_a_huge_item_is_told_and_the_others_are_read(world: World) -> None:
+def test_a_huge_item_is_reported_and_other_items_are_read(world: World) -> None:
     ids = fill(world.harness)
     world.sync()
     world.harness.put("b", "word " * (world.harness.max_bytes // 4))

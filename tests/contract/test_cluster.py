@@ -104,7 +104,7 @@ def test_an_import_gives_the_same_rows(cluster: Any, tmp_path: Path) -> None:
     assert rows[0] == rows[1]
 
 
-def test_what_a_killed_worker_had_in_hand_is_made_by_another(cluster: Any) -> None:
+def test_the_tasks_of_a_killed_worker_are_done_by_another_worker(cluster: Any) -> None:
     maker = joined(cluster)
     killed: list[int] = []
 
@@ -117,7 +117,7 @@ def test_what_a_killed_worker_had_in_hand_is_made_by_another(cluster: Any) -> No
     assert killed and "joined" in maker.description
 
 
-def test_what_a_lost_node_had_in_hand_is_made_by_another(cluster: Any) -> None:
+def test_the_tasks_of_a_lost_node_are_done_by_another_node(cluster: Any) -> None:
     node, maker = cluster.add_node(**SMALL), joined(cluster)
 
     def lose(done: int) -> None:
@@ -159,7 +159,7 @@ class GoneAtOnce:
         return self.taken
 
 
-def test_what_could_not_be_handed_over_is_made_here() -> None:
+def test_tasks_that_the_cluster_cannot_take_are_done_on_this_machine() -> None:
     maker = new_maker("ray://127.0.0.1:1")
     maker._ray = GoneAtOnce()
     assert sets_of(maker) == EXPECTED
@@ -175,7 +175,7 @@ def test_a_cluster_elsewhere_is_asked_by_its_client_port(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize("owner", [None, 65534])
-def test_auto_joins_no_cluster_that_is_not_there_or_that_another_user_started(
+def test_auto_joins_no_missing_cluster_and_none_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int | None
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))

@@ -248,7 +248,7 @@ def test_a_slow_endpoint_does_not_hold_a_question(tmp_path: Path) -> None:
         assert time.monotonic() - began_s < 5
 
 
-def test_a_key_goes_to_the_endpoint_and_is_not_told(
+def test_a_key_is_sent_only_to_the_endpoint_and_never_shown(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EMBED_KEY", "sk-very-secret-key")
@@ -384,7 +384,9 @@ def test_spending_is_counted_and_capped(endpoint: Endpoint, tmp_path: Path) -> N
         ("intfloat/e5:small", "http://127.0.0.1:8099/v1", "127.0.0.1:8099", "intfloat/e5:small"),
     ],
 )
-def test_where_an_encoder_is_asked(encoder: str, url: str, address: str, model: str) -> None:
+def test_the_setting_decides_at_which_endpoint_an_encoder_is(
+    encoder: str, url: str, address: str, model: str
+) -> None:
     made = load_encoder(Config(models=ModelsConfig(encoder=encoder, encoder_url=url)))
     assert isinstance(made, HttpEncoder)
     assert (made.host, made.model) == (address, model)

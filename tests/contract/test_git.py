@@ -68,7 +68,7 @@ class TestWhatChanged:
         old = {one.id: one for one in found if isinstance(one, Item)}
         assert moved == [Gone("a.md"), old["b/c.txt"], replace(old["a.md"], id="z.md")]
 
-    def test_the_listing_since_a_cursor_comes_to_the_same_as_a_full_one(
+    def test_a_listing_since_a_cursor_gives_the_same_state_as_a_full_listing(
         self, connector: GitConnector, repository: GitRepository
     ) -> None:
         found, cursor = listed(connector)
@@ -159,7 +159,7 @@ class TestCursorsThatExpire:
         assert ids(listed(connector)[0]) == ["a.md", "b/c.txt"]
 
     @pytest.mark.parametrize("cursor", ["", "0" * 40, "HEAD", "--all x", "\0"])
-    def test_one_that_is_unknown(self, connector: GitConnector, cursor: str) -> None:
+    def test_an_unknown_commit(self, connector: GitConnector, cursor: str) -> None:
         with pytest.raises(CursorExpired):
             list(connector.discover(cursor))
 

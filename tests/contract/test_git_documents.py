@@ -78,7 +78,7 @@ class TestWhatIsADocument:
     @pytest.mark.parametrize(
         "data", [b"a\0b", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"]
     )
-    def test_what_is_no_text_is_unreadable(self, repository: GitRepository, data: bytes) -> None:
+    def test_a_binary_file_is_unreadable(self, repository: GitRepository, data: bytes) -> None:
         repository.put("c.md", data)
         connector = here(repository)
         item = listed(connector)[0][2]

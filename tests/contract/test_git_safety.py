@@ -54,11 +54,11 @@ class TestWhatIsRefused:
         assert protocol_of(url) == protocol
 
     @pytest.mark.parametrize("name", ["-x", "a..b", "a:b", "a b", "*", "a/", "x.lock", "@{1}", "~"])
-    def test_a_branch_that_is_none(self, name: str) -> None:
+    def test_an_invalid_branch_name_is_refused(self, name: str) -> None:
         with pytest.raises(ValueError):
             branch_name(name)
 
-    def test_git_itself_refuses_what_no_address_check_saw(
+    def test_git_refuses_addresses_that_our_check_accepts(
         self, repository: GitRepository, tmp_path: Path
     ) -> None:
         """A rewrite in the user's git configuration cannot bring the helper program back."""
@@ -113,7 +113,9 @@ class TestCredentials:
         with pytest.raises(ValueError, match="https"):
             Mirror("git://example.org/a.git", tmp_path, token="x")
 
-    def test_what_asks_for_credentials_pauses_with_a_hint(self, repository: GitRepository) -> None:
+    def test_a_repository_that_needs_credentials_pauses_with_a_hint(
+        self, repository: GitRepository
+    ) -> None:
         origin = Repository(repository.root, "x")
         with (
             pytest.raises(SourceUnavailable, match="credentials") as caught,

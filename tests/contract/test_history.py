@@ -101,7 +101,7 @@ class TestNames:
         assert resolve(stack.connection, just_before + "+00:00").id == 1
 
     @pytest.mark.parametrize("at", ["0", "3", "nonsense", "1969-01-01T00:00+00:00", ""])
-    def test_what_names_no_version_is_an_error(self, stack: Stack, at: str) -> None:
+    def test_a_text_that_names_no_version_is_an_error(self, stack: Stack, at: str) -> None:
         with pytest.raises(NoSuchVersion):
             resolve(stack.connection, at)
 

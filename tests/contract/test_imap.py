@@ -83,7 +83,9 @@ def test_a_connector_that_fails_in_its_own_way_pauses_its_source(world: World) -
 
 
 @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.LOCKED])
-def test_a_source_that_lets_nobody_in_is_paused_and_kept(world: World, trouble: Trouble) -> None:
+def test_a_source_that_denies_access_is_paused_and_keeps_its_documents(
+    world: World, trouble: Trouble
+) -> None:
     ids = [world.harness.put(key, text) for key, text in (("a", ROME), ("b", ADA))]
     world.sync()
     new = world.harness.put("c", OSLO)
@@ -105,7 +107,7 @@ def test_a_cursor_from_the_future_lists_everything(world: World) -> None:
     assert world.documents == {ids[1]}
 
 
-def test_a_restart_in_the_middle_of_changes_goes_on(world: World) -> None:
+def test_an_interrupted_listing_of_changes_continues_after_a_restart(world: World) -> None:
     ids = [world.harness.put(key, text) for key, text in (("a", ROME), ("b", ADA))]
     world.sync()
     new = [world.harness.put(key, OSLO + key) for key in ("c", "d")]
@@ -123,7 +125,7 @@ def test_a_restart_in_the_middle_of_changes_goes_on(world: World) -> None:
     assert world.documents == {ids[1], *new}
 
 
-def test_a_huge_item_is_told_and_the_others_are_read(world: World) -> None:
+def test_a_huge_item_is_reported_and_other_items_are_read(world: World) -> None:
     huge = world.harness.put("b", "word " * (world.harness.max_bytes // 4))
     small = world.harness.put("a", OSLO)
     assert world.sync().problem is None
@@ -163,7 +165,7 @@ def test_flags_change_nothing_and_reading_sets_none(imap: ImapHarness) -> None:
     connector.close()
 
 
-def test_what_is_expunged_between_and_at_the_end_is_gone(imap: ImapHarness) -> None:
+def test_messages_expunged_in_the_middle_or_at_the_end_are_removed(imap: ImapHarness) -> None:
     ids = [imap.put(key, ROME) for key in "abcdef"]
     connector = ImapConnector(imap.server.settings())
     _, _, cursor = listed(connector)
@@ -219,7 +221,7 @@ def test_a_folder_made_anew_names_other_messages(imap: ImapHarness) -> None:
     connector.close()
 
 
-def test_a_connection_that_was_cut_is_made_anew(imap: ImapHarness) -> None:
+def test_a_lost_connection_is_opened_again(imap: ImapHarness) -> None:
     imap.put("a", ROME)
     connector = ImapConnector(imap.server.settings())
     (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
@@ -233,7 +235,7 @@ def test_a_connection_that_was_cut_is_made_anew(imap: ImapHarness) -> None:
     connector.close()
 
 
-def test_of_many_messages_only_the_new_ones_are_listed_again(imap: ImapHarness) -> None:
+def test_only_new_messages_of_a_large_folder_are_listed(imap: ImapHarness) -> None:
     imap.put("a", ROME)
     # Delivered behind the server's back, as a mail system does.
     inbox = imap.server.base / "mail/ann/cur"

@@ -280,7 +280,7 @@ def test_a_request_to_stream_may_be_met_in_any_way(
     assert "stream" in endpoint.requests[0]
 
 
-def test_nothing_of_openai_is_loaded_where_no_endpoint_is_configured() -> None:
+def test_openai_is_not_imported_if_no_endpoint_is_configured() -> None:
     script = "import sys, hopsyncd.daemon; assert not {'openai', 'httpx2'} & sys.modules.keys()"
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", script], cwd=root, check=True)

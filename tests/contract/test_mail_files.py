@@ -139,7 +139,7 @@ class TestMbox:
         assert b"\nFrom here the tide" in datas[0]
         assert datas[1] == b"Subject: b\n\nTwo.\n\nFrom now on there is no more.\n"
 
-    def test_messages_with_one_id_or_none_are_told_apart(self, tmp_path: Path) -> None:
+    def test_messages_with_equal_or_missing_ids_stay_separate(self, tmp_path: Path) -> None:
         path = tmp_path / "Inbox"
         with closing(mailbox.mbox(path)) as box:
             box.add(message("a", "First."))

@@ -119,7 +119,7 @@ class TestOnEachFileSystem:
         assert after["a.md"].revision != before["a.md"].revision
         assert after["b.md"] == before["b.md"]
 
-    def test_what_vanished_is_gone(self, remote: Remote) -> None:
+    def test_a_deleted_file_is_removed_from_the_index(self, remote: Remote) -> None:
         remote.put("a.md", b"one")
         remote.put("b/c.md", b"two")
         found = items(remote)
@@ -143,7 +143,7 @@ class TestOnEachFileSystem:
         chosen = replace(SETTINGS, ignore=("drafts/",), deny=("no/",))
         assert list(items(remote, chosen)) == ["a.md", "sub/g.md"]
 
-    def test_an_ignore_file_is_not_taken_in_by_half(self, remote: Remote) -> None:
+    def test_a_truncated_ignore_file_is_not_applied(self, remote: Remote) -> None:
         remote.put("sub/.gitignore", b"#" * (1 << 20) + b"\nprivate.md\n")
         remote.put("sub/private.md", b"x")
         with pytest.raises(SourceUnavailable, match=r"sub/\.gitignore: it is too large"):
@@ -269,7 +269,7 @@ class TestTrouble:
             {"client_kwargs": {"connection_string": "hunter2"}},
         ],
     )
-    def test_what_the_driver_raises_pauses_without_its_secrets(
+    def test_an_error_of_the_driver_pauses_the_source_and_hides_its_secrets(
         self, odd: Remote, options: dict[str, object]
     ) -> None:
         class Strange(Exception):
@@ -285,7 +285,7 @@ class TestTrouble:
         assert caught.value.why == "Strange: cannot log in with *** at all"
         assert "hunter2" not in repr(driver)
 
-    def test_what_does_not_answer_is_given_up(self, odd: Remote) -> None:
+    def test_a_server_that_does_not_answer_is_abandoned(self, odd: Remote) -> None:
         odd.put("a.md", b"x")
         answer = threading.Event()
         Odd.before = lambda *_: answer.wait(120)
@@ -319,7 +319,7 @@ class TestTrouble:
         assert fetched.data == b"new"
         assert fetched.revision == items(odd)["a.md"].revision
 
-    def test_a_listing_keeps_no_more_than_it_must(self, memory: Remote) -> None:
+    def test_a_listing_uses_bounded_memory(self, memory: Remote) -> None:
         for id_ in ("a/1.md", "b/2.md", "c/3.md"):
             memory.put(id_, b"x")
         listing = memory.connector().discover(None)
@@ -359,7 +359,7 @@ def test_a_usual_address_is_not(url: str) -> None:
     assert checked_url(url) == url
 
 
-def test_a_revision_is_the_surest_of_what_the_driver_says() -> None:
+def test_a_revision_uses_the_most_reliable_property_of_the_driver() -> None:
     assert revision_of({"size": 3}) == ""
     assert revision_of({"size": 3, "mtime": 1.5}) == "1.500000 3"
     assert revision_of({"size": 3, "etag": 'W/"x"', "mtime": 1.5}) == "etag=x 3"

@@ -23,7 +23,7 @@ from tests.fakes.postgres import Postgres
 NOTHING_CHANGED = Change("test", 1, "rules", [], [], [], [], [], [], 0, 0, None, [], [], {})
 
 
-def test_a_second_is_refused_and_comes_after_the_first(on_server: str) -> None:
+def test_a_second_writer_is_refused_and_writes_after_the_first_one(on_server: str) -> None:
     first = edited(on_server)
     with pytest.raises(WriterBusy, match="another hopsyncd"):
         open_writer(on_server)
@@ -31,7 +31,7 @@ def test_a_second_is_refused_and_comes_after_the_first(on_server: str) -> None:
     open_writer(on_server).close()
 
 
-def test_one_that_lost_its_session_cannot_write(server: Postgres, on_server: str) -> None:
+def test_a_writer_that_lost_its_session_cannot_write(server: Postgres, on_server: str) -> None:
     first = edited(on_server)
     server.cut_connections()
     second = open_writer(on_server)
@@ -74,18 +74,18 @@ def test_a_reader_goes_on_after_its_connection_was_cut(server: Postgres, on_serv
         assert read_at(reader, 6) == before
 
 
-def test_a_reader_of_an_empty_database_is_told(on_server: str) -> None:
+def test_a_reader_of_an_empty_database_gets_an_error(on_server: str) -> None:
     with pytest.raises(OlderSchema, match="none of hopsyncd's tables"):
         open_reader(on_server)
 
 
-def test_a_server_that_is_not_there_is_told_without_the_password() -> None:
+def test_a_missing_server_is_reported_without_the_password() -> None:
     with pytest.raises(StoreError) as raised:
         open_reader("postgresql://me:geheim@127.0.0.1:1/db")
     assert "geheim" not in str(raised.value)
 
 
-def test_what_readers_left_out_is_counted(on_server: str) -> None:
+def test_text_that_readers_skip_is_counted(on_server: str) -> None:
     record = edited(on_server).connection
     ((number, name),) = source_names(record).items()
     left_out = ('{"scripts": 2}', '{"navigation": 1, "scripts": 10}', None)

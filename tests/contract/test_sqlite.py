@@ -106,7 +106,7 @@ def test_rows_without_a_key_of_their_own_are_problems(database: Database) -> Non
     assert told == {"(no key)": "a row has no 'k'", "1": "several rows have this key"}
 
 
-def test_text_that_is_none_is_read_all_the_same(database: Database) -> None:
+def test_values_that_are_no_text_are_read_as_text(database: Database) -> None:
     database.writer.execute("INSERT INTO page (id, body) VALUES (1, CAST(x'41ff42' AS TEXT))")
     database.put(2, b"bytes \xff")
     database.put(3, None)
@@ -117,14 +117,14 @@ def test_text_that_is_none_is_read_all_the_same(database: Database) -> None:
 _REST = ["bytes \N{REPLACEMENT CHARACTER}", ""]
 
 
-def test_a_column_that_is_not_there_is_no_string(database: Database) -> None:
+def test_a_missing_column_is_an_error_and_not_a_string(database: Database) -> None:
     database.put(1, "Rome")
     for wrong in ({"text": ("bdy",)}, {"key": "ident"}, {"title": "titel"}, {"table": "pages"}):
         with pytest.raises(SourceUnavailable, match=r"no such.*Correct `table`"):
             list(database.connector(**wrong).discover(None))
 
 
-def test_with_a_column_that_says_so_it_alone_decides(database: Database) -> None:
+def test_the_updated_column_alone_decides_whether_a_row_changed(database: Database) -> None:
     connector = database.connector(updated="changed")
     database.put(1, "Rome", changed=5)
     before = listed(connector)["1"]

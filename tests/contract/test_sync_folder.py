@@ -131,7 +131,7 @@ def test_an_atomic_save_of_the_same_text_makes_no_version(notes: Notes) -> None:
     assert notes.versions() == 1
 
 
-def test_a_deleted_file_is_gone_and_comes_back_for_nothing(notes: Notes) -> None:
+def test_a_deleted_file_is_removed_and_its_return_computes_nothing(notes: Notes) -> None:
     (notes.root / "a.md").unlink()
     assert notes.stack.sync().removed == 1
     assert len(notes.passages()) == 1
@@ -140,7 +140,7 @@ def test_a_deleted_file_is_gone_and_comes_back_for_nothing(notes: Notes) -> None
     assert (len(notes.passages()), notes.generated()) == (2, 2)
 
 
-def test_an_empty_root_pauses_until_the_user_says_that_it_is_meant(notes: Notes) -> None:
+def test_an_empty_root_pauses_until_the_user_accepts_it(notes: Notes) -> None:
     shutil.rmtree(notes.root / "x")
     (notes.root / "a.md").unlink()
     assert notes.stack.sync().problem

@@ -100,7 +100,7 @@ class TestWhatRaisesAHint:
         (root / "a/old.md").chmod(0o600)
         wait_for(lambda: hints.told == {"a/old.md"})
 
-    def test_our_own_reads_raise_none(self, root: Path, hints: Hints) -> None:
+    def test_our_own_reads_cause_no_change_event(self, root: Path, hints: Hints) -> None:
         for _ in range(3):
             assert (root / "a/old.md").read_text() == "old"
             list((root / "a").iterdir())
@@ -158,7 +158,9 @@ def test_too_many_paths_become_everything_and_the_newest(root: Path, hints: Hint
     assert "0.md" not in hints.told
 
 
-def test_a_quiet_path_is_told_at_once_and_what_follows_later(root: Path, hints: Hints) -> None:
+def test_the_first_event_on_an_idle_path_is_reported_at_once_and_later_events_together(
+    root: Path, hints: Hints
+) -> None:
     (root.parent / "linked").touch()
     watcher = FolderWatcher(debounce_s=3.0)
     watcher.watch(root, hints)
@@ -174,7 +176,7 @@ def test_a_quiet_path_is_told_at_once_and_what_follows_later(root: Path, hints: 
     assert hints.calls == [["first.md"], ["second.md"], ["first.md"]]
 
 
-def test_a_storm_is_told_in_few_hints(root: Path, hints: Hints) -> None:
+def test_a_storm_of_events_becomes_few_change_events(root: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=0.5)
     watcher.watch(root, hints)
     for burst in range(4):
@@ -186,7 +188,7 @@ def test_a_storm_is_told_in_few_hints(root: Path, hints: Hints) -> None:
     assert len(hints.calls) < 10
 
 
-def test_skipped_paths_raise_no_hint(root: Path, hints: Hints) -> None:
+def test_skipped_paths_cause_no_change_event(root: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=0.1, skip=lambda id_: id_.endswith(".tmp"))
     watcher.watch(root, hints)
     (root / "x.tmp").touch()
@@ -221,7 +223,9 @@ def test_a_missing_root_is_watched_once_it_is_there(tmp_path: Path, hints: Hints
 
 @pytest.mark.usefixtures("watcher")
 @pytest.mark.parametrize("how", ["moved away", "removed"])
-def test_a_root_that_goes_and_comes_back(root: Path, hints: Hints, how: str) -> None:
+def test_a_root_that_is_removed_and_created_again_is_watched(
+    root: Path, hints: Hints, how: str
+) -> None:
     if how == "moved away":
         root.rename(root.with_name("moved"))
     else:

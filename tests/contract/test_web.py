@@ -35,7 +35,7 @@ def passages_of(stack: Stack) -> list[Passage]:
 
 
 class TestWhatIsListed:
-    def test_a_page_alone_or_with_what_it_links_to_at_its_host(self, site: Site) -> None:
+    def test_a_page_is_read_alone_or_with_the_pages_that_it_links_to(self, site: Site) -> None:
         site.answers["/"] = page(
             "Home", links=link("a", "/b#top", "http://elsewhere.test/c", "mailto:x@y.z", "d.png")
         )
@@ -140,7 +140,9 @@ class TestWhatIsListed:
         assert "Rome is old." not in {one.text for one in passages_of(stack)}
         stack.close()
 
-    def test_where_a_page_leads_to_is_told_as_it_is_now(self, site: Site, tmp_path: Path) -> None:
+    def test_the_links_of_a_page_are_those_of_its_newest_content(
+        self, site: Site, tmp_path: Path
+    ) -> None:
         def to(path: str) -> Answer:
             return Answer(status=302, headers={"Location": path})
 
@@ -153,9 +155,7 @@ class TestWhatIsListed:
         assert json.loads(document.origin) == {"url": site.url("/b")}
         stack.close()
 
-    def test_a_sitemap_is_looked_at_though_the_one_that_names_it_is_as_it_was(
-        self, site: Site
-    ) -> None:
+    def test_a_sitemap_is_read_even_if_its_parent_sitemap_is_unchanged(self, site: Site) -> None:
         index = f"<sitemapindex><sitemap><loc>{site.url('/1.xml')}</loc></sitemap></sitemapindex>"
         site.answers["/sitemap.xml"] = Answer(index.encode(), media_type="text/xml")
         site.answers |= {"/1.xml": sitemap(site.url("/a")), "/a": page("A"), "/b": page("B")}
@@ -164,7 +164,7 @@ class TestWhatIsListed:
         site.answers["/1.xml"] = sitemap(site.url("/a"), site.url("/b"))
         assert ids(connector, site, cursor) == ["/a", "/b"]
 
-    def test_pages_of_a_feed_at_other_hosts_are_told_of(self, site: Site) -> None:
+    def test_pages_of_a_feed_at_other_hosts_are_reported(self, site: Site) -> None:
         site.answers["/feed"] = Answer(
             b"<rss><channel><item><link>http://elsewhere.test/a</link></item></channel></rss>",
             media_type="text/xml",
@@ -172,7 +172,7 @@ class TestWhatIsListed:
         (why,) = problems(web(site, "/feed"))
         assert "hosts" in why
 
-    def test_more_pages_than_allowed_are_told_of(self, site: Site) -> None:
+    def test_pages_beyond_the_limit_are_reported(self, site: Site) -> None:
         site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in range(9)))
         site.answers |= {f"/{n}": page(str(n)) for n in range(9)}
         connector = web(site, max_pages=4)
@@ -197,7 +197,7 @@ class TestWhatIsListed:
         assert b"packed" in fetched[2].data
         assert len(fetched) == 3
 
-    def test_a_charset_that_spells_what_no_utf_8_can_hold_is_read(self, site: Site) -> None:
+    def test_a_charset_with_characters_that_utf_8_lacks_is_read(self, site: Site) -> None:
         body = b"<p>\xff half \\ud800 <a href='/\\ud800'>a pair</a>"
         site.answers["/"] = Answer(body, media_type="text/html; charset=unicode_escape")
         connector = web(site)
@@ -232,7 +232,7 @@ class TestWhatIsSent:
             revisions += [f.revision for f in web(site).discover(None) if isinstance(f, Item)]
         assert revisions[0] == revisions[1]
 
-    def test_what_the_listing_read_is_not_asked_for_twice(self, site: Site) -> None:
+    def test_pages_that_the_listing_read_are_not_requested_twice(self, site: Site) -> None:
         site.answers["/"] = page("Home")
         connector = web(site)
         (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
@@ -241,7 +241,7 @@ class TestWhatIsSent:
         connector.fetch(item)
         assert site.asked() == ["/", "/"]
 
-    def test_robots_are_told_what_to_leave_alone(self, site: Site) -> None:
+    def test_robots_txt_excludes_pages(self, site: Site) -> None:
         site.answers["/robots.txt"] = Answer(
             b"User-agent: *\nDisallow: /private\nCrawl-delay: 0\n", media_type="text/plain"
         )
@@ -263,14 +263,14 @@ class TestWhatIsSent:
             ("\ufeffUser-agent: *\nDisallow: /b", ["/private/a"]),
         ],
     )
-    def test_of_robots_rules_the_most_exact_holds(
+    def test_the_most_specific_rule_of_robots_txt_applies(
         self, site: Site, robots: str, allowed: list[str]
     ) -> None:
         site.answers["/robots.txt"] = Answer(robots.encode(), media_type="text/plain")
         site.answers |= {"/private/a": page("A"), "/b": page("B")}
         assert ids(web(site, "/private/a", "/b"), site) == allowed
 
-    def test_robots_made_of_thousands_of_agents_and_rules_harm_nobody(self, site: Site) -> None:
+    def test_a_huge_robots_txt_takes_bounded_time(self, site: Site) -> None:
         lines = [f"Useragent: hopsyncd{n}*" for n in range(5000)]
         lines += [f"Disallow: /{n}" for n in range(5000)]
         site.answers["/robots.txt"] = Answer("\r".join(lines).encode(), media_type="text/plain")
@@ -279,7 +279,7 @@ class TestWhatIsSent:
         assert ids(web(site, max_bytes=500_000), site) == ["/"]
         assert time.process_time() - began_s < 5
 
-    def test_robots_that_cannot_be_read_forbid_everything(self, site: Site) -> None:
+    def test_an_unreadable_robots_txt_forbids_everything(self, site: Site) -> None:
         site.answers |= {"/robots.txt": Answer(status=503), "/": page("Home")}
         with pytest.raises(SourceUnavailable, match=r"robots\.txt cannot be read"):
             list(web(site).discover(None))

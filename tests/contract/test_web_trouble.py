@@ -41,7 +41,7 @@ from tests.contract.site import (
 
 class TestTroubles:
     @pytest.mark.parametrize("status", [404, 410])
-    def test_a_page_that_says_so_is_gone(self, site: Site, status: int) -> None:
+    def test_a_page_that_answers_404_or_410_is_removed(self, site: Site, status: int) -> None:
         site.answers["/"] = page("Home", links=link("/a"))
         site.answers["/a"] = page("A")
         connector = web(site, depth=1)
@@ -52,7 +52,7 @@ class TestTroubles:
             connector.fetch(Item(site.url("/a"), "other"))
 
     @pytest.mark.parametrize("status", [500, 503, 401, 403, 418])
-    def test_a_page_in_trouble_is_kept(self, site: Site, status: int) -> None:
+    def test_a_page_that_fails_keeps_its_last_version(self, site: Site, status: int) -> None:
         site.answers["/"] = page("Home", links=link("/a"))
         site.answers["/a"] = page("A")
         connector = web(site, depth=1)
@@ -69,7 +69,7 @@ class TestTroubles:
         assert isinstance(found[-1], Cursor)
         assert ids(connector, site, found[-1].value) == ["/", "/a"]
 
-    def test_a_server_that_drips_is_given_up_in_time(self, site: Site) -> None:
+    def test_a_server_that_sends_too_slowly_is_abandoned_in_time(self, site: Site) -> None:
         def drip(handler: BaseHTTPRequestHandler) -> None:
             handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
             for _ in range(1200):
@@ -102,7 +102,7 @@ class TestTroubles:
             "<?xml version='1.0' encoding='klingon'?><rss/>",
         ],
     )
-    def test_feeds_that_are_unsafe_or_damaged_are_told_of(self, site: Site, xml: str) -> None:
+    def test_unsafe_or_damaged_feeds_are_reported(self, site: Site, xml: str) -> None:
         site.answers["/"] = Answer(xml.encode(), media_type="text/xml")
         site.answers["/a"] = page("A")
         assert len(problems(web(site, "/", "/a"))) == 1
@@ -112,7 +112,7 @@ class TestTroubles:
         ["<!--" * 100_000, "<a '" * 100_000, "<script>" * 50_000, "<nav>" * 100_000, "<" * 400_000,
          "<a href=" * 50_000, "<main>" * 60_000 + "x", "<nav></nav" * 40_000],
     )  # fmt: skip
-    def test_pages_made_to_be_slow_are_not(self, site: Site, html: str) -> None:
+    def test_pages_made_to_be_slow_are_read_in_bounded_time(self, site: Site, html: str) -> None:
         site.answers["/"] = Answer(html.encode())
         began_s = time.process_time()
         with suppress(SourceUnavailable):
@@ -163,7 +163,9 @@ class TestWhatIsNeverAsked:
         finally:
             inside.stop()
 
-    def test_a_name_that_changes_its_address_gains_nothing(self, site: Site) -> None:
+    def test_a_host_name_that_changes_its_address_cannot_reach_private_addresses(
+        self, site: Site
+    ) -> None:
         """The second look-up says another address: what was checked is what is connected to."""
         inside = Site("127.0.0.2")
         try:
@@ -217,14 +219,14 @@ class TestWhatIsNeverAsked:
         with pytest.raises(SourceUnavailable, match="another host"):
             list(web(site).discover(None))
 
-    def test_a_page_that_moved_is_told_of_with_where_it_is(self, site: Site) -> None:
+    def test_a_moved_page_is_reported_with_its_new_address(self, site: Site) -> None:
         site.answers["/"] = Answer(status=301, headers={"Location": "/there"})
         site.answers["/there"] = Answer(b"<p>High tide at noon.</p>")
         connector = web(site)
         (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
         assert connector.fetch(item).origin == {"url": site.url("/there")}
 
-    def test_redirects_without_end_are_given_up(self, site: Site) -> None:
+    def test_endless_redirects_are_abandoned(self, site: Site) -> None:
         site.answers["/"] = Answer(status=302, headers={"Location": "/"})
         with pytest.raises(SourceUnavailable, match="more than 5 times"):
             list(web(site).discover(None))

@@ -240,7 +240,7 @@ def test_a_kill_in_the_transaction_leaves_the_old_version_and_all_content(
     assert ends(lefts) == {(1, 0)}
 
 
-def test_a_kill_amid_the_commit_leaves_the_old_version_or_the_new(
+def test_a_kill_during_the_commit_leaves_the_old_version_or_the_new(
     sync_: Phases, folder: Path
 ) -> None:
     path = copy_database(sync_.sweep.base, folder / "torn.db")
@@ -259,7 +259,7 @@ def test_a_kill_after_the_commit_leaves_the_new_version(sync_: Phases, folder: P
 
 
 @pytest.mark.parametrize("work", [sync_in_batches, sync_in_parts])
-def test_a_kill_between_two_batches_or_parts_of_one_leaves_those_committed(
+def test_a_kill_between_two_batches_or_parts_leaves_the_committed_ones(
     work: Work, base: Path, folder: Path
 ) -> None:
     swept = sweep(base, work, folder)

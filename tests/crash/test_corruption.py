@@ -261,7 +261,7 @@ def test_a_kill_is_no_corruption(sound: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["truncated WAL", "missing WAL"])
-def test_a_lost_log_is_refused_with_what_to_do(sound: Path, tmp_path: Path, name: str) -> None:
+def test_a_lost_log_is_refused_with_a_remedy(sound: Path, tmp_path: Path, name: str) -> None:
     """And a log that SQLite itself cut off or emptied is not taken for one."""
     shutil.copytree(sound, tmp_path, dirs_exist_ok=True)
     CORRUPTIONS[name][1](tmp_path / "s.db", random.Random(1))

@@ -198,7 +198,7 @@ def until(over: threading.Event, pause_s: float, act: Callable[[], None]) -> Non
 
 
 @pytest.mark.parametrize("home", range(-(-KILLS // LIVES)))
-def test_after_each_kill_of_the_daemon_what_was_acknowledged_is_there(
+def test_after_each_kill_of_the_daemon_all_acknowledged_changes_are_kept(
     home: int, tmp_path: Path
 ) -> None:
     """The kills fall at any moment of a life, and the documents change all the time."""

@@ -150,9 +150,7 @@ def spoil(connection: sqlite3.Connection, table: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["garbage", "cut short", "a folder"])
-def test_a_database_that_is_garbage_is_told_with_what_to_do(
-    place: Place, data: Path, kind: str
-) -> None:
+def test_a_garbage_database_is_reported_with_a_remedy(place: Place, data: Path, kind: str) -> None:
     damage(data / "hopsyncd.db", kind)
     ran = place.run("serve", timeout_s=60)
     assert ran.returncode

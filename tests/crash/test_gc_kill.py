@@ -68,7 +68,7 @@ def test_a_kill_while_gc_works_leaves_the_kept_versions_as_they_were(
     assert all(left.graphs in (gc_.before, gc_.after) for left in lefts)
 
 
-def test_a_kill_amid_the_writes_of_a_vacuum_leaves_the_same_rows(
+def test_a_kill_during_the_writes_of_a_vacuum_leaves_the_same_rows(
     tmp_path: Path, folder: Path
 ) -> None:
     gc_ = swept(tmp_path, kept_words=10)

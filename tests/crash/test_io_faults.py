@@ -188,7 +188,7 @@ def no_file_above(size: int, _: Connection) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_wherever_the_room_ends_versions_are_whole_and_work_resumes(
+def test_wherever_the_disk_fills_up_versions_are_whole_and_work_resumes(
     before: Before, tmp_path: Path
 ) -> None:
     sizes: list[int] = []
@@ -239,7 +239,7 @@ def working(opening: Opening) -> Iterator[tuple[SyncWorker, "Future[Any]"]]:
     assert worker.stop(WAIT_S)
 
 
-def test_a_version_that_was_not_served_after_its_commit_makes_the_worker_begin_anew(
+def test_a_failure_to_serve_a_committed_version_restarts_the_worker(
     stack: Stack,
 ) -> None:
     def out_of_memory(_: Version) -> None:
@@ -272,7 +272,7 @@ def test_a_full_disk_leaves_the_write_path_open_and_the_next_request_is_tried(
         assert (opening.times, worker.error) == (1, None)
 
 
-def test_a_database_that_was_overwritten_is_called_so_where_its_pages_are_read_anew(
+def test_an_overwritten_database_is_reported_when_its_pages_are_read_again(
     stack: Stack, tmp_path: Path
 ) -> None:
     sound = [True]
@@ -292,7 +292,7 @@ def test_a_database_that_was_overwritten_is_called_so_where_its_pages_are_read_a
         first.result(WAIT_S)
 
 
-def test_who_waits_for_a_database_that_does_not_open_is_told(stack: Stack) -> None:
+def test_clients_waiting_for_a_database_that_does_not_open_get_an_error(stack: Stack) -> None:
     opening = Opening(stack, [FULL])
     with working(opening) as (worker, first):
         with pytest.raises(DiskFailure, match="full"):

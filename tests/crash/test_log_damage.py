@@ -108,7 +108,7 @@ def test_500_damaged_logs_are_refused_or_have_lost_nothing(killed: Killed, tmp_p
         judge(killed, tmp_path / "copy", 1000 + seed)
 
 
-def test_what_is_lost_is_accepted_by_hand_and_no_number_is_used_twice(
+def test_a_loss_is_accepted_by_hand_and_no_version_number_is_reused(
     killed: Killed, tmp_path: Path
 ) -> None:
     path = tmp_path / "copy" / NAME
@@ -127,7 +127,7 @@ def test_what_is_lost_is_accepted_by_hand_and_no_number_is_used_twice(
     open_writer(path).close()
 
 
-def test_a_lost_tag_is_told_too(killed: Killed, tmp_path: Path) -> None:
+def test_a_lost_tag_is_reported_too(killed: Killed, tmp_path: Path) -> None:
     path = tmp_path / "copy" / NAME
     shutil.copytree(killed.folder, path.parent)
     with closing(open_writer(path)) as connection:

@@ -165,7 +165,7 @@ def test_a_kill_while_the_schema_changes_leaves_the_old_or_the_new(
     assert left == sorted(left) and {*left} == {1, SCHEMA_VERSION}
 
 
-def test_a_kill_amid_the_commit_of_a_schema_leaves_the_old_or_the_new(
+def test_a_kill_during_the_commit_of_a_schema_leaves_the_old_or_the_new(
     first: Path, folder: Path
 ) -> None:
     path, judge = folder / "s.db", Judge(first)

@@ -17,7 +17,7 @@ def tag(path: Path, step: Step) -> None:
     step("told")
 
 
-def test_a_kill_between_a_commit_and_its_note_leaves_what_was_committed(folder: Path) -> None:
+def test_a_kill_between_a_commit_and_its_note_keeps_the_commit(folder: Path) -> None:
     base, path = folder / "base.db", folder / "killed.db"
     lived(base).close()
     steps = steps_of(tag, copy_database(base, path))

@@ -83,16 +83,14 @@ def test_a_kill_while_a_document_is_purged_leaves_it_in_all_its_versions_or_none
     assert found == sorted(found) and {*found} == {0, 1, 2}
 
 
-def test_a_purge_that_was_killed_is_finished_by_the_next_start_unasked(
-    purge_: Sweep, folder: Path
-) -> None:
+def test_the_next_start_finishes_a_killed_purge_by_itself(purge_: Sweep, folder: Path) -> None:
     for path in killed_once_asked(purge_, folder):
         finish(path)
         assert remains(path) == []
         assert sound(path) == purge_.after
 
 
-def test_a_kill_amid_the_writes_of_a_scrub_leaves_the_same_rows(
+def test_a_kill_during_the_writes_of_a_scrub_leaves_the_same_rows(
     purge_: Sweep, folder: Path
 ) -> None:
     path = copy_database(purge_.base, folder / "torn.db")

@@ -36,7 +36,7 @@ def removal(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return sweep(folder / "s.db", remove, folder)
 
 
-def test_a_source_whose_purge_was_killed_is_erased_by_the_next_start_unasked(
+def test_the_next_start_erases_a_source_whose_purge_was_killed(
     removal: Sweep, folder: Path
 ) -> None:
     whole = sweep(removal.base, partial(remove, with_purge=True), folder)

@@ -55,7 +55,7 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_a_kill_while_the_files_change_places_is_made_good_at_the_next_start(
+def test_a_kill_while_the_files_change_places_is_repaired_at_the_next_start(
     database: Path, at: str
 ) -> None:
     prepare(database)
@@ -80,7 +80,7 @@ def test_a_kill_while_the_files_change_places_is_made_good_at_the_next_start(
 
 
 @pytest.mark.parametrize("name", ["digest_of", "write_private", "sync_folder"])
-def test_a_kill_while_it_is_prepared_leaves_the_database_as_it_was(
+def test_a_kill_while_a_restore_is_prepared_leaves_the_database_unchanged(
     database: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

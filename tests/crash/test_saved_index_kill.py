@@ -16,7 +16,9 @@ FILES = {"a.md": b"# Rome\n\nCaesar ruled Rome.\n", "b.md": b"# Paris\n\nCaesar 
 EVENTS = {"open", "os.remove", "os.rename", "os.mkdir"}
 
 
-def test_a_kill_while_the_index_is_saved_leaves_one_that_is_true_or_none(tmp_path: Path) -> None:
+def test_a_kill_while_the_index_is_saved_leaves_a_correct_saved_index_or_none(
+    tmp_path: Path,
+) -> None:
     stack = Stack(tmp_path / "s.db", MemoryConnector(FILES))
     stack.sync()
     folder = tmp_path / "index"

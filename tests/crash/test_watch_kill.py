@@ -55,7 +55,7 @@ def edit(place: Place, drawn: random.Random, files: int) -> None:
         pytest.param(300, 1000, 60, marks=pytest.mark.nightly),
     ],
 )
-def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
+def test_changes_are_notified_exactly_when_versions_differ_and_once_after_kills(
     place: Place, files: int, edits: int, kills: int
 ) -> None:
     heard = place.base / "heard"

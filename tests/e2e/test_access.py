@@ -160,7 +160,7 @@ def test_a_stranger_who_reaches_the_socket_gets_no_byte_of_data(place: Place) ->
     assert place.status()["version"]
 
 
-def test_the_doctor_tells_a_stranger_who_can_let_them_in(place: Place) -> None:
+def test_the_doctor_tells_other_users_who_can_give_them_access(place: Place) -> None:
     configure(place, "")
     place.socket.parent.chmod(0o755)
     place.socket.chmod(0o666)
@@ -209,7 +209,7 @@ def test_the_agent_of_a_reader_is_told_where_texts_are_sent(place: Place) -> Non
     assert told["documents"] == 2
 
 
-def test_what_is_hidden_is_not_there_for_who_asks_by_name(place: Place) -> None:
+def test_a_hidden_source_does_not_exist_for_a_member_who_names_it(place: Place) -> None:
     configure(place, f'group = "{TEAM.gr_name}"', '"user:root"')
     hidden = place.get(f"/v1/document?source=closed&document={CANARY}.md")["passages"][0]["id"]
     asked: list[Asked] = [
@@ -233,7 +233,7 @@ def test_a_source_is_visible_to_the_users_and_groups_that_it_names(place: Place,
     assert f"Ada Byron praised the {CANARY} in Rome." in text
 
 
-def test_a_source_that_is_configured_no_longer_is_hidden_from_readers(place: Place) -> None:
+def test_a_source_that_left_the_configuration_is_hidden_from_readers(place: Place) -> None:
     configure(place, f'group = "{TEAM.gr_name}"', '"user:root"')
     place.stop()
     place.configure(source("open", place.notes / "open") + f'[access]\ngroup = "{TEAM.gr_name}"\n')
@@ -257,7 +257,7 @@ def test_an_admin_who_is_not_the_owner_changes_what_the_owner_may(place: Place) 
     assert stat.S_IMODE(_audit(place).stat().st_mode) == 0o600
 
 
-def test_over_tcp_only_the_token_opens(place: Place) -> None:
+def test_over_tcp_only_a_token_gives_access(place: Place) -> None:
     configure(place, f'listen = "127.0.0.1:{free_port()}"')
     address = place.home / "config.toml"
     url = "http://" + address.read_text().partition('listen = "')[2].partition('"')[0]
@@ -280,7 +280,7 @@ def test_over_tcp_only_the_token_opens(place: Place) -> None:
             assert "version" not in refused.json()
 
 
-def test_a_token_opens_what_its_role_may(place: Place) -> None:
+def test_a_token_gives_the_rights_of_its_role(place: Place) -> None:
     tcp = f"127.0.0.1:{free_port()}"
     configure(place, f'listen = "{tcp}"', '"user:root"')
     with httpx2.Client(base_url=f"http://{tcp}", timeout=60) as http:

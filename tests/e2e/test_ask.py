@@ -79,7 +79,7 @@ def test_rows_of_a_table_are_lines_of_an_answer(place: Place) -> None:
     assert "\\n" not in "".join(lines)
 
 
-def test_what_is_not_there_is_said_with_status_0(place: Place) -> None:
+def test_a_missing_answer_is_reported_with_exit_status_0(place: Place) -> None:
     question = "How many moons orbit Neptune?"
     ran = place.run("ask", question, "--no-llm")
     assert ran.returncode == 0
@@ -103,7 +103,7 @@ def test_an_older_version_can_be_asked(place: Place) -> None:
     assert all(one["document"] != "later.md" for one in asked(place, "--at", at)["citations"])
 
 
-def test_a_configured_llm_answers_unless_it_is_left_out(place: Place, endpoint: Endpoint) -> None:
+def test_a_configured_llm_answers_unless_no_llm_is_given(place: Place, endpoint: Endpoint) -> None:
     seen: list[dict[str, Any]] = []
 
     def play(request: dict[str, Any]) -> Any:
@@ -152,7 +152,7 @@ def test_an_llm_that_obeys_a_document_is_not_believed(place: Place, endpoint: En
     assert {one["id"] for one in told["citations"]} <= stored
 
 
-def test_an_llm_that_is_dead_or_silent_is_replaced_with_one_line(
+def test_a_dead_or_silent_llm_gives_quoted_sentences_and_one_line_of_explanation(
     place: Place, endpoint: Endpoint
 ) -> None:
     endpoint.play = lambda _: error(500)

@@ -198,7 +198,7 @@ def test_a_stream_that_breaks_off_is_withdrawn_and_asked_for_again(
         assert (seen[-1]["answer"]["by"], seen[-1]["answer"]["degraded"]) == ("llm", [])
 
 
-def test_what_was_not_found_after_all_is_withdrawn(
+def test_a_draft_is_withdrawn_if_the_final_reply_is_not_found(
     place: Place, endpoint: Endpoint, question: str
 ) -> None:
     endpoint.play = lambda _: stream(['{"answer": "In Graz"', ', "found": false}'])
@@ -258,7 +258,7 @@ def in_parts(request: dict[str, Any], then: Response) -> Response:
     return say_json(GOOD)
 
 
-def test_a_follow_up_keeps_the_thread_and_a_price_is_told(
+def test_a_follow_up_keeps_the_thread_and_the_price_is_shown(
     endpoint: Endpoint, question: str
 ) -> None:
     endpoint.play = lambda _: stream(json.dumps(GOOD))
@@ -300,7 +300,7 @@ def test_a_stopped_answer_is_in_the_ledger(place: Place, endpoint: Endpoint, que
     place.until(lambda: spent()[0] == calls + 1 and spent()[1] > tokens, PATIENCE_S)
 
 
-def test_a_search_by_logic_tells_what_it_looks_for(
+def test_a_search_by_logic_reports_its_parts(
     place: Place, endpoint: Endpoint, question: str
 ) -> None:
     resolved = {"answers": [{"id": 2, "answer": "In Ostrava", "citations": [1]}], "notes": "x"}
@@ -403,7 +403,7 @@ def test_a_terminal_shows_the_words_as_they_come_and_keeps_the_answer(
     assert piped.startswith("In \\x1b[31mOstrava [1]\n[1] notes: ")
 
 
-def test_an_answer_begun_while_changes_are_indexed_says_so_though_they_are_by_its_end(
+def test_an_answer_begun_before_changes_were_indexed_says_so(
     endpoint: Endpoint,
 ) -> None:
     indexed = threading.Event()

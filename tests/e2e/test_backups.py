@@ -59,7 +59,7 @@ def metric(place: Place, name: str) -> float:
     return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
 
-def test_a_missed_backup_is_made_at_the_start_and_told(place: Place) -> None:
+def test_a_missed_backup_is_made_at_the_start_and_reported(place: Place) -> None:
     told = backup_of(place)
     assert (told["error"], told["running"], told["folder"]) == (
         None,
@@ -91,7 +91,7 @@ def test_the_command_of_former_versions_still_copies_to_a_file(place: Place) -> 
     assert place.printed("backup", "now", "--to", f"{file}2")["name"] is None
 
 
-def test_a_backup_that_fails_keeps_the_old_ones_and_is_told(place: Place) -> None:
+def test_a_failed_backup_keeps_the_old_ones_and_is_reported(place: Place) -> None:
     before = place.printed("backup", "list")["backups"]
     with closing(sqlite3.connect(place.home / "data/hopsyncd.db")) as connection, connection:
         connection.execute("UPDATE match SET similarity = similarity / 2")

@@ -70,7 +70,7 @@ def test_everything_else_is_indexed(bad: Place) -> None:
     bad.until(lambda: bad.status()["degraded"] == [])
 
 
-def test_a_file_that_is_not_utf8_is_read_all_the_same(bad: Place) -> None:
+def test_a_file_that_is_not_utf8_is_read(bad: Place) -> None:
     """It is decoded by its most likely encoding, or else it is a problem: never passed over."""
     found = bad.query("Die Bäckerei verkauft süße Brötchen", k=1, strategy="bm25")
     assert found[0]["document"] == f"{FOLDER}/latin.md"
@@ -84,7 +84,7 @@ def test_empty_files_and_loops_are_no_problem(bad: Place) -> None:
     assert not any("/loop/" in path for path in bad.documents("goat", k=50))
 
 
-def test_what_a_terminal_would_obey_is_printed_as_text(bad: Place) -> None:
+def test_terminal_control_sequences_are_printed_as_text(bad: Place) -> None:
     bad.write(f"{FOLDER}/bell.md", "The bell goat \x1b]0;owned\x07 rings \x1b[2J at noon.\n")
     bad.sync()
     rung = bad.run("query", "bell goat rings at noon", "-k", "1").stdout
@@ -94,7 +94,7 @@ def test_what_a_terminal_would_obey_is_printed_as_text(bad: Place) -> None:
     assert f"notes: {FOLDER}/new\\nline.md:1" in named
 
 
-def test_the_status_is_readable_with_all_of_them(bad: Place) -> None:
+def test_the_status_stays_readable_with_many_bad_files(bad: Place) -> None:
     ran = bad.run("status")
     assert ran.returncode == 0
     assert "bad/pipe.md" in ran.stdout
@@ -136,7 +136,7 @@ def test_a_root_that_goes_away_pauses_its_source_and_keeps_its_data(daemon: Plac
     daemon.until(lambda: daemon.status()["degraded"] == [])
 
 
-def test_an_emptied_root_loses_nothing_unless_told_so(daemon: Place) -> None:
+def test_an_emptied_root_keeps_its_documents_unless_the_user_accepts_it(daemon: Place) -> None:
     note = daemon.base / "away/kept.md"
     text = note.read_text()
     note.unlink()

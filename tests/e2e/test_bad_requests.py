@@ -76,7 +76,7 @@ def test_an_unknown_path_or_method_is_named(
     assert error["hint"]
 
 
-def test_a_version_that_never_was_is_named(daemon: Place) -> None:
+def test_a_version_that_never_existed_is_named(daemon: Place) -> None:
     response = daemon.request("POST", "/v1/query", asking(question="x", at=str(10**9)))
     assert response.status_code == 404
     error = response.json()["error"]

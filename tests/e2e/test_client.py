@@ -81,7 +81,7 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
             endpoint.request.model_validate(call.body)
 
 
-def test_the_asynchronous_client_is_told_the_same(place: Place, client: Client) -> None:
+def test_the_asynchronous_client_gets_the_same_answers(place: Place, client: Client) -> None:
     async def ask() -> dict[str, Any]:
         async with AsyncClient(place.socket) as other:
             answers = await asyncio.gather(*(told(other, method) for method in SAME))
@@ -137,7 +137,7 @@ def test_a_line_end_in_a_name_ends_no_event(place: Place, client: Client) -> Non
         assert name in [one["document"] for one in last["answer"]["citations"]]
 
 
-def test_an_iterator_that_is_closed_leaves_the_daemon_at_peace(client: Client) -> None:
+def test_closing_an_iterator_does_not_disturb_the_daemon(client: Client) -> None:
     with closing(client.ask_events(ASKED)) as events:
         assert next(events)["event"] == "progress"
     assert client.health()["status"] == "ok"
@@ -180,7 +180,7 @@ def test_over_tcp_the_token_is_asked_for(place: Place, client: Client) -> None:
     assert asyncio.run(ask()) == client.query(ASKED)
 
 
-def test_where_nobody_listens_the_error_says_what_to_do(tmp_path: Path) -> None:
+def test_if_no_daemon_listens_the_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DaemonUnavailable, match="hopsyncd serve"):
         Client(tmp_path / "none.sock").health()
 
@@ -195,7 +195,7 @@ def test_where_nobody_listens_the_error_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on another user's rights")
-def test_who_may_not_use_the_socket_is_told_so_and_not_to_start_a_daemon(place: Place) -> None:
+def test_a_user_without_access_to_the_socket_is_not_told_to_start_a_daemon(place: Place) -> None:
     async def ask() -> None:
         async with AsyncClient(place.socket) as other:
             await other.health()

@@ -16,7 +16,7 @@ SCORES = {
 }
 
 
-def test_init_writes_what_is_used_then(place: Place) -> None:
+def test_the_file_that_init_writes_is_used_afterwards(place: Place) -> None:
     (place.base / "more").mkdir()
     ran = place.run("init", "--folder", str(place.notes), "--folder", str(place.base / "more"))
     assert ran.returncode == 0

@@ -163,7 +163,7 @@ def test_caddy_asks_for_its_clients(behind: Behind) -> None:
         behind.check()
 
 
-def test_a_socket_forwarded_by_ssh_answers_like_the_own_one() -> None:
+def test_a_socket_forwarded_by_ssh_answers_like_a_local_socket() -> None:
     sshd, ssh, keygen = program("sshd"), program("ssh"), program("ssh-keygen")
     if os.getuid():
         pytest.skip("only root can give sshd what it expects of a machine")
@@ -232,7 +232,7 @@ def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> No
     assert ran.returncode == 0, ran.stdout[-2000:]
 
 
-def test_the_unit_has_all_that_the_installed_one_has() -> None:
+def test_the_example_unit_has_every_setting_of_the_installed_unit() -> None:
     from hopsyncd.cli.install import _HARDENING, _SYSTEM_HARDENING
 
     lines = (FOLDER / "hopsyncd.service").read_text().splitlines()

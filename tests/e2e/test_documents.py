@@ -48,7 +48,7 @@ def refused(code: str, ask: Any, *given: Any, **more: Any) -> RequestFailed:
     return failed.value
 
 
-def test_a_passage_tells_its_text_places_and_questions(client: Client) -> None:
+def test_a_passage_has_its_text_places_and_questions(client: Client) -> None:
     told = client.passage(id_of(client, "places/bergen.md"))
     passage = told["passage"]
     assert passage["text"].startswith("Bergen has a harbour")
@@ -58,7 +58,7 @@ def test_a_passage_tells_its_text_places_and_questions(client: Client) -> None:
     assert (told["version"], told["degraded"]) == (client.health()["version"], [])
 
 
-def test_the_beginning_of_an_id_will_do(client: Client) -> None:
+def test_the_beginning_of_an_id_is_accepted(client: Client) -> None:
     whole = id_of(client, "places/bergen.md")
     assert client.passage(whole[:8]) == client.passage(whole)
     assert client.neighbours(whole[:8])["passages"][0]["id"] == whole
@@ -134,7 +134,7 @@ def test_what_is_not_there_is_not_found(client: Client) -> None:
     refused("no_such_version", client.documents, at="nowhere")
 
 
-def test_everything_can_be_read_as_it_was(place: Place, client: Client) -> None:
+def test_everything_can_be_read_at_a_past_version(place: Place, client: Client) -> None:
     before = str(client.health()["version"])
     old = id_of(client, "films/vesper.md")
     place.write("films/vesper.md", "# Vesper\n\nVesper was never made.\n")

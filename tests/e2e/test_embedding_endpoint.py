@@ -151,7 +151,7 @@ def test_an_endpoint_killed_while_a_question_waits_for_it_costs_no_answer(
     )
 
 
-def test_what_is_deleted_while_the_endpoint_is_down_is_gone(
+def test_a_document_deleted_while_the_endpoint_is_down_is_removed(
     cities: Place, endpoint: Endpoint
 ) -> None:
     cities.start()

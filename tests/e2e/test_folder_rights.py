@@ -164,7 +164,7 @@ def test_a_document_changes_its_rights_with_the_version_in_which_it_moves(place:
     assert CANARY not in json.dumps(changes)
 
 
-def test_a_changed_rule_holds_at_once_and_for_past_versions(place: Place) -> None:
+def test_a_changed_rule_applies_at_once_and_to_past_versions(place: Place) -> None:
     configure(place, viewers="")
     place.start()
     place.sync()
@@ -196,7 +196,7 @@ def test_a_folder_of_a_closed_source_can_be_open(place: Place) -> None:
     assert (state["documents"], state["problems"]) == (2, 1)
 
 
-def test_the_owner_sees_the_rules_with_the_documents_that_they_are_about(place: Place) -> None:
+def test_the_owner_sees_each_rule_with_its_number_of_documents(place: Place) -> None:
     begin(place)
     shown = place.run("status").stdout.splitlines()
     assert f"  {CLOSED}/**: visible to user:root (2 documents)" in shown

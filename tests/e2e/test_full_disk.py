@@ -114,7 +114,7 @@ def test_with_no_room_for_its_files_the_old_version_is_served_and_work_resumes(
 
 
 @pytest.mark.parametrize("act", ["gc", "purge", "rebuild", "backup"])
-def test_upkeep_that_finds_no_room_is_refused_with_a_reason_and_can_be_asked_again(
+def test_upkeep_on_a_full_disk_is_refused_with_a_reason_and_can_be_repeated(
     unwatched: Place, act: str
 ) -> None:
     for number in range(10):

@@ -233,7 +233,7 @@ def place() -> Iterator[Place]:
         yield made
 
 
-def test_fifty_edits_are_told_as_they_were_read(place: Place) -> None:
+def test_fifty_edits_are_described_as_they_were_read(place: Place) -> None:
     told = "".join(_told(place))
     if os.environ.get("HOPSYNCD_GOLDEN") == "write":
         GOLDEN.write_text(told, encoding="utf-8")

@@ -90,7 +90,7 @@ def test_another_address_waits_for_a_restart(place: Place) -> None:
         got(before)
 
 
-def test_a_port_that_is_taken_is_told_with_its_key(place: Place) -> None:
+def test_a_port_in_use_is_reported_with_its_configuration_key(place: Place) -> None:
     place.stop()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         configure(place, f"127.0.0.1:{taken.getsockname()[1]}")

@@ -95,7 +95,7 @@ def test_dripping_bytes_buys_no_time(daemon: Place) -> None:
                 time.sleep(0.1)
 
 
-def test_a_client_that_is_half_closed_is_gone(daemon: Place) -> None:
+def test_a_half_closed_client_counts_as_disconnected(daemon: Place) -> None:
     with connected(daemon) as client:
         client.sendall(HEALTH[:20])
         client.shutdown(socket.SHUT_WR)
@@ -134,7 +134,7 @@ def test_a_client_that_does_not_take_its_answers_is_cut_off(daemon: Place) -> No
         daemon.until(lambda: daemon.get("/v1/stats")["connections"] == 1, SOON_S)
 
 
-def test_what_finds_no_place_is_told_to_come_again(daemon: Place) -> None:
+def test_requests_beyond_the_limit_are_told_to_retry(daemon: Place) -> None:
     with ExitStack() as stack:
         for _ in range(8):
             busy = stack.enter_context(connected(daemon))
@@ -146,7 +146,7 @@ def test_what_finds_no_place_is_told_to_come_again(daemon: Place) -> None:
         assert b"\r\nretry-after: 1\r\n" in answer
 
 
-def test_who_holds_all_the_connections_makes_room_for_another_process(daemon: Place) -> None:
+def test_a_process_with_all_connections_loses_one_to_another_process(daemon: Place) -> None:
     with ExitStack() as stack:
         for _ in range(8):
             stack.enter_context(connected(daemon))
@@ -189,7 +189,7 @@ def test_the_newest_of_too_many_busy_connections_makes_room_for_another_process(
         assert "Traceback" not in made.log.read_text()
 
 
-def test_a_full_queue_is_told_and_what_is_in_it_is_answered(daemon: Place) -> None:
+def test_a_full_queue_refuses_new_requests_and_answers_the_queued_ones(daemon: Place) -> None:
     many = json.dumps({"queries": [{"question": "Who met Ada?"}] * 100}).encode()
     told: list[httpx2.Response] = []
 

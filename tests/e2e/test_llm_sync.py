@@ -103,7 +103,7 @@ def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(
     assert cities.run("sync", "--dry-run", "nowhere").returncode == 1
 
 
-def test_what_was_estimated_is_about_what_it_takes(cities: Place, endpoint: Endpoint) -> None:
+def test_the_estimate_is_close_to_the_actual_cost(cities: Place, endpoint: Endpoint) -> None:
     endpoint.play = answers
     for n in range(40):
         cities.write(f"{n}.md", f"# City {n}\n\nCity{n} met Nero in the year {1000 + n}.\n")

@@ -71,7 +71,7 @@ def printed(place: Place, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_three_changes_are_told_one_by_one(place: Place) -> None:
+def test_three_changes_are_listed_one_by_one(place: Place) -> None:
     assert printed(place, "diff", "2", "3") == [
         "version 2 to 3",
         "documents +1 ~1 -1",
@@ -88,7 +88,7 @@ def test_three_changes_are_told_one_by_one(place: Place) -> None:
     ]
 
 
-def test_thirty_thousand_changes_are_counted_and_the_first_ten_told(place: Place) -> None:
+def test_thirty_thousand_changes_are_counted_and_the_first_ten_listed(place: Place) -> None:
     told = printed(place, "diff", "1", "2")
     assert told[1] == "documents +30,000"
     assert "  notes: archive/  +30,000" in told
@@ -98,7 +98,7 @@ def test_thirty_thousand_changes_are_counted_and_the_first_ten_told(place: Place
     assert len(told) < 20
 
 
-def test_all_of_them_are_there_for_who_asks(place: Place) -> None:
+def test_all_changes_are_listed_on_request(place: Place) -> None:
     told = printed(place, "diff", "1", "2", "--all")
     assert sum(line.startswith("  + notes:") for line in told) == LONG
 

@@ -89,7 +89,9 @@ def assert_none_was_forked(team: Team, heard: list[Answers], acknowledged: set[i
     assert team.places[0].run("check", "--deep").returncode == 0
 
 
-def test_what_one_writes_all_answer_and_a_sync_anywhere_is_a_barrier(team: Team) -> None:
+def test_all_daemons_answer_from_each_write_and_a_sync_on_any_daemon_is_a_barrier(
+    team: Team,
+) -> None:
     team.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
     reader, writer = team.reader(), team.writer()
     assert writer is not None
@@ -172,7 +174,7 @@ def _says(why: str, place: Place) -> bool:
     return why in str(place.status()["error"])
 
 
-def test_while_the_servers_disk_is_full_all_answer_and_say_so_and_then_it_goes_on() -> None:
+def test_while_the_servers_disk_is_full_all_daemons_answer_and_say_so() -> None:
     with postgres(disk_bytes=DISK_BYTES) as server, new_team(server, 3) as team:
         team.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
         acknowledged = {team.reader().sync()["version"]}

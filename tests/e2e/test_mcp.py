@@ -296,7 +296,7 @@ def test_arguments_are_understood_as_agents_write_them(agent: Agent) -> None:
         assert {one["document"] for one in found} == {"people/mira k?.md"}
 
 
-def test_changes_are_told_since_a_time_and_about_a_topic(place: Place, agent: Agent) -> None:
+def test_changes_are_listed_since_a_time_and_about_a_topic(place: Place, agent: Agent) -> None:
     before = str(place.status()["version"])
     place.write("harbour.md", "# Harbour\n\nThe harbour of Split opens at six.\n")
     place.write("lamp.md", "# Lamp\n\nThe lamp is green.\n")
@@ -329,7 +329,7 @@ def test_changes_are_told_since_a_time_and_about_a_topic(place: Place, agent: Ag
     place.sync()
 
 
-def test_what_can_be_written_where_that_is_allowed_is_a_sync_or_a_tag(place: Place) -> None:
+def test_with_allow_write_an_agent_can_sync_and_tag_only(place: Place) -> None:
     place.write("late.md", "# Late\n\nThe ferry is late.\n")
     with new_agent(place, "--allow-write") as writer:
         more = writer.run(lambda client: client.list_tools()).tools

@@ -120,7 +120,7 @@ def test_a_search_can_be_narrowed(place: Place, reading: str) -> None:
     assert {one["document"] for one in found["documents"]} == {"people/mira.md"}
 
 
-def test_without_the_right_nothing_is_written(place: Place, reading: str) -> None:
+def test_without_the_write_right_an_agent_writes_nothing(place: Place, reading: str) -> None:
     for name, given in (
         ("note", {"title": "x", "text": "y"}),
         ("sync", {}),
@@ -158,7 +158,7 @@ def test_a_link_in_the_inbox_leads_nowhere(place: Place, writing: str) -> None:
     assert Path(again["file"]) != file and not target.exists()
 
 
-def test_a_day_has_so_many_notes(place: Place, writing: str) -> None:
+def test_the_number_of_notes_in_a_day_is_limited(place: Place, writing: str) -> None:
     inbox = place.notes / "inbox"
     today = f"{datetime.now().astimezone():%Y-%m-%d}"
     made = [inbox / f"{today}-filled-{number}.md" for number in range(100)]

@@ -104,7 +104,7 @@ async def read(client: Client, uri: str) -> str:
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-def test_an_agent_that_listens_is_told_and_reads_what_changed(
+def test_a_subscribed_agent_is_notified_and_reads_the_change(
     place: Place, address: str, over: str
 ) -> None:
     async def act() -> str:

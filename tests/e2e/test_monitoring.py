@@ -67,7 +67,9 @@ def samples() -> Iterator[dict[str, set[str]]]:
 
 
 @pytest.mark.parametrize("title", EXPRESSIONS)
-def test_each_metric_is_one_that_a_daemon_tells(samples: dict[str, set[str]], title: str) -> None:
+def test_each_metric_of_the_examples_is_exported_by_a_daemon(
+    samples: dict[str, set[str]], title: str
+) -> None:
     names = set(NAME.findall(EXPRESSIONS[title]))
     assert names or "up{" in EXPRESSIONS[title]
     assert names <= samples.keys()

@@ -109,7 +109,7 @@ def is_helpful(error: Exception, path: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_an_odd_reply_is_an_error_of_ours(place: Place, name: str) -> None:
+def test_an_invalid_reply_raises_an_error_of_the_client(place: Place, name: str) -> None:
     with odd_server(place.socket, ODD[name]):
         for act in (
             lambda: Client(place.socket).query("x"),
@@ -123,7 +123,7 @@ def test_an_odd_reply_is_an_error_of_ours(place: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ODD_EVENTS)
-def test_an_odd_event_is_one_too(place: Place, name: str) -> None:
+def test_an_invalid_event_raises_an_error_of_the_client(place: Place, name: str) -> None:
     with odd_server(place.socket, HEAD + NDJSON + b"\r\n" + ODD_EVENTS[name]):
         for act in (
             lambda: list(Client(place.socket).ask_events("x")),
@@ -144,7 +144,7 @@ def test_a_command_says_what_to_do(place: Place, name: str) -> None:
             assert "restart" in (ran.stdout + ran.stderr).lower()
 
 
-def test_what_a_reply_says_commands_no_terminal(place: Place) -> None:
+def test_control_sequences_in_a_reply_do_not_reach_the_terminal(place: Place) -> None:
     told = {"error": {"code": "x", "message": "\x1b[2J\ud800 gone", "hint": "\x07"}}
     with odd_server(place.socket, http(json.dumps(told).encode(), status="400 Bad Request")):
         ran = place.run("status")
@@ -153,12 +153,12 @@ def test_what_a_reply_says_commands_no_terminal(place: Place) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_an_answer_that_comes_before_all_was_asked_is_heard(place: Place) -> None:
+def test_an_answer_that_arrives_before_the_request_is_sent_is_read(place: Place) -> None:
     with odd_server(place.socket, http(json.dumps(QUERY).encode())):
         assert Client(place.socket).query("x" * (4 << 20)) == QUERY
 
 
-def test_a_drip_ends_in_time(place: Place) -> None:
+def test_a_slowly_sent_reply_ends_at_the_deadline(place: Place) -> None:
     with odd_server(place.socket, HEAD + b"X-A: b\r\n" * 90, pause_s=0.05):
         began_s = time.monotonic()
         with pytest.raises(DaemonUnavailable, match="in time"):
@@ -168,7 +168,7 @@ def test_a_drip_ends_in_time(place: Place) -> None:
         assert time.monotonic() - began_s < 15
 
 
-def test_an_endless_reply_is_left(place: Place) -> None:
+def test_an_endless_reply_is_abandoned(place: Place) -> None:
     """Of 4 GiB no more is taken than an answer may have."""
     with odd_server(place.socket, HEAD + JSON + b"\r\n", filler=b" " * (1 << 20)):
         with pytest.raises(DaemonUnavailable, match="longer than 256 MiB"):
@@ -177,7 +177,7 @@ def test_an_endless_reply_is_left(place: Place) -> None:
             asyncio.run(ask(place.socket))
 
 
-def test_so_is_an_endless_line(place: Place) -> None:
+def test_an_endless_line_is_abandoned(place: Place) -> None:
     with odd_server(place.socket, HEAD + NDJSON + b"\r\n", filler=b" " * (1 << 20)):
         with pytest.raises(DaemonUnavailable, match="longer than 256 MiB"):
             list(Client(place.socket).ask_events("x"))
@@ -185,7 +185,7 @@ def test_so_is_an_endless_line(place: Place) -> None:
             asyncio.run(listen(place.socket))
 
 
-def test_more_than_is_known_is_welcome() -> None:
+def test_unknown_fields_of_a_reply_are_accepted() -> None:
     end: dict[str, Any] = {"id": "x", "heading": [], "document": None}
     hop = {"from": end, "to": end, "question": "x", "asked_by": "a new kind", "share": 1}
     (passage,) = QUERY["passages"]
@@ -194,7 +194,7 @@ def test_more_than_is_known_is_welcome() -> None:
     assert misfit("QueriesAnswer", {"answers": [newer]}) is None
 
 
-def test_what_is_wrong_with_a_reply_is_named() -> None:
+def test_the_error_names_the_defect_of_a_reply() -> None:
     told = misfit("QueryAnswer", {**QUERY, "passages": [{}]})
     assert told == "the answer.passages[0].source: field required"
     told = misfit("QueryAnswer", {**QUERY, "version": True})
@@ -236,6 +236,6 @@ def test_a_path_may_be_written_as_text(place: Place, place_text: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["none.sock", "x:y", "host:99999999", "~/none", ".:1/2"])
-def test_what_is_no_address_is_named_as_a_path(written: str) -> None:
+def test_a_text_that_is_no_address_is_reported_as_a_path(written: str) -> None:
     with pytest.raises(DaemonUnavailable, match="nothing listens on that socket"):
         Client(written).health()

@@ -211,7 +211,7 @@ def problems(value: Any, schema: dict[str, Any], document: dict[str, Any]) -> li
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("endpoint", MADE_UP, ids=lambda one: one.operation)
-def test_requests_that_are_made_up_are_answered_or_refused_as_documented(
+def test_generated_requests_are_answered_or_refused_as_documented(
     session: requests.Session, document: dict[str, Any], endpoint: Any, mode: GenerationMode
 ) -> None:
     schema = schemathesis.openapi.from_dict(document)

@@ -40,7 +40,7 @@ def test_the_doctor_tells_a_daemon_that_is_well_from_one_to_restart_and_one_that
     assert levels(place) == (0, found | {"daemon": "warn"})
 
 
-def test_metrics_count_what_was_done_and_name_nothing(place: Place) -> None:
+def test_metrics_count_the_work_and_contain_no_names(place: Place) -> None:
     for strategy in ("hop", "hop", "bm25"):
         place.query("Who keeps the lighthouse?", strategy=strategy)
     text = place.request("GET", "/v1/metrics").text

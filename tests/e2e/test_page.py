@@ -15,7 +15,7 @@ from tests.e2e.film_page import (
 )
 
 
-def test_what_is_typed_is_answered_with_evidence_and_without_a_reload(opened: Page) -> None:
+def test_a_typed_question_is_answered_with_evidence_and_without_a_reload(opened: Page) -> None:
     opened.evaluate("window.same = true")
     opened.locator("#q").press_sequentially(QUESTION, delay=2)
     expect(opened.locator(".results")).to_contain_text("The Bronze Door")
@@ -190,7 +190,7 @@ def test_a_markdown_file_is_read_as_it_was_written(opened: Page, view: Shown, fi
     films.sync("notes")
 
 
-def test_how_it_was_found_is_told_in_words(opened: Page, view: Shown) -> None:
+def test_the_way_to_a_result_is_explained_in_words(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED + "&at=1")
     opened.get_by_text("How it was found").click()
     reason = opened.locator(".how-body > .reasons li").first
@@ -246,7 +246,7 @@ def test_the_history_of_a_document_shows_its_changed_sentences(opened: Page, vie
     expect(moved.locator("del").first).to_contain_text("village")
 
 
-def test_an_unknown_version_is_told_in_words(opened: Page, view: Shown) -> None:
+def test_an_unknown_version_is_reported_in_words(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED + "&at=nowhere")
     expect(opened.get_by_role("alert")).to_contain_text("nowhere")
 

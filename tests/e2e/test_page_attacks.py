@@ -114,7 +114,7 @@ def test_the_page_listens_on_this_machine_alone(address: str) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_what_another_page_sends_is_refused_even_with_the_cookie(
+def test_requests_of_another_page_are_refused_even_with_the_cookie(
     base: Base, headers: dict[str, str]
 ) -> None:
     url, context = base

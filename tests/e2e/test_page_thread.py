@@ -349,7 +349,7 @@ def test_without_scripts_a_link_asks_the_llm(
     context.close()
 
 
-def test_without_an_llm_nothing_of_it_is_shown(browser: Browser) -> None:
+def test_without_an_llm_the_page_shows_no_llm_controls(browser: Browser) -> None:
     with new_place(SMALL) as place:
         place.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
         place.configure(source("notes", place.notes))

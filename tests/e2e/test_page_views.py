@@ -55,7 +55,7 @@ def test_changes_show_the_sentences_of_each_version(opened: Page) -> None:
     expect(opened.locator("ins").first).to_contain_text("harbour")
 
 
-def test_the_first_version_is_told_as_such(opened: Page, view: Shown) -> None:
+def test_the_first_version_is_shown_as_the_first(opened: Page, view: Shown) -> None:
     opened.goto(view.base + "/changes/1")
     expect(opened.locator("main")).to_contain_text("This is the first version")
 

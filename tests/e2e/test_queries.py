@@ -85,7 +85,7 @@ def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> 
     assert all(one["document"].startswith("people/") for one in narrowed["passages"])
 
 
-def test_a_typo_is_understood_and_said(daemon: Place) -> None:
+def test_a_typo_is_corrected_and_the_correction_is_shown(daemon: Place) -> None:
     for command in ("query", "ask"):
         answered = daemon.run(command, "Who repairs the tower clokc of Bergen?")
         said = [line for line in answered.stderr.splitlines() if not line.startswith("note: ")]

@@ -105,7 +105,7 @@ def test_an_old_version_is_asked_by_every_reasoner_as_it_was(notes: Place) -> No
         assert asked(notes, at=str(version), **search)["passages"] == then
 
 
-def test_what_cannot_be_searched_is_refused_with_a_hint(notes: Place) -> None:
+def test_an_impossible_search_is_refused_with_a_hint(notes: Place) -> None:
     with pytest.raises(RequestFailed, match="no reranker is configured") as refused:
         asked(notes, strategy="rerank")
     assert refused.value.status == 400

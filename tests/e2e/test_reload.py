@@ -100,7 +100,7 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
     assert len(place.query("lighthouse Gent")) == 1
 
 
-def test_what_needs_a_restart_is_named_until_it_is_taken_back(place: Place) -> None:
+def test_changes_that_need_a_restart_are_named_until_they_are_undone(place: Place) -> None:
     place.configure(
         source("notes", place.notes)
         + '[index]\npassage_tokens = 100\n[daemon]\nlog_level = "debug"\n[query]\nhops = 2\n'
@@ -118,7 +118,7 @@ def test_what_needs_a_restart_is_named_until_it_is_taken_back(place: Place) -> N
     assert place.status()["configuration"]["restart_needed"] == []
 
 
-def test_the_commands_tell_the_daemon(place: Place) -> None:
+def test_add_and_remove_reload_the_daemon(place: Place) -> None:
     added = place.run("add", str(place.base / "more"))
     assert added.returncode == 0, added.stderr
     place.until(lambda: place.status()["documents"] == 2)
@@ -132,7 +132,7 @@ def test_the_commands_tell_the_daemon(place: Place) -> None:
     assert "unknown key" in refused.stderr
 
 
-def test_a_reload_amid_the_import_of_another_source_is_prompt(place: Place) -> None:
+def test_a_reload_during_the_import_of_another_source_is_prompt(place: Place) -> None:
     place.stop()
     many = place.base / "many"
     many.mkdir()

@@ -272,7 +272,7 @@ def _agreed_version(client: ssl.SSLContext, server: ssl.SSLContext) -> str | Non
     return asking.version()
 
 
-def test_who_guesses_tokens_is_slowed_down_and_logged(server: Server) -> None:
+def test_a_client_that_guesses_tokens_is_slowed_down_and_logged(server: Server) -> None:
     peer = "127.0.0.2"
     assert server.ask("status", server.tokens["read"], peer=peer)[0] == 200
     made = next(one for one in server.stored_tokens() if one["role"] == "owner")

@@ -127,7 +127,7 @@ def test_the_keyring_may_have_the_token(laptop: Laptop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "add", "remove", "service", "token", "doctor"])
-def test_commands_of_this_machine_say_so(laptop: Laptop, command: str) -> None:
+def test_commands_that_need_this_machine_refuse_a_server(laptop: Laptop, command: str) -> None:
     more = {"token": ["list"], "service": ["status"], "add": ["/tmp"], "remove": ["x"]}
     ran = laptop.run(command, *more.get(command, []))
     assert ran.returncode == 2
@@ -274,7 +274,7 @@ def _refusals(place: str, ca: Path | None) -> list[str]:
     return told
 
 
-def test_a_server_that_cannot_prove_itself_gets_no_token(tmp_path: Path) -> None:
+def test_a_server_without_a_valid_certificate_gets_no_token(tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     cases: list[tuple[tuple[Path, Path] | None, str, str]] = [
         (authority.issue(("other.example",)), "not for 127.0.0.1", "name that the certificate has"),
@@ -310,7 +310,9 @@ def test_a_token_never_goes_to_another_machine_without_tls(tmp_path: Path) -> No
         assert "no machine of that name is known" in told
 
 
-def test_a_wrong_token_and_a_readable_token_file_are_told(laptop: Laptop, tmp_path: Path) -> None:
+def test_a_wrong_token_and_a_readable_token_file_are_reported(
+    laptop: Laptop, tmp_path: Path
+) -> None:
     file = tmp_path / "token"
     file.touch(0o600)
     file.write_text("hops_00000000_" + "x" * 43)

@@ -76,7 +76,7 @@ def test_the_schedule_says_what_runs_when_and_when_it_last_ran(small: Place) -> 
     assert json.loads(small.run("schedule", "--json").stdout)["jobs"]
 
 
-def test_times_that_are_none_are_refused_with_their_line(small: Place) -> None:
+def test_invalid_times_are_refused_with_their_line(small: Place) -> None:
     small.configure('[schedule]\ngc_at = "3:30"\ntime_zone = "Berlin"\n')
     refused = small.run("serve")
     assert refused.returncode == 1

@@ -92,7 +92,7 @@ def test_a_point_in_time_is_recovered_and_opened(server: Postgres) -> None:
         assert place.printed("check", "--deep")["findings"] == []
 
 
-def test_the_status_tells_the_part_of_each_daemon_in_words(server: Postgres) -> None:
+def test_the_status_says_which_daemon_writes_and_which_follows(server: Postgres) -> None:
     url = server.database()
     with new_place(SMALL) as first, new_place(SMALL) as second:
         name(first, "Orla Brennan")

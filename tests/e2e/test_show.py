@@ -22,12 +22,12 @@ def test_a_hit_is_shown_whole_with_the_words_of_the_question_marked(daemon: Plac
     assert no_heading.returncode == 1 and heading in no_heading.stderr
 
 
-def test_what_was_left_out_of_a_document_is_said(daemon: Place) -> None:
+def test_skipped_parts_of_a_document_are_reported(daemon: Place) -> None:
     shown = daemon.run("show", "people/lindqvist.md", "--skipped")
     assert (shown.returncode, shown.stdout) == (0, "The reader left nothing out.\n")
 
 
-def test_a_mistyped_path_is_told_what_is_near_it(daemon: Place) -> None:
+def test_a_mistyped_path_gets_a_suggestion(daemon: Place) -> None:
     wrong = daemon.run("show", "people/lindqist.md")
     assert wrong.returncode == 1
     assert "Did you mean notes: people/lindqvist.md?" in wrong.stderr

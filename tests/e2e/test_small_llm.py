@@ -88,7 +88,9 @@ class Colour(BaseModel):
     name: Literal["red", "green", "blue"]
 
 
-def test_what_it_writes_is_heard_token_by_token_and_counted(place: Place, tmp_path: Path) -> None:
+def test_the_reply_of_the_llm_is_streamed_by_token_and_counted(
+    place: Place, tmp_path: Path
+) -> None:
     host = place.status()["llm"]["endpoint"]
     llm = open_endpoint(LlmConfig(base_url=f"http://{host}/v1", model="smollm2"), tmp_path)
     call = LlmCall("answers", "colours/1", "Name a colour.", "Which is the sky's?", max_tokens=300)

@@ -26,7 +26,7 @@ def place() -> Iterator[Place]:
         yield made
 
 
-def test_a_rename_is_told_as_one(place: Place) -> None:
+def test_a_rename_is_shown_as_a_rename(place: Place) -> None:
     client = Client(place.socket)
     found = client.diff("1")
     assert found["documents"]["renamed"] == [
@@ -44,7 +44,7 @@ def test_a_rename_is_told_as_one(place: Place) -> None:
     assert "> notes: rome.md -> roma.md" in told
 
 
-def test_who_wants_no_graph_has_passages_and_edges_only_counted(place: Place) -> None:
+def test_without_graph_a_diff_only_counts_passages_and_edges(place: Place) -> None:
     whole, counted = (Client(place.socket).diff("1", graph=graph) for graph in (True, False))
     assert whole["passages"]["added"] and whole["edges"]["added"]
     nothing: dict[str, list[Any]] = {"added": [], "removed": []}

@@ -16,7 +16,7 @@ def test_too_long_a_path_is_refused_with_the_limit(place: Place) -> None:
     assert "daemon.socket" in ran.stderr
 
 
-def test_what_is_not_a_socket_is_left_alone(place: Place) -> None:
+def test_a_file_that_is_no_socket_is_left_alone(place: Place) -> None:
     place.socket.parent.mkdir(parents=True, mode=0o700)
     place.socket.write_text("precious")
     ran = place.run("serve")
@@ -36,7 +36,7 @@ def test_a_folder_that_others_may_enter_is_refused(place: Place) -> None:
 
 
 @pytest.mark.models
-def test_the_socket_is_its_owners_alone(daemon: Place) -> None:
+def test_only_the_owner_can_use_the_socket(daemon: Place) -> None:
     assert stat.S_IMODE(daemon.socket.stat().st_mode) == 0o600
     assert stat.S_IMODE(daemon.socket.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((daemon.notes / "own").stat().st_mode) == 0o700

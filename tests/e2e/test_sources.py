@@ -164,7 +164,7 @@ def test_a_purge_that_was_cut_short_is_finished_by_the_next_start(small: Place) 
     assert b"Halcyon" in held
 
 
-def test_sources_says_when_and_what_is_wrong(small: Place) -> None:
+def test_sources_shows_the_last_scan_and_the_problems(small: Place) -> None:
     small.configure(source("notes", small.notes) + source("away", small.base / "away"))
     small.write("a.md", "text\n")
     small.write("b.pdf", "no PDF\n")
@@ -206,7 +206,7 @@ def test_a_connector_that_cannot_be_made_pauses_its_source_and_no_other(
     assert "install what it names" in books["hint"]
 
 
-def test_what_stopped_a_reader_is_in_quarantine_until_hopsyncd_changes(small: Place) -> None:
+def test_content_that_crashed_a_reader_is_quarantined_until_hopsyncd_changes(small: Place) -> None:
     data = b"%PDF-1.7 no more than this"
     (small.notes / "a.md").write_text("text\n")
     small.configure(source("notes", small.notes))

@@ -79,7 +79,9 @@ def test_a_squatted_folder_is_seen_before_a_word_is_sent(shared: Path) -> None:
 
 
 @ONLY_ROOT
-def test_so_is_a_squatted_socket_and_a_link_to_one(shared: Path) -> None:
+def test_a_squatted_socket_and_a_link_to_one_are_detected_before_a_word_is_sent(
+    shared: Path,
+) -> None:
     path = shared / "s.sock"
 
     def put_link() -> None:
@@ -124,7 +126,9 @@ def test_a_process_of_another_user_behind_our_own_socket_is_seen(place: Place) -
         ("top", "--once"),
     ],
 )
-def test_no_command_speaks_to_it(place: Place, shared: Path, command: tuple[str, ...]) -> None:
+def test_no_command_sends_anything_to_a_squatted_socket(
+    place: Place, shared: Path, command: tuple[str, ...]
+) -> None:
     path = shared / "hopsyncd-0/s.sock"
     place.configure(f'[daemon]\nsocket = "{path}"\n')
     with serving_as(stranger(), path, REPLY) as heard:
@@ -136,7 +140,7 @@ def test_no_command_speaks_to_it(place: Place, shared: Path, command: tuple[str,
 
 
 @ONLY_ROOT
-def test_neither_does_completion(place: Place, shared: Path) -> None:
+def test_completion_sends_nothing_to_a_squatted_socket(place: Place, shared: Path) -> None:
     path = shared / "hopsyncd-0/s.sock"
     place.configure(f'[daemon]\nsocket = "{path}"\n')
     place.variables |= {
@@ -165,7 +169,7 @@ def test_a_folder_in_which_others_may_replace_the_socket_is_refused(place: Place
 
 
 @ONLY_ROOT
-def test_what_only_root_could_make_may_be_another_users(place: Place) -> None:
+def test_a_socket_that_only_root_could_create_may_belong_to_another_user(place: Place) -> None:
     """As docs/security.md has a group share one daemon."""
     folder = place.base / "run"
     folder.mkdir()

@@ -74,7 +74,7 @@ def test_a_switch_serves_follows_edits_survives_kills_and_is_one_version(place: 
     assert place.printed("check", "--deep")["findings"] == []
 
 
-def test_a_switch_that_is_given_up_leaves_the_graph_as_it_was(place: Place) -> None:
+def test_an_abandoned_switch_leaves_the_graph_unchanged(place: Place) -> None:
     place.start()
     version = place.get("/v1/status")["version"]
     place.stop()
@@ -111,7 +111,7 @@ def test_a_reload_switches_without_a_restart_and_follows_edits(place: Place) -> 
     assert place.printed("check", "--deep")["findings"] == []
 
 
-def test_a_reload_amid_a_switch_can_take_it_back(place: Place) -> None:
+def test_a_reload_during_a_switch_can_cancel_it(place: Place) -> None:
     place.start()
     before = place.get("/v1/status")
     configure(place, SLOW)

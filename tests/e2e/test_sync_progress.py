@@ -24,7 +24,7 @@ def told(place: Place) -> dict[str, Any]:
     return {kind: count for kind, count in found.items() if count and kind not in ("name", "since")}
 
 
-def test_a_sync_tells_what_the_daemon_indexed_by_itself(place: Place) -> None:
+def test_a_sync_reports_changes_that_the_daemon_indexed_by_itself(place: Place) -> None:
     place.start()
     place.until(lambda: place.status()["documents"] == 6)
     assert told(place) == {"added": 6}
@@ -37,7 +37,7 @@ def test_a_sync_tells_what_the_daemon_indexed_by_itself(place: Place) -> None:
     assert told(place) == {"moved": 5, "removed": 1}
 
 
-def test_a_restart_tells_what_changed_while_the_daemon_was_off(place: Place) -> None:
+def test_a_restart_reports_changes_made_while_the_daemon_was_off(place: Place) -> None:
     place.start()
     place.sync()
     place.stop()
@@ -47,7 +47,7 @@ def test_a_restart_tells_what_changed_while_the_daemon_was_off(place: Place) -> 
     assert told(place) == {"added": 1}
 
 
-def test_people_read_it_and_what_cannot_be_read(place: Place) -> None:
+def test_the_summary_of_a_sync_names_changes_and_unreadable_files(place: Place) -> None:
     (place.notes / "bad.md").write_bytes(b"\x00\x01 no text")
     place.start()
     said = place.run("sync", "--wait").stdout.splitlines()

@@ -260,7 +260,7 @@ def test_a_stop_amid_a_document_is_not_held_against_the_document(service: Servic
 
 @pytest.mark.models
 @pytest.mark.parametrize("service", ["whole"], indirect=True)
-def test_the_default_models_and_the_worker_do_with_the_rights_of_a_system_service(
+def test_the_default_models_and_the_worker_run_with_the_rights_of_a_system_service(
     service: Service,
 ) -> None:
     service.write("b.md", "Tove Lindqvist repairs clocks.\n" * 3000)

@@ -83,7 +83,7 @@ def test_each_user_watches_what_they_may_see(users: Users) -> None:
     assert CANARY not in json.dumps(users.send("agent", "GET", f"/v1/watches/{ann}")[1])
 
 
-def test_when_rights_shrink_what_a_watch_shows_shrinks(users: Users) -> None:
+def test_when_rights_shrink_a_watch_shows_less(users: Users) -> None:
     ann = users.watch("ann")
     users.write("closed/mira.md", f"Graz, says the {CANARY}")
     assert users.watches("ann")[0]["changes"] == 1

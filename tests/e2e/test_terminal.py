@@ -110,7 +110,7 @@ def test_the_beginning_of_an_id_is_enough(place: Place) -> None:
     assert "id" in short.stderr
 
 
-def test_a_passage_that_is_not_there_is_an_error(place: Place) -> None:
+def test_a_missing_passage_is_an_error(place: Place) -> None:
     ran = place.run("graph", "0123456789abcdef")
     assert ran.returncode == 1
     assert "0123456789abcdef" in ran.stderr

@@ -48,7 +48,7 @@ def test_an_unknown_version_is_an_error_that_helps(kept: Place) -> None:
         assert "Cannot read" in refused.stderr
 
 
-def test_log_diff_and_why_tell_what_happened(kept: Place) -> None:
+def test_log_diff_and_why_describe_the_changes(kept: Place) -> None:
     newest, *_, oldest = kept.printed("log")["versions"]
     assert (oldest["version"], oldest["tags"]) == (1, ["first"])
     changed = kept.printed("diff", "first", str(newest["version"]))

@@ -33,7 +33,7 @@ def test_the_commands_watch_show_and_end(place: Place) -> None:
     assert "There is no watched question 1" in place.run("unwatch", "1").stderr
 
 
-def test_what_could_tell_another_machine_is_refused(place: Place) -> None:
+def test_actions_that_would_notify_another_machine_are_refused(place: Place) -> None:
     for address in ("http://example.org/", "http://127.0.0.1@example.org/", "file:///etc/passwd"):
         refused = place.run("watch", QUESTION, "--webhook", address)
         assert refused.returncode == 1 and "webhook" in refused.stderr

@@ -67,7 +67,7 @@ def test_one_edit_makes_at_most_three_new_passages(seed: int, longest: int) -> N
     pool=st.sampled_from([1, 5, 20]),
     run=st.sampled_from([1, 3]),
 )
-def test_repeated_paragraphs_do_not_change_that(
+def test_one_edit_among_repeated_paragraphs_makes_at_most_three_new_passages(
     seed: int, repeated: float, pool: int, run: int
 ) -> None:
     random = Random(seed)
@@ -100,7 +100,7 @@ def led(lead: str, texts: Sequence[str]) -> set[tuple[tuple[str, ...], str]]:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_lead_reaches_so_far_that_an_edit_of_it_makes_few_passages(seed: int) -> None:
+def test_an_edit_of_an_introducing_sentence_makes_few_new_passages(seed: int) -> None:
     random = Random(seed)
     texts = [paragraph(random, 60) for _ in range(400)]
     before = led("These are read:", texts)

@@ -98,7 +98,7 @@ def _config(visible_to: tuple[str, ...] | None) -> Config:
     ],
     question=SHARED,
 )
-def test_a_closed_source_that_comes_and_goes_had_never_been(
+def test_a_closed_source_that_is_added_and_removed_leaves_no_trace(
     steps: list[tuple[str, str, str | None] | str], question: str
 ) -> None:
     with TemporaryDirectory() as folder:

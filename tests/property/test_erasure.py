@@ -114,7 +114,7 @@ class Rows:
     edits=st.integers(0, 30),
     is_read=st.booleans(),
 )
-def test_nothing_of_a_deleted_row_is_left_whatever_is_written_meanwhile(
+def test_no_byte_of_a_deleted_row_is_left_despite_concurrent_writes(
     seed: int, rounds: list[float], pages_at_once: int, edits: int, is_read: bool
 ) -> None:
     with TemporaryDirectory(dir=MEMORY) as folder:

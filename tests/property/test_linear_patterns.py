@@ -50,7 +50,7 @@ def test_a_linear_pattern_fits_the_same_paths(glob: str, found: list[str]) -> No
         ("**/*a*/" * 12 + "b", "aa/" * 1000 + "c"),
     ],
 )
-def test_no_pattern_takes_for_ever(pattern: str, path: str) -> None:
+def test_matching_any_pattern_takes_bounded_time(pattern: str, path: str) -> None:
     patterns = Patterns([pattern])
     began_s = time.process_time()
     assert patterns.verdict(path, False) is None

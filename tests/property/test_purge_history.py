@@ -35,7 +35,7 @@ changes = st.tuples(paths, st.none() | documents)
     kept=st.integers(1, 8),
     factor=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
 )
-def test_after_any_history_what_is_left_is_sound_and_unchanged(
+def test_after_any_purge_the_other_rows_are_sound_and_unchanged(
     history: list[list[tuple[str, bytes | None]]], kept: int, factor: float
 ) -> None:
     """Also after a gc, and whatever the budget: other documents and their edges stay."""

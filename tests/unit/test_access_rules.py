@@ -79,7 +79,7 @@ def test_a_member_sees_what_both_the_record_and_the_configuration_show(
         (BY_ROOT + NOBODY, (DAEMON,), BY_DAEMON, BY_ROOT + NOBODY + BY_DAEMON),
     ],
 )
-def test_what_a_start_records(
+def test_the_start_records_the_access_rules(
     recorded: AccessRule | None, setting: Setting, alone: AccessRule, shared: AccessRule
 ) -> None:
     for is_shared, expected in ((False, alone), (True, shared)):
@@ -109,7 +109,7 @@ def test_what_a_start_records(
         (None, None, (), OPEN),  # it was made by this reload
     ],
 )
-def test_what_a_reload_records(
+def test_a_reload_records_the_access_rules(
     recorded: AccessRule | None, before: Setting, after: Setting, expected: AccessRule
 ) -> None:
     found = rules_at_reload({"s": recorded}, config(before).sources, config(after).sources)
@@ -174,7 +174,7 @@ _acts = st.one_of(
 
 @settings(max_examples=1500, deadline=None)
 @given(files=st.lists(_settings, min_size=2, max_size=2), acts=st.lists(_acts, max_size=14))
-def test_what_was_closed_opens_by_an_explicit_act_on_the_writer_alone(
+def test_a_closed_source_opens_only_explicitly_and_on_the_writer(
     files: Sequence[Setting], acts: list[tuple[str, int, Setting]]
 ) -> None:
     daemons = Daemons([*files], in_force=[*files])
@@ -297,7 +297,7 @@ def test_members_who_see_the_same_share_one_view() -> None:
         (BY_DAEMON, folders("hr/**"), folders(None), BY_DAEMON),
     ],
 )
-def test_what_a_reload_records_of_folders(
+def test_a_reload_records_the_rules_of_folders(
     recorded: AccessRule,
     before: list[SourceConfig],
     after: list[SourceConfig],
@@ -317,7 +317,7 @@ def test_what_a_reload_records_of_folders(
         ((BY_FOLDER, *NOBODY), folders(None), (BY_FOLDER, *NOBODY), (BY_FOLDER, *NOBODY)),
     ],
 )
-def test_what_a_start_records_of_folders(
+def test_the_start_records_the_rules_of_folders(
     recorded: AccessRule | None,
     configured: list[SourceConfig],
     alone: AccessRule,

@@ -71,14 +71,14 @@ def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> No
     open_reader(path).close()
 
 
-def test_a_database_that_is_missing_is_not_begun_anew_without_a_word(path: Path) -> None:
+def test_a_missing_database_is_not_replaced_silently(path: Path) -> None:
     path.unlink()
     with pytest.raises(VersionsLost, match="version 6 was acknowledged, but the file is missing"):
         open_writer(path)
     assert not path.exists()
 
 
-def test_what_cannot_be_noted_is_not_acknowledged(path: Path) -> None:
+def test_a_commit_that_cannot_be_noted_is_not_acknowledged(path: Path) -> None:
     with closing(open_writer(path)) as connection:
         note_path(path).unlink()
         note_path(path).mkdir()
@@ -119,7 +119,7 @@ def test_a_database_that_a_vacuum_made_smaller_was_not_cut_short(path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["s.head", "s.db-wal", "s.db-shm"])
-def test_what_cannot_be_read_at_the_start_is_named(path: Path, name: str) -> None:
+def test_an_unreadable_file_at_the_start_is_named(path: Path, name: str) -> None:
     shutil.copytree(path.parent, kept := path.parent / "killed", ignore=lambda *_: ["killed"])
     with closing(open_writer(path)) as connection:
         set_tag(connection, "release", 6, 0)

@@ -146,7 +146,7 @@ def test_a_mark_is_sent_whole_and_after_its_passage() -> None:
     assert heard == [("In Ostrava", [])] * 3 + [("In Ostrava [1] now", cited)]
 
 
-def test_each_word_is_told_when_it_is_written() -> None:
+def test_each_word_is_sent_when_it_is_written() -> None:
     told = Told()
     heard = []
     for piece in ('{"found": true, "ans', 'wer": " In', " Ostr", "ava", ' "', ', "citations": ['):
@@ -169,11 +169,11 @@ def test_each_word_is_told_when_it_is_written() -> None:
         "{" * 5000,
     ],
 )
-def test_what_is_no_answer_is_not_told(reply: str) -> None:
+def test_reply_text_outside_the_answer_is_not_sent(reply: str) -> None:
     assert Told().write(*reply).texts == []
 
 
-def test_an_answer_that_is_said_not_to_be_found_after_all_is_withdrawn() -> None:
+def test_a_draft_is_withdrawn_if_the_reply_ends_as_not_found() -> None:
     told = Told().write('{"answer": "In Graz"', ', "found": false}')
     assert (told.text, len(told.withdrawn)) == ("", 1)
     told.draft.finish(by_llm(""))
@@ -185,7 +185,7 @@ def test_thoughts_that_looked_like_the_answer_are_withdrawn() -> None:
     assert (told.text, len(told.withdrawn)) == ("In Ostrava", 1)
 
 
-def test_another_attempt_begins_with_nothing_told() -> None:
+def test_another_attempt_starts_with_an_empty_text() -> None:
     told = Told().write('{"answer": "In Os')
     told.draft.withdraw("it broke off")
     assert (told.texts, told.withdrawn) == ([], ["it broke off"])
@@ -201,7 +201,7 @@ def test_sentences_take_the_place_of_a_draft_even_where_it_began_like_them() -> 
     assert told.withdrawn == [*EXTRACTIVE.degraded]
 
 
-def test_without_a_draft_the_answer_is_told_in_its_parts() -> None:
+def test_without_a_draft_the_answer_is_sent_in_parts() -> None:
     told = Told()
     told.draft.finish(EXTRACTIVE)
     assert (told.texts, told.withdrawn) == (["In Ostrava.", " In 1912."], [])

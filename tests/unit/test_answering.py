@@ -179,7 +179,7 @@ def test_a_sentence_with_a_value_of_the_kind_asked_for_is_preferred() -> None:
     assert carrying([like, telling], weights, telling=frozenset({telling}))[0] == telling
 
 
-def test_headers_and_markup_are_no_sentences_unless_they_tell() -> None:
+def test_headers_and_markup_are_quoted_only_if_they_contain_the_answer() -> None:
     weights = {"gate": 2.0}
     header = sentence("Subject: the gate of the north wall", 0, 0.9, "gate")
     prose = sentence("The gate in the north wall is old.", 1, 0.3, "gate")
@@ -340,7 +340,7 @@ def test_an_llm_that_is_down_gives_way_to_the_sentences(tmp_path: Path) -> None:
     assert "the endpoint is down" in str(told["degraded"])
 
 
-def test_to_want_an_llm_where_none_is_configured_is_refused(notes: Asked) -> None:
+def test_asking_for_an_llm_without_a_configured_llm_is_refused(notes: Asked) -> None:
     with pytest.raises(BadRequest, match="no LLM is configured"):
         notes.ask(QUESTION, by_llm=True)
 

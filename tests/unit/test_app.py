@@ -47,9 +47,7 @@ def test_sync_without_waiting_is_accepted_at_once(client: TestClient) -> None:
     assert (answer.status_code, answer.json()) == (202, {"accepted": True})
 
 
-def test_a_sync_without_a_body_is_one_of_everything(
-    client: TestClient, service: FakeService
-) -> None:
+def test_a_sync_without_a_body_scans_all_sources(client: TestClient, service: FakeService) -> None:
     service.done.set_result({})
     assert client.post("/v1/sync").status_code == 200
     assert service.syncs == [SyncRequest()]
@@ -110,13 +108,13 @@ def test_a_refusal_says_in_words_what_is_wrong(
     assert ("Did you mean" in answer.json()["error"]["hint"]) == ("questio" in body)
 
 
-def test_what_is_no_id_is_told_what_one_looks_like(client: TestClient) -> None:
+def test_an_invalid_id_is_refused_with_the_format_of_ids(client: TestClient) -> None:
     message = refused(client.get("/v1/passages/zz"), 400, "bad_request")
     assert "16 hexadecimal digits" in message
 
 
 @pytest.mark.parametrize("body", [b"who?", b"{", b"\xff", b"\x00", b"[]", b'"question"', b"null"])
-def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> None:
+def test_a_body_that_is_no_json_object_is_refused(client: TestClient, body: bytes) -> None:
     refused(client.post("/v1/query", content=body), 400, "bad_request")
 
 

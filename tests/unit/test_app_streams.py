@@ -80,7 +80,7 @@ def test_a_stream_that_fails_ends_with_the_error_and_is_counted_as_one(
     assert service.noted == [("ask", status)]
 
 
-def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
+def test_a_caller_with_the_read_right_cannot_change_anything(service: FakeService) -> None:
     async def read_only(scope: Any, receive: Any, send: Any) -> None:
         scope.setdefault("state", {})["caller"] = Caller("guest", "read", EVERYTHING)
         await app(scope, receive, send)
@@ -102,7 +102,7 @@ def test_without_a_caller_nothing_is_answered(service: FakeService) -> None:
 
 
 @pytest.mark.parametrize("named", [{"llm": True}, {}], ids=["named", "by default"])
-def test_what_waits_for_an_llm_holds_no_turn_of_the_others(named: dict[str, bool]) -> None:
+def test_a_request_waiting_for_an_llm_does_not_block_other_requests(named: dict[str, bool]) -> None:
     class Asking(FakeService):
         has_llm = True
         waits, answered = threading.Event(), threading.Event()
@@ -129,7 +129,7 @@ def test_what_waits_for_an_llm_holds_no_turn_of_the_others(named: dict[str, bool
     assert asyncio.run(scenario()) == [200, 200]
 
 
-def test_a_query_that_took_too_long_is_told_that_nobody_waits_any_more() -> None:
+def test_a_query_over_its_time_limit_is_cancelled() -> None:
     class Slow(FakeService):
         told = threading.Event()
 

@@ -111,7 +111,7 @@ def test_a_path_takes_links_either_way_where_there_is_no_edge() -> None:
 
 
 @pytest.mark.parametrize(("start", "end", "max_hops"), [(0, 3, 2), (0, 0, 4), (0, 4, 6)])
-def test_where_no_way_is_short_enough_there_is_none(start: int, end: int, max_hops: int) -> None:
+def test_without_a_short_path_no_path_is_returned(start: int, end: int, max_hops: int) -> None:
     graph = drawn(5, CHAIN_EDGES)
     assert paths(graph, start, end, max_hops, limit=5) == []
 

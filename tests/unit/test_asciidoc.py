@@ -96,7 +96,7 @@ def test_cells_span_rows_and_values_may_be_separated_by_commas() -> None:
 
 
 @pytest.mark.parametrize("text", ["|===\nno cell\n|===\n", "----\nopen", "|===\n|open", "= \n:a:"])
-def test_nothing_is_lost_of_what_is_cut_off(text: str) -> None:
+def test_text_of_truncated_constructs_is_kept(text: str) -> None:
     said = " ".join(block.text for block in read(text))
     for word in ("cell", "open"):
         assert (word in said) == (word in text)

@@ -125,7 +125,7 @@ def test_a_torn_line_of_a_killed_process_costs_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 40, 200])
-def test_a_full_disk_is_told_and_the_log_says_later_what_it_misses(
+def test_a_full_disk_is_reported_and_the_log_later_counts_the_missing_lines(
     tmp_path: Path, room: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "audit.log"

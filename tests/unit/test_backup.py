@@ -67,7 +67,9 @@ def test_a_backup_during_writes_is_one_version(stack: Stack, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("existing", ["file", "folder", "link"])
-def test_what_exists_is_not_overwritten(stack: Stack, tmp_path: Path, existing: str) -> None:
+def test_a_backup_does_not_overwrite_an_existing_file(
+    stack: Stack, tmp_path: Path, existing: str
+) -> None:
     target = tmp_path / "b.db"
     if existing == "file":
         target.write_bytes(b"mine")
@@ -98,7 +100,7 @@ def test_a_failure_leaves_nothing(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_name_that_is_too_long_is_told(stack: Stack, tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_reported(stack: Stack, tmp_path: Path) -> None:
     with pytest.raises(BackupFailed, match="too long"):
         backup(stack.connection, tmp_path / ("a" * 300))
     assert not [*tmp_path.glob("a*")]

@@ -146,7 +146,7 @@ def test_one_backup_at_a_time(stack: Stack, tmp_path: Path) -> None:
         make_backup(stack.connection, tmp_path / "b", meanwhile, NOW_MS, "0.3.0")
 
 
-def test_a_restore_says_what_it_takes(stack: Stack, tmp_path: Path) -> None:
+def test_a_restore_lists_what_will_be_lost(stack: Stack, tmp_path: Path) -> None:
     database, done = tmp_path / "data/hopsyncd.db", made(stack, tmp_path / "b")
     assert describe_loss(database, done.database) == Loss(6, stack.head.created_ms)
     edit(stack, "new.md", page("Turin", "Rome"))
@@ -159,7 +159,9 @@ def test_a_restore_says_what_it_takes(stack: Stack, tmp_path: Path) -> None:
     assert describe_loss(tmp_path / "none.db", done.database) == Loss()
 
 
-def test_a_backup_of_another_database_takes_all(stack: Stack, tmp_path: Path) -> None:
+def test_restoring_a_backup_of_another_database_loses_all_versions(
+    stack: Stack, tmp_path: Path
+) -> None:
     other = Stack(tmp_path / "other.db", MemoryConnector({"a.md": page("Bonn", "Rome")}))
     other.sync()
     done = made(other, tmp_path / "b")
@@ -191,7 +193,9 @@ def test_a_restored_database_goes_on_and_reuses_no_version(stack: Stack, tmp_pat
     assert list_replaced(database) == []
 
 
-def test_what_was_purged_or_closed_since_the_backup_stays_so(stack: Stack, tmp_path: Path) -> None:
+def test_purges_and_closed_sources_since_the_backup_stay_in_force(
+    stack: Stack, tmp_path: Path
+) -> None:
     database = tmp_path / "data/hopsyncd.db"
     put_access_rules(stack.connection, {"notes": OPEN})
     done = made(stack, tmp_path / "b")

@@ -61,12 +61,14 @@ class TestFollowing:
             after = until
         assert_same(follower, stack)
 
-    def test_what_is_in_force_at_the_end_is_alive_whatever_came_later(self, stack: Stack) -> None:
+    def test_rows_in_force_at_the_end_of_a_feed_are_alive_despite_later_changes(
+        self, stack: Stack
+    ) -> None:
         fed = changes(stack.connection, 0, 3)
         assert {*fed.passages_begun.died.tolist()} <= {2, 3, ALIVE}
         assert len(fed.passages_ended.key) == len(fed.matches_ended.key) == 0
 
-    def test_nothing_changed_is_nothing(self, stack: Stack) -> None:
+    def test_an_unchanged_store_gives_no_changes(self, stack: Stack) -> None:
         fed = changes(stack.connection, 6, 6)
         assert not fed.documents_begun
         assert not len(fed.passages_begun.passage) + len(fed.matches_begun.question)
@@ -141,7 +143,7 @@ class TestAfterRowsWereDeleted:
         with pytest.raises(NoSuchVersion):
             changes(stack.connection, 9, 6)
 
-    def test_a_purge_has_a_copy_begin_again(self, stack: Stack) -> None:
+    def test_a_purge_makes_a_copy_start_again(self, stack: Stack) -> None:
         follower = Follower()
         follower.follow(stack.connection)
         path = "rome.md"
@@ -153,7 +155,7 @@ class TestAfterRowsWereDeleted:
         assert follower.began_again == 1
         assert_same(follower, stack)
 
-    def test_so_does_a_rebuild(self, stack: Stack) -> None:
+    def test_a_rebuild_makes_a_copy_start_again(self, stack: Stack) -> None:
         before = stamp(stack.connection, 6)
         stack.writer.rebuild()
         assert stamp(stack.connection, 6) != before

@@ -132,7 +132,7 @@ def test_a_byte_that_is_damaged_far_below_costs_no_more_than_itself() -> None:
     ],
     ids=["no language", "binary"],
 )
-def test_what_cannot_be_told_is_a_problem(data: bytes) -> None:
+def test_an_undetectable_character_set_is_a_problem(data: bytes) -> None:
     with pytest.raises(DocumentUnreadable):
         decode(data)
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_told_is_a_problem(data: bytes) -> None:
 @pytest.mark.parametrize(
     "piece", [b"a\xe9", b"\x81", b"+AAA-\xe9", b"\x1b$B\xff", b"<meta \xe9", b"~{\xe9", b"\0\xe9"]
 )
-def test_telling_takes_bounded_time(piece: bytes) -> None:
+def test_detecting_the_character_set_takes_bounded_time(piece: bytes) -> None:
     data = piece * ((4 << 20) // len(piece))
     begun = time.process_time()
     for kind in ("text/plain", "text/html"):

@@ -46,7 +46,7 @@ def test_a_healthy_store_has_no_findings(stack: Stack) -> None:
     opening_check(stack.connection)
 
 
-def test_what_gc_and_a_purge_leave_has_no_findings(stack: Stack) -> None:
+def test_a_store_after_gc_and_a_purge_has_no_findings(stack: Stack) -> None:
     collect(stack.connection, Retention(keep_versions=2, keep_days=0), 10**12)
     assert kept_versions(stack.connection) == [5, 6]
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
@@ -226,7 +226,7 @@ class TestOpening:
         with pytest.raises(NotADatabase, match=r"tag: is missing.*backup"):
             opening_check(stack.connection)
 
-    def test_a_head_that_is_not_what_is_in_force_is_refused(self, stack: Stack) -> None:
+    def test_a_head_that_differs_from_the_rows_in_force_is_refused(self, stack: Stack) -> None:
         damage(stack.connection, "UPDATE version SET matches = matches - 1 WHERE id = 6")
         with pytest.raises(NotADatabase, match="rows of match"):
             opening_check(stack.connection)

@@ -69,7 +69,7 @@ def test_a_child_is_started_once_and_again_after_its_end() -> None:
     child.end()
 
 
-def test_one_that_does_not_become_ready_is_ended() -> None:
+def test_a_child_that_does_not_become_ready_is_killed() -> None:
     started: list[Process] = []
 
     def refuse(process: Process) -> None:
@@ -107,7 +107,7 @@ def test_after_some_failures_in_a_row_no_start_is_tried_for_a_while() -> None:
         fail()
 
 
-def test_without_a_rest_the_starts_are_given_up() -> None:
+def test_without_a_pause_between_failures_no_more_starts_are_tried() -> None:
     restarts = Restarts(1, (OSError,))
     with pytest.raises(OSError, match="gone"), restarts.attempt():
         raise OSError("gone")
