@@ -27,7 +27,7 @@ from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.model_reload import ModelReload, has_other_models, run_in_thread
 from hopsyncd.api.query_workers import query_workers
 from hopsyncd.api.read_service import ReadService
-from hopsyncd.api.server import bound_listeners, serve, share_heap
+from hopsyncd.api.server import open_listeners, serve, share_heap
 from hopsyncd.api.serving import (
     DaemonParts,
     Freshness,
@@ -467,7 +467,7 @@ def run(
     check_config_file(config_path(config_file))
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
-        listeners = bound_listeners(stack, config)
+        listeners = open_listeners(stack, config)
         page = team_page(config)
         on_listening()
         stack.enter_context(hold_writer_lock(config.database))

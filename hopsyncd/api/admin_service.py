@@ -244,7 +244,7 @@ class AdminService:
                 )
             finally:
                 if request.purge:
-                    self._rewritten(path)
+                    self._drop_purged_text(path)
             drop_mirror(self._parts.state.config, request.name)
             return done
 
@@ -309,7 +309,7 @@ class AdminService:
             try:
                 return purge_document(path, request.document, request.source, now_ms())
             finally:
-                self._rewritten(path)
+                self._drop_purged_text(path)
 
         return self._parts.worker.submit(job)
 
@@ -323,12 +323,12 @@ class AdminService:
         try:
             emptied = finish_purges(path)
         finally:
-            self._rewritten(path)
+            self._drop_purged_text(path)
         log.info("purged")
         for name in emptied.intersection(self._parts.names.configured):
             self._parts.worker.add_change(name, None)
 
-    def _rewritten(self, path: SourceSync) -> None:
+    def _drop_purged_text(self, path: SourceSync) -> None:
         """Drop all caches and files that may contain purged text."""
         drop_replaced(self._parts.state.config.daemon.data_dir)
         reload_index(path, self._parts.state.engine)

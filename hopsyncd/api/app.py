@@ -162,7 +162,7 @@ async def _respond(
     if not caller.may(endpoint.right):
         raise Forbidden(
             "The request was refused",
-            _lack(caller, endpoint.right),
+            _missing_right(caller, endpoint.right),
             "Ask the administrator of this daemon",
         )
     parsed = await _parse(request, endpoint)
@@ -211,7 +211,7 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
     return answer
 
 
-def _lack(caller: Caller, right: Right) -> str:
+def _missing_right(caller: Caller, right: Right) -> str:
     """Explain why a caller without that right may not make the request."""
     needed = "metrics or admin" if right == "metrics" else right
     return f"{caller.name} has the role {caller.role}, and this needs the role {needed}"

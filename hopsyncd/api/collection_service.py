@@ -23,7 +23,7 @@ from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import FacetCounts, modified_times
 from hopsyncd.api.file_text import no_file, read_file_text
 from hopsyncd.api.map_answer import MapMaker
-from hopsyncd.api.notes import written_note
+from hopsyncd.api.notes import write_note
 from hopsyncd.api.page_images import PageImages, find_page
 from hopsyncd.api.requests import (
     FacetsRequest,
@@ -168,7 +168,7 @@ class CollectionService:
                 "The note was not written", "no folder for notes is configured", "Set mcp.inbox"
             )
         author = "" if caller.role == "owner" else caller.name
-        file = written_note(inbox, request.title, request.text, request.tags, author)
+        file = write_note(inbox, request.title, request.text, request.tags, author)
         return {"file": str(file)}
 
     @endpoint("GET", "/v1/history", "read")

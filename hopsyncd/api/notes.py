@@ -19,7 +19,7 @@ _HEAD_BYTES = 4000
 _TAG = re.compile(r"[\w/-]{1,60}")
 
 
-def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
+def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
     """Write a note to a new file in the folder. Returns its path. Raises BadRequest.
 
     `author` is the user if the request comes from another machine, otherwise empty. The daily limit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hopsyncd.answers.drawn import PageImageAnswer
 from hopsyncd.api.file_text import no_file, read_indexed_file
-from hopsyncd.api.passages import placed_passage
+from hopsyncd.api.passages import read_passage
 from hopsyncd.api.requests import PageImageRequest
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import Busy, DocumentUnreadable, NotFound
@@ -41,7 +41,7 @@ def find_page(
     connection: Connection, head: Snapshot | None, request: PageImageRequest
 ) -> WantedPage:
     """Find the page of a PDF that a request means. Raises NotFound or BadRequest."""
-    passage, places = placed_passage(connection, head, request.id)
+    passage, places = read_passage(connection, head, request.id)
     assert head is not None
     place = next((one for one in places if one.media_type == PDF), None)
     content = content_of(connection, place.row) if place else None

@@ -35,7 +35,7 @@ _FIRST = ("", "")  # sorts before every key
 _MAX_ID = 2**63 - 1
 
 
-def entry_of(head: Snapshot | None, hexadecimal: str) -> int:
+def passage_row_of(head: Snapshot | None, hexadecimal: str) -> int:
     """Find the row of a passage at a version by its id, or by a unique beginning of the id.
 
     Raises NotFound or BadRequest.
@@ -65,11 +65,11 @@ def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
     )
 
 
-def placed_passage(
+def read_passage(
     connection: Connection, head: Snapshot | None, hexadecimal: str
 ) -> tuple[Passage, list[Place]]:
     """Read a passage and its visible places. Raises NotFound or BadRequest."""
-    entry = entry_of(head, hexadecimal)
+    entry = passage_row_of(head, hexadecimal)
     assert head is not None
     id_ = _id(head, entry)
     passage = known_passages(connection, [id_]).get(id_)
@@ -82,10 +82,10 @@ def passage_answer(
     connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
 ) -> PassageAnswer:
     """Describe a passage, its places and its questions. Raises NotFound or BadRequest."""
-    entry = entry_of(head, hexadecimal)
+    entry = passage_row_of(head, hexadecimal)
     assert head is not None
     id_, version = _id(head, entry), head.version.id
-    passage, places = placed_passage(connection, head, hexadecimal)
+    passage, places = read_passage(connection, head, hexadecimal)
     questions = questions_at(connection, version, id_)
     return {
         "version": version,
@@ -208,7 +208,7 @@ def neighbours_answer(
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
     """Return the passages near a passage in the graph, the nearest first. Raises NotFound."""
-    start = entry_of(head, request.id)
+    start = passage_row_of(head, request.id)
     assert head is not None
     found = around(head, start, request.hops, request.limit)
     shown = _answer_to_show(connection, head, found.distance, found.joints)
@@ -226,7 +226,7 @@ def paths_answer(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
 ) -> PathsAnswer:
     """Return the paths from one passage to another, the shortest first. Raises NotFound."""
-    ends = entry_of(head, request.start), entry_of(head, request.end)
+    ends = passage_row_of(head, request.start), passage_row_of(head, request.end)
     assert head is not None
     found = paths(head, *ends, request.max_hops, request.limit)
     joints = [joint for path in found for joint in path]

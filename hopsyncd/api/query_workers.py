@@ -67,7 +67,7 @@ class _Worker:
         self.pipe.close()
 
 
-def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
+def worker_version(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
     """Return the version at which a worker can answer this query, or None if no worker can.
 
     `reranks` says whether `hop` ends with the reranker, which workers do not have.

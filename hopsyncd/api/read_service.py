@@ -30,7 +30,7 @@ from hopsyncd.api.passages import (
     paths_answer,
 )
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted
-from hopsyncd.api.query_workers import handed_over_at
+from hopsyncd.api.query_workers import worker_version
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -182,7 +182,7 @@ class ReadService:
         """Let a worker answer the message. Without a suitable worker, this process answers."""
         engine, models = state.engine, state.models
         newest = engine.head.version.id if engine.head else 0
-        number = handed_over_at(search, at, newest, reranks=engine.settings.rerank)
+        number = worker_version(search, at, newest, reranks=engine.settings.rerank)
         if number is None:
             return here()
         # Encode before taking a worker, which would otherwise be idle meanwhile.

@@ -62,7 +62,7 @@ def share_heap() -> None:
 
 
 @contextmanager
-def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
+def bind_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
     """Listen on a socket at `path`, and remove it at the end.
 
     The mode is 0600, in a folder of mode 0700. With a group, the mode is 0660, in a folder that the
@@ -222,7 +222,7 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
         path.unlink(missing_ok=True)
 
 
-def bound_address(host: str, port: int, hint: str) -> socket.socket:
+def bind_address(host: str, port: int, hint: str) -> socket.socket:
     """Bind a socket to an address without listening. Raises SocketRefused.
 
     For port 0, the system chooses a free port.
@@ -310,13 +310,13 @@ def end_at_signals(server: uvicorn.Server) -> None:
         signal.signal(number, end)
 
 
-def bound_listeners(stack: ExitStack, config: Config) -> Listeners:
+def open_listeners(stack: ExitStack, config: Config) -> Listeners:
     """Open the configured sockets. The stack closes them."""
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
         with _signals_after():
-            listener = stack.enter_context(bound_socket(config.daemon.socket, group))
+            listener = stack.enter_context(bind_socket(config.daemon.socket, group))
     listeners, secured = [listener], list[socket.socket]()
     warn_of_former_files(config)
     tls = server_tls(config)
@@ -332,7 +332,7 @@ def bound_listeners(stack: ExitStack, config: Config) -> Listeners:
     ):
         if address:
             hint = f"Set {key} to another port, or remove it"
-            bound = stack.enter_context(bound_address(*any_host_and_port(address), hint))
+            bound = stack.enter_context(bind_address(*any_host_and_port(address), hint))
             (secured if tls and key == "access.listen" else listeners).append(bound)
     return Listeners(listeners, secured, tls)
 

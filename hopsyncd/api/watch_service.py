@@ -41,7 +41,7 @@ class WatchService:
         program: Sequence[str] = ()
         if request.exec:
             self._require_own_record(caller)
-            program = checked_program(request.exec)
+            program = resolve_program(request.exec)
         if request.webhook and not caller.may("admin"):
             raise Forbidden(
                 "Cannot watch this question",
@@ -99,7 +99,7 @@ class WatchService:
         return {"version": version, "watch": watch, "now": now, "changes": changes}
 
 
-def checked_program(arguments: Sequence[str]) -> list[str]:
+def resolve_program(arguments: Sequence[str]) -> list[str]:
     """Resolve the program to its absolute path, and return it with its arguments. Raises BadRequest
     if there is no such program."""
     found = shutil.which(arguments[0])

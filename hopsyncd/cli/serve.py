@@ -189,12 +189,12 @@ def mcp(
     inbox = config.mcp.inbox if config and not server_of(context) else None
     if config and address:
         from hopsyncd.api.mcp.document_server import PATH, guard_app
-        from hopsyncd.api.server import bound_address, loopback_server
+        from hopsyncd.api.server import bind_address, loopback_server
 
         made = make_server(client_of(context), allow_write, inbox, is_structured=is_structured)
         app = guard_app(made, config)
         server = loopback_server(app, config.limits)
-        with bound_address(*host_and_port(address), "Give --http another port") as listener:
+        with bind_address(*host_and_port(address), "Give --http another port") as listener:
             listener.listen()  # an agent may connect before we serve
             click.echo(f"http://{address}{PATH}\nCtrl-C stops it.")
             server.run(sockets=[listener])

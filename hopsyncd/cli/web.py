@@ -57,11 +57,11 @@ def open_page(
 ) -> Iterator[Callable[[], None]]:
     """Start a separate page, print its address and open it. Yields a function that serves it until
     Ctrl-C."""
-    from hopsyncd.api.server import bound_address, loopback_server
+    from hopsyncd.api.server import bind_address, loopback_server
     from hopsyncd.web.listener import Door, opener
     from hopsyncd.web.pages import make_page
 
-    with bound_address(_HOST, port, "Choose another port, or leave out --port") as listener:
+    with bind_address(_HOST, port, "Choose another port, or leave out --port") as listener:
         listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
         page = make_page(client, door, lambda: server.should_exit, config_file)

@@ -28,7 +28,7 @@ from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE, FailedTokens
 from hopsyncd.api.guard import Guard
 from hopsyncd.api.mcp.document_server import guard_app
-from hopsyncd.api.server import bound_address
+from hopsyncd.api.server import bind_address
 from hopsyncd.api.tokens import OneToken, Role, TokenFile, Tokens, TokenUses
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
@@ -376,4 +376,4 @@ def test_an_address_that_is_taken_is_refused() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SocketRefused, match=str(port)):
-            bound_address("127.0.0.1", port, "Take another")
+            bind_address("127.0.0.1", port, "Take another")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.api import notes
-from hopsyncd.api.notes import written_note
+from hopsyncd.api.notes import write_note
 from hopsyncd.errors import BadRequest
 
 
 def write(inbox: Path, author: str, count: int = 1, text: str = "Text.") -> Path:
-    return [written_note(inbox, "A title", text, ["tag"], author) for _ in range(count)][-1]
+    return [write_note(inbox, "A title", text, ["tag"], author) for _ in range(count)][-1]
 
 
 def test_a_note_names_its_author(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings, _Copy
-from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
+from hopsyncd.api.query_workers import QueryWorkers, worker_version
 from hopsyncd.config.values import Search
 from hopsyncd.ingest import saved_index
 from hopsyncd.ingest.index_loading import follow
@@ -368,11 +368,11 @@ def test_a_worker_reads_an_index_that_was_saved_again(
 
 
 def test_only_what_needs_no_other_model_and_names_a_served_version_is_handed_over() -> None:
-    assert handed_over_at(HOP, "head", 9) == 9
-    assert handed_over_at(Search("dense"), "7", 9) == 7
+    assert worker_version(HOP, "head", 9) == 9
+    assert worker_version(Search("dense"), "7", 9) == 7
     for search, at in (
         *((HOP, "a tag"), (HOP, "10"), (HOP, "999999999"), (HOP, "0")),
         *((Search("statement"), "head"), (Search("hop", reasoner="llm"), "head")),
     ):
-        assert handed_over_at(search, at, 9) is None
-    assert handed_over_at(HOP, "head", 0) is None
+        assert worker_version(search, at, 9) is None
+    assert worker_version(HOP, "head", 0) is None

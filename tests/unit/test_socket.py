@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from hopsyncd.api import server
-from hopsyncd.api.server import bound_address, bound_listeners, bound_socket
+from hopsyncd.api.server import bind_address, bind_socket, open_listeners
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import AlreadyRunning, SocketRefused
 from tests.fakes.port import free_port
@@ -46,7 +46,7 @@ def leave_stale(path: Path) -> None:
 def test_only_the_owner_can_reach_it_and_it_goes_at_the_end(path: Path) -> None:
     before = os.umask(0)
     try:
-        with bound_socket(path):
+        with bind_socket(path):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
             connect(path)
@@ -58,7 +58,7 @@ def test_only_the_owner_can_reach_it_and_it_goes_at_the_end(path: Path) -> None:
 def test_the_umask_is_put_back(path: Path) -> None:
     before = os.umask(0o027)
     try:
-        with bound_socket(path):
+        with bind_socket(path):
             pass
         assert os.umask(0o027) == 0o027
     finally:
@@ -66,8 +66,8 @@ def test_the_umask_is_put_back(path: Path) -> None:
 
 
 def test_a_second_one_is_refused_and_the_first_serves_on(path: Path) -> None:
-    with bound_socket(path):
-        with pytest.raises(AlreadyRunning, match="another hopsyncd"), bound_socket(path):
+    with bind_socket(path):
+        with pytest.raises(AlreadyRunning, match="another hopsyncd"), bind_socket(path):
             pass
         connect(path)
     assert not path.exists()
@@ -78,14 +78,14 @@ def test_a_living_socket_without_our_lock_is_left_alone(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as foreign:
         foreign.bind(str(path))
         foreign.listen()
-        with pytest.raises(AlreadyRunning), bound_socket(path):
+        with pytest.raises(AlreadyRunning), bind_socket(path):
             pass
         connect(path)
 
 
 def test_a_stale_socket_is_taken_over(path: Path) -> None:
     leave_stale(path)
-    with bound_socket(path):
+    with bind_socket(path):
         connect(path)
 
 
@@ -101,28 +101,28 @@ def test_anything_else_at_the_path_is_refused_and_left_alone(path: Path, kind: s
             leave_stale(path.parent / "run/elsewhere")
             path.symlink_to(path.parent / "run/elsewhere")
     before = path.lstat()
-    with pytest.raises(SocketRefused, match="not a socket"), bound_socket(path):
+    with pytest.raises(SocketRefused, match="not a socket"), bind_socket(path):
         pass
     assert path.lstat() == before
 
 
 def test_too_long_a_path_is_refused_before_anything_is_made(path: Path) -> None:
     long = path.parent / ("x" * 108)
-    with pytest.raises(SocketRefused, match="longer than 107 bytes"), bound_socket(long):
+    with pytest.raises(SocketRefused, match="longer than 107 bytes"), bind_socket(long):
         pass
     assert not path.parent.exists()
 
 
 def test_the_longest_path_serves(path: Path) -> None:
     long = path.parent / ("x" * (107 - len(os.fsencode(path.parent)) - 1))
-    with bound_socket(long):
+    with bind_socket(long):
         connect(long)
 
 
 def test_a_folder_that_others_may_enter_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.parent.chmod(0o750)
-    with pytest.raises(SocketRefused, match="0750") as refused, bound_socket(path):
+    with pytest.raises(SocketRefused, match="0750") as refused, bind_socket(path):
         pass
     assert "chmod 700" in refused.value.hint
     assert list(path.parent.iterdir()) == []
@@ -130,7 +130,7 @@ def test_a_folder_that_others_may_enter_is_refused(path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused(path: Path) -> None:
     path.parent.write_text("a file")
-    with pytest.raises(SocketRefused, match="Cannot use the socket's folder"), bound_socket(path):
+    with pytest.raises(SocketRefused, match="Cannot use the socket's folder"), bind_socket(path):
         pass
 
 
@@ -138,22 +138,22 @@ def test_a_folder_that_cannot_be_made_is_refused(path: Path) -> None:
 def test_the_folder_of_another_user_is_refused(path: Path) -> None:
     path.parent.mkdir(mode=0o700)
     os.chown(path.parent, 12345, -1)
-    with pytest.raises(SocketRefused, match="belongs to user 12345"), bound_socket(path):
+    with pytest.raises(SocketRefused, match="belongs to user 12345"), bind_socket(path):
         pass
 
 
 def test_a_socket_that_took_our_place_is_not_removed(path: Path) -> None:
-    with bound_socket(path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+    with bind_socket(path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         path.unlink()
         other.bind(str(path))
     assert path.is_socket()
 
 
 def test_it_is_removed_when_the_daemon_fails(path: Path) -> None:
-    with pytest.raises(RuntimeError), bound_socket(path):
+    with pytest.raises(RuntimeError), bind_socket(path):
         raise RuntimeError("failed")
     assert not path.exists()
-    with bound_socket(path):
+    with bind_socket(path):
         connect(path)
 
 
@@ -162,7 +162,7 @@ def test_two_listeners_on_one_address_are_refused(path: Path) -> None:
     places = {"socket": str(path), "data_dir": str(path.parent)}
     config = Config.model_validate({"daemon": places, "access": address, "web": address})
     with pytest.raises(SocketRefused, match="are the same address"), ExitStack() as stack:
-        bound_listeners(stack, config)
+        open_listeners(stack, config)
 
 
 def test_a_signal_at_any_step_of_the_start_leaves_no_socket(path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_signal_at_any_step_of_the_start_leaves_no_socket(path: Path) -> None:
             with suppress(SystemExit), ExitStack() as stack:
                 sys.settrace(trace)
                 try:
-                    bound_listeners(stack, config)
+                    open_listeners(stack, config)
                 finally:
                     sys.settrace(None)
             assert not path.exists(), f"the socket was left at step {step}"
@@ -199,7 +199,7 @@ def test_a_signal_at_any_step_of_the_start_leaves_no_socket(path: Path) -> None:
 
 def test_a_group_is_let_in_and_nobody_else(path: Path) -> None:
     group = os.getegid()
-    with bound_socket(path, group):
+    with bind_socket(path, group):
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o710
         assert path.stat().st_gid == path.parent.stat().st_gid == group
@@ -211,7 +211,7 @@ def test_a_folder_that_the_group_cannot_enter_or_others_can_is_refused(
 ) -> None:
     path.parent.mkdir()
     path.parent.chmod(mode)
-    with pytest.raises(SocketRefused) as refused, bound_socket(path, os.getegid()):
+    with pytest.raises(SocketRefused) as refused, bind_socket(path, os.getegid()):
         pass
     assert told in str(refused.value)
 
@@ -232,5 +232,5 @@ def test_what_is_sent_over_tcp_does_not_wait_for_what_was_sent_before() -> None:
             writer.close()
             return await found
 
-    with bound_address("127.0.0.1", 0, "Take another") as listener:
+    with bind_address("127.0.0.1", 0, "Take another") as listener:
         assert asyncio.run(is_sent_at_once(listener))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.watch_service import checked_program
+from hopsyncd.api.watch_service import resolve_program
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.dependencies import is_touched
@@ -240,7 +240,7 @@ def test_a_program_that_fails_is_named(watching: Watching) -> None:
     (listed,) = watching.watched.list_all(OWNER)
     assert listed["id"] == number and "status 3" in (listed["error"] or "")
     with pytest.raises(BadRequest, match="no program"):
-        checked_program(["no-such-program"])
+        resolve_program(["no-such-program"])
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from hopsyncd.api.mcp.shapes import (
     token_count,
     version_brief,
 )
-from hopsyncd.api.notes import written_note
+from hopsyncd.api.notes import write_note
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.client.local_files import sources_here
 from hopsyncd.config.values import Match, Strategy
@@ -388,7 +388,7 @@ class WritingTools:
         """
         if self._inbox is None:  # the daemon and its inbox are on another machine
             return dict(self._client.note(title, text, tags or ()))
-        return {"file": str(written_note(self._inbox, title, text, tags or ()))}
+        return {"file": str(write_note(self._inbox, title, text, tags or ()))}
 
     def tag(
         self,
