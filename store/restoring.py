@@ -35,10 +35,12 @@ from store.operational import all_watches, note_run
 from store.purge import request_purge
 from store.sources import (
     access_rules,
+    all_sources,
     exclude,
     excluded_items,
     knows_item,
     put_access_rules,
+    register_source,
     source_names,
 )
 from store.transactions import reserve_lost, transaction, version_digest
@@ -307,14 +309,19 @@ def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
     """Repeat the purges of the former database, and apply its access rules. Returns the number of
     purges.
 
-    If the backup is of another database, the rules of both stay in force.
+    If the backup is of another database, the rules of both stay in force. Sources that the backup
+    lacks are registered if they are closed or have purged documents.
     """
+    gone = excluded_items(former)
+    rules = access_rules(former)
+    kept = {name for name, _ in gone} | {name for name, rule in rules.items() if rule}
+    for source in all_sources(former):
+        if source.name in kept.difference(source_names(restored).values()):
+            register_source(restored, source.name, source.kind, source.location)
     rows = {name: row for row, name in source_names(restored).items()}
     put_access_rules(restored, _combine_rules(former, restored))
     purged = 0
-    for name, path in excluded_items(former) - excluded_items(restored):
-        if name not in rows:
-            continue
+    for name, path in gone - excluded_items(restored):
         if knows_item(restored, rows[name], path):
             request_purge(restored, rows[name], path, now_ms)
             purged += 1

@@ -33,7 +33,16 @@ from store.restoring import (
     pending_restore,
     stage,
 )
-from store.sources import access_rules, excluded_paths, put_access_rules, release_pins
+from store.sources import (
+    access_rules,
+    exclude,
+    excluded_items,
+    excluded_paths,
+    put_access_rules,
+    register_source,
+    release_pins,
+    source_names,
+)
 from store.versions import head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
@@ -212,6 +221,28 @@ def test_purges_and_closed_sources_since_the_backup_stay_in_force(
         assert access_rules(connection) == {"notes": NOBODY}
         assert [one.path for one in pending_purges(connection)] == ["sofia.md"]
         assert excluded_paths(connection, stack.source.id) == {"sofia.md"}
+
+
+def test_a_source_that_is_newer_than_the_backup_stays_closed_and_purged(
+    stack: Stack, tmp_path: Path
+) -> None:
+    database = tmp_path / "data/hopsyncd.db"
+    put_access_rules(stack.connection, {"notes": OPEN})
+    done = made(stack, tmp_path / "b")
+    for name, rule in (("plans", BY_HR), ("talks", OPEN)):
+        register_source(stack.connection, name, "folder", f"/{name}")
+        put_access_rules(stack.connection, {name: rule})
+    number = next(n for n, name in source_names(stack.connection).items() if name == "talks")
+    exclude(stack.connection, number, "secret.md", NOW_MS)
+    stack.close()
+    stage(database, done.name, done, verify_copy, NOW_MS)
+    assert finish_restore(database, NOW_MS)
+    with closing(open_writer(database)) as connection:
+        rules = access_rules(connection)
+        assert rules == {"notes": OPEN, "plans": (*BY_HR, RESTORED), "talks": OPEN}
+        assert excluded_items(connection) == {("talks", "secret.md")}
+        newer = Config.model_validate({"source": [{"name": "plans", "path": "/"}]}).sources
+        assert rules_at_start(rules, newer, is_shared=False).get("plans") is None  # as recorded
 
 
 HR = ["user:root"]
