@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from hopsyncd.index.arrays import Floats, Integers
+from hopsyncd.index.arrays import Floats, Integers, expand_ranges, mark_rows
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.vectors import split_slices
 from hopsyncd.retrieve.literal_search import LiteralMatches
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
@@ -28,6 +29,7 @@ from store.records import WORD, PassageId, Vectors
 Strength = Literal["strong", "fair", "weak"]
 
 STRONG, FAIR = 0.6, 0.25  # the least probabilities
+_PASSAGES_AT_ONCE = 64  # their vectors take little memory
 WEIGHTS = {"cosine": 6.377, "share": 0.953, "rank": -1.643, "words": -0.064, "bias": -3.141}
 
 
@@ -82,18 +84,18 @@ def _name(probability: float) -> Strength:
 
 def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
     """Return (m,) the largest cosine of the question with a vector of each passage."""
-    columns, exact = snapshot.index.passages, snapshot.index.vectors.exact
+    columns, table = snapshot.index.passages, snapshot.index.vectors
     wanted = vector.astype(np.float64)
     wanted /= max(float(np.linalg.norm(wanted)), 1e-9)
-    best = np.zeros(len(rows))
-    for position, row in enumerate(rows.tolist()):
-        if row < 0:
-            continue
-        vectors = exact[int(columns.vector_start[row]) : int(columns.vector_end[row])]
-        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
-        cosines = (vectors.astype(np.float64) * wanted).sum(axis=1) / np.maximum(lengths, 1e-9)
-        best[position] = cosines.max(initial=0.0)
-    return best
+    best, found = np.zeros(len(rows)), np.flatnonzero(rows >= 0)
+    for part in split_slices(len(found), _PASSAGES_AT_ONCE):
+        starts = columns.vector_start[rows[found[part]]].astype(np.int64)
+        ends = columns.vector_end[rows[found[part]]].astype(np.int64)
+        vectors = table.take_floats(expand_ranges(starts, ends)[0]).astype(np.float64)
+        cosines = (vectors * wanted).sum(axis=1)
+        cosines /= np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
+        best[found[part]] = np.maximum.reduceat(cosines, (ends - starts).cumsum() - (ends - starts))
+    return np.maximum(best, 0.0)
 
 
 def _content_terms(question: str) -> tuple[str, ...]:
@@ -106,13 +108,14 @@ def _content_terms(question: str) -> tuple[str, ...]:
 def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches) -> Floats:
     """Return (m,) the idf share of the question's terms that each passage has, in any form."""
     found = having(snapshot, _content_terms(question), forms.rows_by_term)
-    count, total = snapshot.statistics.passages, 0.0
-    shares = np.zeros(len(rows))
+    passages, total = snapshot.statistics.passages, 0.0
+    shares, count = np.zeros(len(rows)), len(snapshot.statistics.visible.passages)
     for term in found:
-        idf = math.log1p((count - term.df + 0.5) / (term.df + 0.5))
+        idf = math.log1p((passages - term.df + 0.5) / (term.df + 0.5))
         total += idf
         if term.df:
-            shares += idf * np.isin(rows, term.passage_rows)
+            has = mark_rows(count, term.passage_rows)
+            shares += idf * (has[rows] & (rows >= 0))
     return shares / (total or 1.0)
 
 

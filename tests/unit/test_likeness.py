@@ -47,10 +47,14 @@ def test_what_is_compared_when_it_is_wanted_is_as_like_as_what_was_compared_at_o
 
 
 @pytest.mark.parametrize("few", [0, 10**6])
-def test_near_passages_are_those_most_like_it_by_words_and_as_a_whole(few: int) -> None:
-    served, vector = _some(NEAR + 200), _question()
+@pytest.mark.parametrize("count", [NEAR + 200, 3 * NEAR])
+@pytest.mark.parametrize("every", [1, 16])  # with words in one of 16, a sample tells little
+def test_near_passages_are_those_most_like_it_by_words_and_as_a_whole(
+    few: int, count: int, every: int
+) -> None:
+    served, vector = _some(count), _question()
     likeness = Likeness(served, vector, few)
-    words = _CHANCE.random(NEAR + 200)
+    words = np.where(np.arange(count) % every == 0, _CHANCE.random(count), 0.0)
     near = NearPassages.of(served, likeness, words)
     like = OF_LIKENESS * likeness.whole + OF_WORDS * words
     assert near.entries.tolist() == np.sort(np.argsort(-like)[:NEAR]).tolist()
