@@ -4,7 +4,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from store.contract import Connection
 from store.open_database import memory_database
@@ -16,6 +16,7 @@ _SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 _TOKENIZERS = threading.local()
 _MAX_CACHED = 1 << 14
+_SHORT_CACHED, _MOST_CHARACTERS = 1 << 12, 256  # texts whose sorted terms are cached
 _TERM_CACHE: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
@@ -92,11 +93,18 @@ def index_terms(text: str) -> tuple[str, ...]:
     >>> index_terms("The dogs, the dog")
     ('dog', 'the')
     """
+    return _find_short_terms(text) if len(text) <= _MOST_CHARACTERS else _find_terms(text)
+
+
+def _find_terms(text: str) -> tuple[str, ...]:
     if not text.isascii():
         return terms_of_each([text])[text]
     # Most words of other texts are cached, and word boundaries are the same for the tokenizer.
     terms = terms_of_each(WORD.findall(text.lower()))
     return tuple(sorted(frozenset().union(*terms.values())))
+
+
+_find_short_terms = lru_cache(_SHORT_CACHED)(_find_terms)  # A question's are often needed again.
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
