@@ -9,7 +9,7 @@ import pytest
 from hopsyncd.models.encoder import FairLock
 
 
-def test_who_lets_go_and_asks_again_comes_after_those_who_waited() -> None:
+def test_a_thread_that_asks_again_comes_after_waiting_threads() -> None:
     turns = FairLock()
     order: list[str] = []
 
@@ -30,7 +30,7 @@ def test_who_lets_go_and_asks_again_comes_after_those_who_waited() -> None:
     assert order == ["first", "second", "third", "first again"]
 
 
-def test_one_at_a_time_and_all_of_them() -> None:
+def test_one_thread_at_a_time_holds_the_lock_and_all_get_it() -> None:
     turns = FairLock()
     inside = most = 0
 

@@ -37,7 +37,7 @@ class TestWhatExpires:
         assert find_expired(stack.connection, NOTHING, LATER_MS) == [1, 2, 3, 4, 5]
         assert find_expired(stack.connection, Retention(0, 0), LATER_MS) == [1, 2, 3, 4, 5]
 
-    def test_so_many_newest_are_kept(self, stack: Stack) -> None:
+    def test_the_configured_number_of_newest_versions_is_kept(self, stack: Stack) -> None:
         assert find_expired(stack.connection, Retention(4, 0), LATER_MS) == [1, 2]
 
     def test_tagged_versions_are_kept(self, stack: Stack) -> None:
@@ -51,7 +51,7 @@ class TestWhatExpires:
         assert find_expired(stack.connection, Retention(1, 30), now_ms) == [1, 2, 3]
         assert find_expired(stack.connection, Retention(1, 30), now_ms - 1) == [1, 2]
 
-    def test_what_was_collected_does_not_expire_again(self, stack: Stack) -> None:
+    def test_a_collected_version_does_not_expire_again(self, stack: Stack) -> None:
         collect(stack.connection, NOTHING, LATER_MS)
         assert find_expired(stack.connection, NOTHING, LATER_MS) == []
 
@@ -71,7 +71,7 @@ class TestWhatIsKept:
         assert after == {number: before[number] for number in after}
         assert_whole(stack.connection)
 
-    def test_what_only_expired_versions_had_is_deleted(self, stack: Stack) -> None:
+    def test_rows_of_expired_versions_only_are_deleted(self, stack: Stack) -> None:
         collect(stack.connection, NOTHING, LATER_MS)
         texts = [row[0] for row in stack.connection.execute("SELECT text FROM passage")]
         assert not any("Lutetia" in one or "Brutus1" in one for one in texts)
@@ -103,7 +103,7 @@ class TestWhatIsKept:
         fresh.sync()
         assert graph_at(stack.connection, 7) == graph_at(fresh.connection, 1)
 
-    def test_the_log_and_diffs_say_what_they_said(self, stack: Stack) -> None:
+    def test_the_log_and_diffs_are_unchanged_by_gc(self, stack: Stack) -> None:
         def told() -> list[dict[str, object]]:
             return [asdict(one) | {"collected_ms": None} for one in log(stack.connection, 10)]
 
@@ -183,7 +183,7 @@ class TestExpired:
         ):
             resolve(stack.connection, at)
 
-    def test_it_can_be_neither_tagged_nor_restored(self, stack: Stack) -> None:
+    def test_an_expired_version_can_be_neither_tagged_nor_restored(self, stack: Stack) -> None:
         collect(stack.connection, NOTHING, LATER_MS)
         with pytest.raises(NoSuchVersion, match="expired"):
             set_tag(stack.connection, "late", 2, 0)
@@ -199,7 +199,7 @@ def _moment(of: Version) -> str:
 
 class TestPlan:
     @pytest.mark.parametrize("keep", [1, 3, 100])
-    def test_the_plan_is_what_happens(self, stack: Stack, keep: int) -> None:
+    def test_gc_does_what_its_plan_says(self, stack: Stack, keep: int) -> None:
         reader = open_reader(Path(stack.connection.execute("PRAGMA database_list").fetchone()[2]))
         plan = asdict(plan_gc(reader, Retention(keep, 0), LATER_MS))
         done = asdict(collect(stack.connection, Retention(keep, 0), LATER_MS))
@@ -207,7 +207,7 @@ class TestPlan:
         done.pop("freed_bytes")
         assert done == plan
 
-    def test_it_changes_nothing(self, stack: Stack) -> None:
+    def test_a_dry_run_of_gc_changes_nothing(self, stack: Stack) -> None:
         before = graphs(stack.connection)
         plan_gc(stack.connection, NOTHING, LATER_MS)
         assert graphs(stack.connection) == before

@@ -36,7 +36,9 @@ def stack(tmp_path: Path) -> Stack:
 class TestUnusedContent:
     """Content that no version ever held: what a killed sync had paid for."""
 
-    def test_it_survives_until_it_is_old_and_another_version_came(self, stack: Stack) -> None:
+    def test_unused_content_survives_until_it_is_old_and_a_newer_version_exists(
+        self, stack: Stack
+    ) -> None:
         paid = Passage((), "Paid for Brutus and never committed.")
         stack.prepare(paid)
         keep = Retention(1, 2)
@@ -52,7 +54,7 @@ class TestUnusedContent:
         assert_whole(stack.connection)
 
     @pytest.mark.parametrize("sets_at_once", [1, 2, 7, 1000])
-    def test_it_is_found_in_parts(self, stack: Stack, sets_at_once: int) -> None:
+    def test_unused_content_is_found_in_parts(self, stack: Stack, sets_at_once: int) -> None:
         known = [row[0] for row in stack.connection.execute("SELECT id FROM question_set")]
         for number in range(5):
             stack.prepare(Passage((), f"Paid for Brutus and {number}."))
@@ -63,7 +65,7 @@ class TestUnusedContent:
         assert len(found) == len({*found}) == 5
         assert len(steps) == len(now) // (sets_at_once + 1)
 
-    def test_what_came_into_use_is_no_longer_counted_as_unused(self, stack: Stack) -> None:
+    def test_content_that_came_into_use_is_no_longer_counted_as_unused(self, stack: Stack) -> None:
         assert isinstance(stack.connector, MemoryConnector)
         paid = Passage((), "Paid for Brutus.")
         stack.prepare(paid)
@@ -99,7 +101,7 @@ def killing(after: int) -> Callable[[], None]:
     return between
 
 
-def test_it_can_be_killed_between_any_two_transactions(tmp_path: Path) -> None:
+def test_gc_can_be_killed_between_any_two_transactions(tmp_path: Path) -> None:
     steps = 0
     while True:
         stack = edited(tmp_path / f"{steps}.db")

@@ -98,14 +98,14 @@ def _from(credentials: Credentials, app: ASGIApp) -> ASGIApp:
     return connected
 
 
-def test_the_owner_may_everything_and_nobody_else_anything(tmp_path: Path) -> None:
+def test_the_owner_may_do_everything_and_other_users_nothing(tmp_path: Path) -> None:
     assert client(tmp_path, OWNER).get("/").json() == {"role": "owner", "hidden": []}
     refused = client(tmp_path, MEMBER).get("/")
     assert refused.status_code == 403
     assert "nobody" in refused.json()["error"]["message"]
 
 
-def test_members_of_the_group_read_and_admins_may_everything(tmp_path: Path) -> None:
+def test_members_of_the_group_read_and_admins_may_do_everything(tmp_path: Path) -> None:
     member = client(tmp_path, MEMBER, group="daemon").get("/")
     assert member.json() == {"role": "read", "hidden": ["closed", "old"]}
     assert client(tmp_path, NOBODY, group="daemon").get("/").status_code == 403
@@ -137,7 +137,7 @@ def test_what_may_be_hidden_from_members_is_known_before_they_ask() -> None:
         {"Host": ""},
     ],
 )
-def test_what_a_browser_sends_is_refused_from_the_owner_too(
+def test_requests_of_a_browser_are_refused_even_from_the_owner(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
     refused = client(tmp_path, OWNER).get("/", headers=headers)
@@ -145,7 +145,7 @@ def test_what_a_browser_sends_is_refused_from_the_owner_too(
     assert refused.json()["error"]["hint"]
 
 
-def test_what_the_fetch_of_node_sends_is_no_browsers(tmp_path: Path) -> None:
+def test_requests_of_fetch_in_node_are_not_taken_for_a_browser(tmp_path: Path) -> None:
     sent = {"Sec-Fetch-Mode": "cors", "User-Agent": "node", "Accept-Language": "*"}
     assert client(tmp_path, OWNER).get("/", headers=sent).status_code == 200
 
@@ -226,7 +226,7 @@ def test_wrong_tokens_are_slowed_and_logged_without_the_secret(tmp_path: Path) -
     assert tcp.get("/", headers={"Authorization": f"Bearer {other}"}).status_code == 200
 
 
-def test_one_user_has_so_many_requests_in_hand(tmp_path: Path) -> None:
+def test_the_number_of_concurrent_requests_of_a_user_is_limited(tmp_path: Path) -> None:
     tokens, guard = remote_guard(tmp_path, AccessRules.of(config(), RECORDED), per_user=2)
     _, anns = tokens.add("ann", "read", None)
     _, again = tokens.add("ann", "read", None)
@@ -331,7 +331,7 @@ def test_a_response_ends_soon_after_its_token_is_revoked_or_has_expired(
     assert not guard._in_hand
 
 
-def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:
+def test_a_change_is_recorded_with_its_caller_and_outcome(tmp_path: Path) -> None:
     assert client(tmp_path, OWNER).post("/change").headers["retry-after"] == "1"
     client(tmp_path, OWNER).get("/")
     file = tmp_path / "audit.log"
@@ -363,7 +363,7 @@ def test_the_guard_of_mcp_leaves_the_audit_files_of_the_daemon_alone(tmp_path: P
     assert {file.name for file in tmp_path.glob("audit*")} == {old.name}
 
 
-def test_of_a_stream_is_recorded_how_it_ended(tmp_path: Path) -> None:
+def test_the_outcome_of_a_stream_is_recorded(tmp_path: Path) -> None:
     assert client(tmp_path, OWNER).post("/stream").status_code == 200
     (line,) = (tmp_path / "audit.log").read_text().splitlines()
     recorded = json.loads(line)

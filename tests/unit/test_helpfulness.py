@@ -15,17 +15,17 @@ def order(importance: list[float], document: np.ndarray, coverage: Coverage, k: 
     return [one.position for one in found]
 
 
-def test_what_adds_words_of_the_query_comes_before_what_repeats_them() -> None:
+def test_passages_with_new_words_of_the_query_rank_higher() -> None:
     words = Coverage(np.array([0.5, 0.5]), np.array([[True, True, False], [False, False, True]]))
     assert order([1.0, 0.9, 0.5], APART, words, 3) == [0, 2, 1]
     assert order([1.0, 0.9, 0.5], APART, UNASKED, 3) == [0, 1, 2]
 
 
-def test_another_document_comes_before_one_heard_already_unless_it_matters_less() -> None:
+def test_another_document_ranks_higher_unless_its_score_is_much_lower() -> None:
     one = np.array([1, 1, 2])
     assert order([1.0, 0.9, 0.85], one, UNASKED, 3) == [0, 2, 1]
     assert order([1.0, 0.9, 0.7], one, UNASKED, 3) == [0, 1, 2]
 
 
-def test_what_is_not_asked_for_is_not_ranked() -> None:
+def test_no_more_passages_than_requested_are_ranked() -> None:
     assert order([1.0, 0.9, 0.8], APART, UNASKED, 2) == [0, 1]

@@ -89,7 +89,7 @@ def asked() -> Asked:
     return Asked()
 
 
-def test_of_two_that_ask_at_once_one_makes_it_for_both(asked: Asked) -> None:
+def test_two_concurrent_requests_share_one_computed_view(asked: Asked) -> None:
     first, found = asked.meanwhile(asked.get)
     second = Thread(target=lambda: found.append(asked.get()))
     second.start()
@@ -194,7 +194,7 @@ def test_views_that_take_long_are_made_ahead_only_of_heads_that_stay(
     asked.until_ready()
 
 
-def test_only_the_masks_asked_with_last_are_carried_on(asked: Asked) -> None:
+def test_only_the_most_recently_used_views_are_prepared(asked: Asked) -> None:
     asked.get()
     for hidden in OTHERS:
         asked.get(hidden)
@@ -205,7 +205,7 @@ def test_only_the_masks_asked_with_last_are_carried_on(asked: Asked) -> None:
     assert not asked.views.ready(2, HIDDEN)
 
 
-def test_what_is_being_made_of_an_index_is_not_kept_once_another_is_served(asked: Asked) -> None:
+def test_a_view_of_a_replaced_index_is_discarded(asked: Asked) -> None:
     thread, found = asked.meanwhile(asked.get)
     other = Asked()
     asked.views.follow(other.head)
@@ -231,7 +231,7 @@ def test_a_view_that_cannot_be_made_is_no_reason_to_stop_the_others(asked: Asked
     assert asked.get().hidden == HIDDEN
 
 
-def test_a_version_asked_about_after_the_next_is_the_one_that_was_made(asked: Asked) -> None:
+def test_a_view_of_the_previous_version_is_still_used(asked: Asked) -> None:
     first, before = asked.head, asked.get()
     asked.grow(2)
     asked.get()

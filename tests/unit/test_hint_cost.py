@@ -16,7 +16,7 @@ def files(names: list[str]) -> dict[str, bytes]:
     return {name: b"The file %d met Rome." % number for number, name in enumerate(names)}
 
 
-def test_what_is_read_for_a_hint_is_what_lies_at_or_below_its_paths(tmp_path: Path) -> None:
+def test_a_change_event_reads_only_items_at_or_below_its_paths(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "graph.db", MemoryConnector(files(NAMES)))
     stack.sync()
     connection, source = stack.connection, stack.source.id
@@ -65,7 +65,7 @@ def test_an_edit_among_many_items_costs_as_much_as_among_few(tmp_path: Path) -> 
     assert many <= few + 5
 
 
-def test_the_last_documents_are_not_removed_on_a_hint(tmp_path: Path) -> None:
+def test_a_change_event_does_not_remove_the_last_documents(tmp_path: Path) -> None:
     memory = MemoryConnector(files(["a/b.md", "a/c.md", "d.md"]))
     stack = Stack(tmp_path / "graph.db", memory)
     stack.sync()
@@ -85,7 +85,7 @@ class Unrestricted(MemoryConnector):
         return super().discover(since, None)
 
 
-def test_what_is_listed_beyond_a_hint_is_not_new(tmp_path: Path) -> None:
+def test_items_listed_outside_the_paths_of_a_change_event_are_ignored(tmp_path: Path) -> None:
     memory = Unrestricted(files(["a.md", "b.md", "c.md"]))
     stack = Stack(tmp_path / "graph.db", memory)
     stack.sync()

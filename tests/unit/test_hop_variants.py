@@ -49,7 +49,7 @@ def test_the_example_of_the_module() -> None:
     assert run(EDGES, {A: 2}, n_hop=2).visits == {A: 2, B: 1, C: 1}
 
 
-def test_a_passage_is_asked_once_however_often_it_is_visited() -> None:
+def test_the_reasoner_is_asked_once_for_each_passage() -> None:
     asked = Recording()
     run(EDGES, {A: 1, C: 1}, asked)
     assert asked.rounds == [[A, C], [B]]
@@ -67,20 +67,20 @@ def test_a_dead_end_is_not_asked_about() -> None:
     assert asked.rounds == [[A]]
 
 
-def test_where_no_way_is_chosen_the_traversal_ends() -> None:
+def test_the_traversal_ends_if_no_edge_is_chosen() -> None:
     def none(forks: Sequence[Fork]) -> list[int | None]:
         return [None for _ in forks]
 
     assert run(EDGES, {A: 1}, none).visits == {A: 1}
 
 
-def test_the_ways_that_led_to_a_passage_are_told_apart() -> None:
+def test_edges_that_lead_to_a_passage_are_counted_separately() -> None:
     found = run([(A, C), (B, C), (D, C)], {A: 1, B: 1})
     assert found.visits[C] == 2
     assert found.arrivals == {C: {0: 1, 1: 1}}
 
 
-def test_what_is_passed_on_is_what_was_there_when_the_round_began() -> None:
+def test_a_round_passes_on_only_the_visits_from_before_it() -> None:
     """A and B send to each other; neither passes on what it got in the same round."""
     found = traverse(
         {A: 8.0, B: 4.0},
@@ -124,7 +124,7 @@ def test_ours_is_offered_edges_both_ways_by_their_pull() -> None:
 
 
 @pytest.mark.parametrize("settings", [None, WalkSettings()])
-def test_no_passage_is_offered_more_ways_than_a_reasoner_can_read(
+def test_the_reasoner_gets_a_limited_number_of_edges(
     settings: WalkSettings | None,
 ) -> None:
     graph = drawn(31, [(A, end, end / 31) for end in range(1, 31)])

@@ -16,7 +16,7 @@ def write(tmp_path: Path, text: str) -> Path:
     return file
 
 
-def test_it_is_added_beside_the_patterns_that_are_there(tmp_path: Path) -> None:
+def test_a_pattern_is_added_to_the_existing_patterns(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         '[[source]]\nname = "a"\npath = "HERE"\nignore = [\n  "*.tmp", # kept\n]\n'

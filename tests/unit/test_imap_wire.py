@@ -13,6 +13,6 @@ def test_folders_are_named_in_quotes_bare_or_as_literals() -> None:
 
 
 @pytest.mark.parametrize("row", [b'(\\Sent) "/" ', b'(\\Sent "/" Work', b"\xff\x00", b"Work"])
-def test_a_folder_that_cannot_be_made_out_does_not_seem_gone(row: bytes) -> None:
+def test_a_folder_that_cannot_be_inspected_is_not_taken_for_removed(row: bytes) -> None:
     with pytest.raises(imaplib.IMAP4.abort, match="has an unreadable line"):
         listed_folders([b'() "/" INBOX', row])

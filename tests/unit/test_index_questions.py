@@ -82,7 +82,7 @@ def test_a_sentence_without_its_title_is_led_by_it() -> None:
         ("Bronze Door is a film.", MIRA.text),
     ],
 )
-def test_no_question_is_made_that_would_not_need_both(source: str, target: str) -> None:
+def test_no_question_is_made_that_one_passage_answers(source: str, target: str) -> None:
     pair = Pair(Passage(DOOR.heading, source), Passage(MIRA.heading, target), PAIR.names)
     assert make_question_by_rule(pair, FakeLanguage()) is None
 
@@ -95,7 +95,7 @@ def test_no_question_is_made_that_would_not_need_both(source: str, target: str) 
         ("Where was the director born?", False),
     ],
 )
-def test_a_question_must_not_name_what_it_leads_to(question: str, given_away: bool) -> None:
+def test_a_question_must_not_name_its_second_passage(question: str, given_away: bool) -> None:
     assert gives_away(question, Passage(("Films", "Mira Kaltenbrunn"), "x")) == given_away
 
 
@@ -123,7 +123,7 @@ def test_an_index_without_joined_documents_has_nothing_to_ask(
         make_index_questions(indexed(tmp_path, files), models(), 5, 0, None, Usage())
 
 
-def test_a_database_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_database_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"none\.db"):
         make_index_questions(tmp_path / "none.db", models(), 5, 0, None, Usage())
     assert not (tmp_path / "none.db").exists()

@@ -28,7 +28,7 @@ HIDDEN = "the last run failed"
         (MEMBER, {"scan open": WHY, "scan partly": HIDDEN, "gc": HIDDEN, "backup": HIDDEN}),
     ],
 )
-def test_errors_that_can_name_hidden_items_are_not_told(
+def test_errors_that_can_name_hidden_items_are_not_shown(
     monkeypatch: pytest.MonkeyPatch, acl: Acl, told: dict[str, str]
 ) -> None:
     rows = {name: JobRow(name, 1, None, WHY) for name in JOBS}

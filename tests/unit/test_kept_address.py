@@ -7,7 +7,7 @@ import pytest
 from hopsyncd.web.listener import Door, kept_address
 
 
-def test_an_address_that_cannot_be_replaced_stays_good(tmp_path: Path) -> None:
+def test_a_page_address_that_cannot_be_replaced_stays_valid(tmp_path: Path) -> None:
     kept = tmp_path / "data/page.html"
     kept.parent.mkdir()
     door = Door("127.0.0.1:1", kept=kept)

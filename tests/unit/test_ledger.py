@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "llm.db"
 
 
-def test_what_was_spent_is_there_after_a_restart_by_purpose_and_source(path: Path) -> None:
+def test_spending_by_purpose_and_source_survives_a_restart(path: Path) -> None:
     ledger = Ledger(path)
     ledger.settle(reserve(ledger, 100), 40, 5)
     ledger.settle(reserve(ledger, 100), 2, 1)
@@ -41,7 +41,7 @@ def test_what_was_spent_is_there_after_a_restart_by_purpose_and_source(path: Pat
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_limit_is_of_one_day(path: Path) -> None:
+def test_a_daily_limit_covers_one_day(path: Path) -> None:
     ledger = Ledger(path, max_calls_per_day=2)
     assert [ledger.reserve(DAY, "answers", "", 1) is None for _ in range(3)] == [False, False, True]
     assert ledger.reserve(DAY + 1, "answers", "", 1) is not None
@@ -133,13 +133,13 @@ def test_a_ledger_of_a_newer_program_is_left_alone(path: Path) -> None:
         reserve(ledger)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way")
     with pytest.raises(StoreError, match="File exists"):
         reserve(Ledger(tmp_path / "data" / "llm.db"))
 
 
-def test_a_ledger_that_is_moved_away_is_begun_anew_and_nothing_is_counted_for_nobody(
+def test_a_ledger_that_is_moved_away_is_replaced_by_a_new_ledger(
     path: Path,
 ) -> None:
     ledger = Ledger(path)

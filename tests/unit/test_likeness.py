@@ -35,7 +35,7 @@ def _some(count: int, sentences: int = 3) -> Snapshot:
     )
 
 
-def test_what_is_compared_when_it_is_wanted_is_as_like_as_what_was_compared_at_once() -> None:
+def test_similarities_computed_on_demand_equal_those_computed_at_once() -> None:
     served, vector = _some(50), _question()
     once, wanted = Likeness(served, vector), Likeness(served, vector, few=0)
     rows = np.array([7, 0, 7, 199])
@@ -69,7 +69,7 @@ def test_passages_equally_like_it_are_all_near() -> None:
     assert len(asked(served).near.entries) == NEAR + 5
 
 
-def test_what_came_or_went_since_is_not_near() -> None:
+def test_passages_of_other_versions_are_not_near() -> None:
     served, vector = _some(3), _question()
     advance(served.index, 2, [triplets(9, [("", _drawn())])], [1], [document(9, "9.md", [9])], [1])
     for version, entries in ((1, [0, 1, 2]), (2, [0, 2, 3])):
@@ -82,7 +82,7 @@ def test_what_came_or_went_since_is_not_near() -> None:
     assert len(old.whole) == 3
 
 
-def test_where_nothing_is_visible_nothing_is_near() -> None:
+def test_without_visible_passages_nothing_is_near() -> None:
     served = indexed([])
     vector = to_grid(np.array([[1.0, 0.0]]))[0]
     near = NearPassages.of(served, Likeness(served, vector), np.zeros(0))
@@ -96,7 +96,7 @@ def test_a_text_fits_as_well_as_the_sentence_most_like_it() -> None:
 
 
 @pytest.mark.parametrize("count", [NEAR, NEAR + 1])
-def test_of_a_name_that_most_have_the_mentions_nearest_to_the_question_count(count: int) -> None:
+def test_for_a_common_name_the_mentions_nearest_to_the_question_count(count: int) -> None:
     served = _some(count, sentences=2)
     context = replace(asked(served), likeness=Likeness(served, _question()))
     found = find_mentions(context, served.find_name("rome"))

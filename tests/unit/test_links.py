@@ -248,7 +248,7 @@ class Replies(MemoryConnector):
         return Fetched(self.files[item.id], self.revisions[item.id], "text/html", "T", links)
 
 
-def test_links_that_a_source_tells_are_those_of_the_first_passage(tmp_path: Path) -> None:
+def test_links_reported_by_a_source_belong_to_the_first_passage(tmp_path: Path) -> None:
     pages = Replies({"http://x.org/a": b"<p>Rome.", "http://x.org/b": b"<p>Oslo."})
     stack = Stack(tmp_path / "s.db", pages)
     stack.sync()

@@ -110,7 +110,7 @@ def test_a_passage_with_the_words_as_typed_comes_first(
         ("Which device finds a crash?", ()),  # usual words may be meant otherwise
     ],
 )
-def test_what_no_passage_contains_is_named_and_makes_every_match_weak(
+def test_words_that_no_passage_contains_are_named_and_make_every_match_weak(
     shelf: Shelf, query: str, absent: tuple[str, ...]
 ) -> None:
     found = shelf.query(query)
@@ -207,7 +207,7 @@ def test_incremental_indexing_ranks_words_as_a_rebuild_does(shelf: Shelf, tmp_pa
         ("can I cache", ["can", "cache"], False),
     ],
 )
-def test_the_query_decides_what_is_looked_for_as_typed(
+def test_the_query_determines_its_literal_parts(
     query: str, parts: list[str], is_keywords: bool
 ) -> None:
     read = read_query_words(query)

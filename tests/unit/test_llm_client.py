@@ -37,7 +37,7 @@ def test_a_lost_or_refused_connection_is_tried_again(tmp_path: Path) -> None:
     assert desk.sent == 3
 
 
-def test_an_endpoint_that_stays_down_is_given_up_after_five_requests(tmp_path: Path) -> None:
+def test_an_endpoint_that_stays_down_gets_five_requests(tmp_path: Path) -> None:
     desk = Desk(tmp_path, DOWN)
     error = desk.failure()
     assert isinstance(error, LlmUnavailable)

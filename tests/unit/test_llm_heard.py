@@ -17,7 +17,7 @@ def streamed(*texts: str, **more: Any) -> bytes:
     return b"".join(stream(texts, **more).parts or ())
 
 
-def test_a_reply_is_streamed_to_who_hears_it_and_to_nobody_else(tmp_path: Path) -> None:
+def test_a_reply_is_streamed_to_its_own_listener_only(tmp_path: Path) -> None:
     desk, heard = Desk(tmp_path, streamed('{"name": "re', 'd"}'), RED), Heard()
     assert desk.ask("one", sink=heard).name == "red"
     assert heard.all == ['{"name": "re', 'd"}']
@@ -36,7 +36,7 @@ def test_a_stream_without_a_count_takes_the_reserved_tokens(tmp_path: Path) -> N
     assert 50 < desk.usage.prompt_tokens < 500
 
 
-def test_a_kept_reply_is_not_heard_again_and_is_the_same_streamed_or_not(tmp_path: Path) -> None:
+def test_a_cached_reply_is_not_streamed_again(tmp_path: Path) -> None:
     desk, heard = Desk(tmp_path, streamed('{"name": "red"}')), Heard()
     desk.ask(sink=heard)
     heard.all.clear()
@@ -62,7 +62,7 @@ def test_a_refusal_that_is_not_of_the_stream_leaves_it_for_the_next_call(tmp_pat
     assert heard.all == ['{"name": "red"}']
 
 
-def test_other_words_for_a_limit_are_learned_while_streaming(tmp_path: Path) -> None:
+def test_other_names_of_the_token_limit_are_learned_while_streaming(tmp_path: Path) -> None:
     desk = Desk(
         tmp_path,
         RequestFailure(400, "'max_tokens' is not supported: use 'max_completion_tokens'"),
@@ -88,7 +88,7 @@ def test_a_stream_that_breaks_off_is_withdrawn_and_asked_for_in_one_piece(
     assert desk.spent() == (2, desk.usage.tokens)
 
 
-def test_a_repaired_reply_takes_the_place_of_what_was_heard(tmp_path: Path) -> None:
+def test_a_repaired_reply_replaces_the_streamed_text(tmp_path: Path) -> None:
     desk, heard = Desk(tmp_path, streamed('{"nam": "red"}'), streamed('{"name": "red"}')), Heard()
     assert desk.ask(sink=heard).name == "red"
     first, why, second = heard.all

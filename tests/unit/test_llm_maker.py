@@ -41,7 +41,7 @@ def texts(questions: QuestionSet, direction: Direction) -> list[str]:
     return [q.text for q in questions.questions if q.direction is direction]
 
 
-def test_alone_they_are_the_papers(tmp_path: Path) -> None:
+def test_in_llm_mode_a_passage_has_only_the_llm_questions(tmp_path: Path) -> None:
     got = made(recorded(tmp_path, "llm", LINES), ROME)
     assert texts(got, Direction.INCOMING) == ["Who met Carthage?"]
     assert texts(got, Direction.OUTGOING) == ["Who was Hannibal?", "Why war?"]
@@ -51,7 +51,7 @@ def test_alone_they_are_the_papers(tmp_path: Path) -> None:
     assert [q.vector_row for q in got.questions] == [1, 2, 3]
 
 
-def test_both_are_the_built_in_ones_and_then_the_asked_ones(tmp_path: Path) -> None:
+def test_in_both_mode_the_built_in_questions_come_first(tmp_path: Path) -> None:
     got = made(recorded(tmp_path, "both", LINES), ROME)
     plain = BuiltinMaker(FakeLanguage(), FakeEncoder()).make(ROME)
     for direction, asked in (
@@ -81,7 +81,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: Line) -> None:
         recorded(tmp_path, "both", [*LINES[:2], line])
 
 
-def test_what_is_recorded_and_how_it_is_used_names_the_recipe(tmp_path: Path) -> None:
+def test_the_recorded_questions_and_their_mode_name_the_settings(tmp_path: Path) -> None:
     other = [{**LINES[0], "incoming": ["Who?"]}, *LINES[1:]]
     uses: list[tuple[Mode, list[Line]]] = [
         ("both", LINES),
@@ -105,7 +105,7 @@ def test_a_provisional_set_is_the_built_in_set_under_an_id_of_its_own() -> None:
     assert (got.vectors == wanted.vectors).all()
 
 
-def test_without_an_account_nobody_is_asked() -> None:
+def test_without_an_account_no_llm_is_called() -> None:
     llm = FakeLlm()
     results = [r for group in asked_maker(llm).make_each([ROME, ODD], None) for r in group]
     assert [passage for passage, _ in results] == [ROME, ODD]

@@ -133,13 +133,11 @@ class TestReply:
             [{"id": 1, "incoming": [" ", "?!", "x" * 301 + "?"], "outgoing": WELL["outgoing"]}],
         ],
     )
-    def test_a_part_that_is_missing_doubled_or_no_part_is_nonsense(
-        self, said: list[object]
-    ) -> None:
+    def test_a_missing_repeated_or_malformed_part_is_nonsense(self, said: list[object]) -> None:
         (got,) = parse_reply(said, [ROME])
         assert isinstance(got, LlmNonsense)
 
-    def test_one_bad_part_does_not_spoil_the_other(self) -> None:
+    def test_a_bad_part_does_not_affect_another_part(self) -> None:
         bad, good = parse_reply([{"id": 1, "incoming": 7}, {"id": 2, **WELL}], [GAUL, ROME])
         assert isinstance(bad, LlmNonsense)
         assert isinstance(good, LlmQuestions)
@@ -153,7 +151,7 @@ class TestReply:
         (got,) = parse_reply([said], [ROME])
         assert got == LlmQuestions(("Where is Rome?", "[2JWhat is it?"), ("Who ruled?",))
 
-    def test_too_many_are_cut(self) -> None:
+    def test_too_many_questions_are_truncated(self) -> None:
         lots = [f"What is number {n}?" for n in range(40)]
         (got,) = parse_reply([{"id": 1, "incoming": lots, "outgoing": lots}], [ROME])
         assert isinstance(got, LlmQuestions)
@@ -174,7 +172,7 @@ class TestReply:
         assert isinstance(got, LlmQuestions) and len(got.incoming) == 1
 
     @given(said=st.lists(parts, max_size=8) | loose_json, some=passages)
-    def test_whatever_comes_gives_clean_questions_or_none(
+    def test_any_reply_gives_clean_questions_or_none(
         self, said: object, some: list[Passage]
     ) -> None:
         try:
@@ -216,7 +214,7 @@ class TestAsking:
         assert all(isinstance(got, LlmQuestions) for got in asked(llm, some).values())
         assert llm.times == {some[0].text: 2, some[1].text: 1, some[2].text: 2, some[3].text: 1}
 
-    def test_what_fails_alone_too_is_left_with_its_error(self) -> None:
+    def test_a_passage_that_fails_twice_keeps_its_error(self) -> None:
         some = many(2)
 
         def play(call: LlmCall) -> str:
@@ -229,7 +227,7 @@ class TestAsking:
         assert isinstance(results[some[0]], LlmNonsense)
         assert isinstance(results[some[1]], LlmQuestions)
 
-    def test_fewer_than_asked_for_are_taken_after_a_second_call(self) -> None:
+    def test_fewer_questions_than_requested_are_accepted_after_a_second_call(self) -> None:
         few = {"incoming": ["Where is Rome?"], "outgoing": ["Who ruled Rome?"]}
 
         def play(call: LlmCall) -> str:
@@ -281,7 +279,7 @@ class TestAsking:
         assert kinds.count(LlmQuestions) == 6
         assert kinds.count(BudgetSpent) == 34
 
-    def test_who_is_out_of_patience_is_not_asked(self) -> None:
+    def test_a_batch_that_must_stop_leaves_its_other_passages_queued(self) -> None:
         llm = FakeLlm()
         asker = LlmExtractor(llm, passages_per_call=1, calls_a_round=2)
         context = LlmContext("notes", Usage(), lambda: len(llm.calls) < 4)

@@ -172,7 +172,7 @@ def test_a_passage_that_is_stored_no_longer_is_not_asked_about() -> None:
         (["irrelevant", "irrelevant", "irrelevant"], None),
     ],
 )
-def test_graded_the_first_of_the_best_grade_is_followed(
+def test_the_first_edge_with_the_best_grade_is_followed(
     grades: list[str], chosen: int | None
 ) -> None:
     chooser, llm = reasoner({"grades": grades}, graded=True)

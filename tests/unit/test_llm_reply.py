@@ -130,7 +130,7 @@ def test_anything_else_is_unusable(text: str) -> None:
         read_reply(text, Colour)
 
 
-def test_what_a_stranger_says_is_shown_on_one_short_printable_line() -> None:
+def test_text_of_an_endpoint_is_shown_as_one_short_printable_line() -> None:
     assert printable_line("\x1b]0;evil\x07\n\u202eabc" + "x" * 10**6).startswith("]0;evil abc")
     assert len(printable_line("x" * 10**6)) == 200
     completion = {"choices": [{"message": {"content": "{}"}}]}

@@ -61,7 +61,7 @@ def test_identical_calls_at_a_time_are_one_request(tmp_path: Path) -> None:
     assert (desk.sent, desk.usage.cached) == (1, 7)
 
 
-def test_one_callers_own_failure_is_not_that_of_another_who_waits_for_it() -> None:
+def test_a_failure_of_one_caller_does_not_fail_another_waiting_caller() -> None:
     replies, began, go = ReplyCache(10**6), threading.Event(), threading.Event()
 
     def fail() -> str:
@@ -155,7 +155,7 @@ def test_nothing_is_asked_while_the_ledger_is_damaged(tmp_path: Path) -> None:
     assert desk.ask().name == "red"
 
 
-def test_the_status_says_what_is_asked_where_and_what_it_took(tmp_path: Path) -> None:
+def test_the_status_shows_purposes_endpoint_and_cost(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED, RequestFailure(400, "no"))
     desk.ask("one")
     desk.failure("two")

@@ -123,7 +123,7 @@ def test_a_malformed_fact_or_statement_spoils_no_other() -> None:
     ]
 
 
-def test_there_is_an_end_however_much_it_states() -> None:
+def test_the_number_of_statements_is_limited() -> None:
     many = [{"statement": f"Rome has hill {at}.", "facts": []} for at in range(99)]
     got = parse_reply(*(topic(*many[at:], name=f"Hills {at}") for at in range(9)))
     assert len(got.statements) <= MAX_STATEMENTS and len(got.topics) <= MAX_TOPICS
@@ -162,7 +162,7 @@ def test_the_recipe_names_the_prompt_and_the_model() -> None:
     assert prompt_spec_for("both") is not STATEMENTS
 
 
-def test_what_it_costs_is_estimated_by_its_own_prompt() -> None:
+def test_the_cost_is_estimated_from_the_statement_prompt() -> None:
     call = call_for([ROME], "notes", STATEMENTS)
     assert call.prompt == "statements/1" and "facts" in call.system
     assert estimate([ROME], 4, STATEMENTS).tokens > estimate([ROME], 4).tokens

@@ -30,7 +30,7 @@ def read(*parts: bytes) -> tuple[Completion, str]:
 
 @given(st.lists(st.text(), max_size=5), st.data())
 @settings(deadline=None, derandomize=True)
-def test_however_the_bytes_come_all_text_is_heard_and_makes_the_completion(
+def test_any_split_of_the_bytes_gives_the_whole_completion(
     texts: list[str], data: st.DataObject
 ) -> None:
     body = b"".join(stream(texts).parts or ())
@@ -63,7 +63,7 @@ def test_endpoints_stream_in_ways_of_their_own(body: bytes) -> None:
     assert completion.choices[0].message.content == heard == '["red"]'
 
 
-def test_a_refusal_and_a_cut_are_told_as_in_a_whole_completion() -> None:
+def test_a_streamed_refusal_or_truncation_is_reported_like_an_unstreamed_one() -> None:
     (refused,) = read(delta(refusal="I can") + delta(refusal="not") + END)[0].choices
     assert (refused.message.refusal, refused.message.content) == ("I cannot", "")
     (cut,) = read(b"".join(stream(["re"], finish_reason="length").parts or ()))[0].choices
@@ -99,7 +99,7 @@ def test_a_stream_that_breaks_off_may_be_asked_for_again(body: bytes) -> None:
         event({"choices": "red"}) + END,
     ],
 )
-def test_what_is_no_completion_is_unusable_and_nothing_of_it_is_heard(body: bytes) -> None:
+def test_an_invalid_completion_is_unusable_and_not_streamed(body: bytes) -> None:
     texts = list[str]()
     with pytest.raises(UnusableReply):
         read_streamed(texts.append, body)

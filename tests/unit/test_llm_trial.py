@@ -100,7 +100,7 @@ def test_a_server_that_cuts_long_prompts_is_noticed(run: Run, endpoint: Endpoint
     assert "OLLAMA_CONTEXT_LENGTH" in told["context"]
 
 
-def test_a_long_prompt_that_is_refused_is_said(run: Run, endpoint: Endpoint) -> None:
+def test_a_refused_long_prompt_is_reported(run: Run, endpoint: Endpoint) -> None:
     def play(request: dict[str, Any]) -> Response:
         if len(user_text(request)) > 15_000:
             return error(400, "maximum context length is 4096 tokens")
@@ -112,7 +112,7 @@ def test_a_long_prompt_that_is_refused_is_said(run: Run, endpoint: Endpoint) -> 
     assert "maximum context length is 4096 tokens" in lines_of(result)["context"]
 
 
-def test_the_ability_to_give_json_is_told(run: Run, endpoint: Endpoint) -> None:
+def test_the_ability_to_write_json_is_reported(run: Run, endpoint: Endpoint) -> None:
     good = say_json({"found": True, "answer": ANSWER, "citations": [{"passage": 1, "quote": ""}]})
     endpoint.play = in_turn(say("In 1874, I believe."), good)
     report = json.loads(run("--context", "0", "--json").output)

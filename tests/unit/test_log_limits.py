@@ -44,7 +44,7 @@ def limit() -> tuple[RepeatLimit, Clock, list[tuple[str, str]]]:
     return RepeatLimit(lambda *one: told.append(one), 3600.0, clock), clock, told
 
 
-def test_a_repeated_message_is_counted_and_told_a_minute_later() -> None:
+def test_a_repeated_message_is_counted_and_reported_a_minute_later() -> None:
     repeats, clock, told = limit()
     admitted = [repeats.admits("warning", f"descriptor {number} failed") for number in range(832)]
     assert sum(admitted) == MAX_WARNINGS
@@ -71,7 +71,7 @@ def test_messages_that_all_differ_are_bounded_too() -> None:
     assert told == [("error", "other messages: … and 4,880 more like this in the last minute")]
 
 
-def test_what_was_dropped_is_told_though_nothing_more_is_logged() -> None:
+def test_dropped_messages_are_reported_even_without_later_messages() -> None:
     told: list[tuple[str, str]] = []
     heard = threading.Event()
 

@@ -147,7 +147,7 @@ def test_each_subproblem_is_asked_with_the_answers_that_it_needs(notes: Asked) -
     assert told["llm"]["calls"] == len(script.asked) == 1 + 3 + 2 + 1
 
 
-def test_what_was_read_is_carried_on_as_notes_and_no_passage_is_shown_twice(notes: Asked) -> None:
+def test_notes_are_carried_on_and_no_passage_is_shown_twice(notes: Asked) -> None:
     script = Script()
     told = notes.ask(script)
     read = [data for name, data in script.asked if name == "resolve"]
@@ -172,7 +172,7 @@ def test_subproblems_of_one_rank_are_one_query_and_one_reply(notes: Asked) -> No
     assert script.times("resolve") == 2
 
 
-def test_how_far_it_is_is_told(notes: Asked) -> None:
+def test_a_search_by_logic_reports_its_progress(notes: Asked) -> None:
     notes.ask(Script())
     assert notes.told[:3] == [
         ("split", [QUESTION]),
@@ -194,7 +194,7 @@ def test_a_query_gives_the_union_of_the_retrievals_by_any_strategy(
     assert told["llm"]["calls"] == len(script.asked) == 1 + 3 + 2
 
 
-def test_what_turns_out_to_be_missing_is_asked_before_what_waits_for_it(notes: Asked) -> None:
+def test_a_missing_part_is_asked_before_the_parts_that_need_it(notes: Asked) -> None:
     def resolve(data: dict[str, Any]) -> Reply:
         first = data["open"][0]["id"] == 1
         more = [{"question": "Who was Seneca?", "after": [1], "before": [2]}]
@@ -222,7 +222,7 @@ def test_nothing_is_asked_twice(notes: Asked) -> None:
     assert told["degraded"] == []
 
 
-def test_there_is_an_end_however_much_the_llm_would_go_on(notes: Asked) -> None:
+def test_the_number_of_rounds_is_limited(notes: Asked) -> None:
     count = iter(range(1000))
 
     def endless(data: dict[str, Any]) -> Reply:
@@ -236,7 +236,7 @@ def test_there_is_an_end_however_much_the_llm_would_go_on(notes: Asked) -> None:
     assert any(f"no more than {MAX_SUBPROBLEMS}" in why for why in told["degraded"])
 
 
-def test_a_chain_longer_than_the_limit_of_ranks_is_cut_and_told(notes: Asked) -> None:
+def test_a_chain_of_too_many_ranks_is_truncated_and_reported(notes: Asked) -> None:
     chain = [
         {"id": at, "question": f"What of {at}?", "after": [at - 1] if at > 1 else []}
         for at in range(1, MAX_RANKS + 3)
@@ -365,7 +365,7 @@ ORDER = (
 )
 
 
-def test_what_a_passage_orders_changes_nothing_but_its_own_rank(tmp_path: Path) -> None:
+def test_instructions_in_a_passage_affect_its_own_rank_only(tmp_path: Path) -> None:
     notes = Asked(tmp_path, NOTES | {"seneca.md": f"# Seneca\n\nSeneca was born. {ORDER}".encode()})
 
     def obeys(data: dict[str, Any]) -> Reply:

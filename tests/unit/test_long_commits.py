@@ -32,13 +32,15 @@ def added(versions: list[Version]) -> list[int]:
     return [after - before for before, after in pairwise(passages)]
 
 
-def test_nobody_is_awaited_so_it_is_one_version(tmp_path: Path, files: MemoryConnector) -> None:
+def test_without_waiting_edits_a_batch_is_one_version(
+    tmp_path: Path, files: MemoryConnector
+) -> None:
     with closing(stack_over(tmp_path / "s.db", files)) as stack:
         stack.sync()
         assert len(stack.versions) == 2
 
 
-def test_each_part_of_it_is_a_version_while_somebody_is_awaited(
+def test_with_waiting_edits_each_part_of_a_batch_is_a_version(
     tmp_path: Path, files: MemoryConnector
 ) -> None:
     with (
@@ -82,7 +84,7 @@ def test_an_edit_is_served_between_the_parts(tmp_path: Path, files: MemoryConnec
             )
 
 
-def test_what_is_removed_goes_with_the_last_part(tmp_path: Path, files: MemoryConnector) -> None:
+def test_removals_are_committed_with_the_last_part(tmp_path: Path, files: MemoryConnector) -> None:
     before = MemoryConnector({"old.md": b"Nero saw Rome."})
     with closing(stack_over(tmp_path / "s.db", before)) as stack:
         stack.sync()

@@ -61,7 +61,7 @@ def shown(blocks: tuple[Block, ...]) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("subtype", ["mixed", "related"])
-def test_what_hangs_on_one_of_two_alternatives_is_read(subtype: str) -> None:
+def test_attachments_of_an_alternative_part_are_read(subtype: str) -> None:
     message = MIMEMultipart("alternative")
     head(message, "The invoice")
     message.attach(MIMEText("Please see the invoice.", "plain"))
@@ -108,7 +108,7 @@ def test_an_invitation_is_an_event_beside_the_text() -> None:
     ]
 
 
-def test_fields_in_raw_utf_8_are_read_and_say_who_wrote_when() -> None:
+def test_header_fields_in_raw_utf_8_give_author_and_date() -> None:
     data = (
         "From: Søren Ågård <soren@port.example>\r\nTo: crew@port.example\r\n"
         "Subject: Møte på Ærøy\r\nDate: Tue, 3 Mar 2026 09:12:00 +0100\r\n\r\nVi møtes.\r\n"

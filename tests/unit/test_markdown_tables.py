@@ -81,7 +81,7 @@ def test_simple_and_multiline_tables_are_cut_at_their_lines() -> None:
         "--- ---\n\nx\n",
     ],
 )
-def test_what_only_begins_like_a_table_is_none(text: str) -> None:
+def test_text_that_only_begins_like_a_table_is_no_table(text: str) -> None:
     assert not any(block.kind == "table" for block in read(text))
 
 

@@ -44,12 +44,12 @@ def test_no_answer_is_larger_than_asked_for(
         assert ("shortened" in one) == (one["quote"] != whole["quote"])
 
 
-def test_all_is_there_when_there_is_room() -> None:
+def test_with_enough_tokens_the_whole_answer_is_sent() -> None:
     objects = quoting("It rains.", LONG)
     assert fit_quotes(FRAME, objects, 10_000) == objects
 
 
-def test_long_texts_give_way_to_each_other_and_short_ones_to_none() -> None:
+def test_long_texts_are_shortened_before_short_texts() -> None:
     short, *long = fit_quotes(FRAME, quoting("It rains.", LONG, LONG), 600)
     assert short["quote"] == "It rains."
     assert long[0]["quote"] == long[1]["quote"]

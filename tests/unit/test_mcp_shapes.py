@@ -24,7 +24,7 @@ MAIL: dict[str, Any] = {
 }
 
 
-def test_who_wrote_a_passage_is_told_and_what_is_too_long_to_cite_is_not() -> None:
+def test_the_author_and_date_of_a_passage_are_named_and_a_long_url_is_left_out() -> None:
     origin = {"author": "Ada <ada@example.org>", "date": "2026-11-01T09:00:00+00:00"}
     mail = {**MAIL, "origin": {**origin, "url": "https://x.org/" + "a" * 150}}
     assert document_brief(mail, {}) == {
@@ -37,7 +37,7 @@ def test_who_wrote_a_passage_is_told_and_what_is_too_long_to_cite_is_not() -> No
 
 
 @pytest.mark.parametrize("origin", [None, {}])
-def test_where_a_source_tells_nothing_nothing_is_said(origin: object) -> None:
+def test_without_metadata_no_author_or_date_is_named(origin: object) -> None:
     brief = document_brief({**MAIL, "origin": origin}, {})
     assert brief == {"source": "mail", "document": "1.eml", "title": "Dinner"}
 
@@ -45,7 +45,7 @@ def test_where_a_source_tells_nothing_nothing_is_said(origin: object) -> None:
 @pytest.mark.parametrize(
     ("asked_by", "verb"), [("link", "links to"), ("backlink", "is linked from")]
 )
-def test_a_hop_over_a_link_tells_where_the_link_stands(asked_by: str, verb: str) -> None:
+def test_a_hop_over_a_link_names_the_place_of_the_link(asked_by: str, verb: str) -> None:
     ends = {"from": {"heading": ["Ada"]}, "to": {"heading": [], "document": "b.md"}}
     line = hop_line({**ends, "asked_by": asked_by, "question": "See the inventor."})
     assert line == f"Ada {verb} b.md: See the inventor."

@@ -50,7 +50,7 @@ def test_each_version_of_a_move_has_every_document_once(stack: Stack) -> None:
     assert all(contents_at(stack.connection, one.id) == before for one in versions)
 
 
-def test_what_is_there_again_is_kept_where_it_is(stack: Stack) -> None:
+def test_a_document_that_returns_keeps_its_place(stack: Stack) -> None:
     files = moved(stack)
     turns = stack.path.turns(stack.source, Scope())
     next(turns)
@@ -62,7 +62,7 @@ def test_what_is_there_again_is_kept_where_it_is(stack: Stack) -> None:
     assert {path for (path,) in rows} == files.files.keys()
 
 
-def test_what_did_not_move_stays(stack: Stack) -> None:
+def test_unmoved_documents_stay_unchanged(stack: Stack) -> None:
     files = moved(stack, but="old/05.md")
     stack.sync()
     rows = stack.connection.execute("SELECT path FROM document WHERE died > ?", [stack.head.id])

@@ -28,7 +28,7 @@ def texts(text: str) -> list[str]:
         ("---\ntitle: Mill\n\nNo second rule.\n", "No second rule."),
     ],
 )
-def test_what_stands_between_two_rules_is_text_unless_it_is_names_and_values(
+def test_text_between_two_rules_is_front_matter_only_if_it_has_keys_and_values(
     text: str, kept: str
 ) -> None:
     found = "\n".join(texts(text))
@@ -58,7 +58,7 @@ def test_front_matter_may_end_with_dots_and_have_values_over_several_lines() -> 
         ("date modified: 2026-05-03", "modified", "2026-05-03"),
     ],
 )
-def test_when_a_program_says_a_note_was_written_is_a_date_and_no_text(
+def test_a_date_added_by_a_note_program_is_metadata_and_no_text(
     written: str, name: str, date: str
 ) -> None:
     text = f"---\n{written}\n---\n\nText.\n"
@@ -118,7 +118,7 @@ def test_comments_are_left_out_and_counted_and_code_is_kept() -> None:
     assert skipped_of(blocks(text)) == {"comments": 2}
 
 
-def test_what_stands_in_braces_is_text_unless_a_program_replaces_it() -> None:
+def test_text_in_braces_is_kept_unless_a_program_replaces_it() -> None:
     text = (
         "Write {{ invoice.total }} and $\\frac{{a}}{{b}}$. {{embed [[x]]}}{{< fig >}}"
         " {{cloze Paris}}. [up]({{ site.url }}/up/)"
@@ -132,13 +132,13 @@ def test_formulas_keep_their_signs() -> None:
     assert texts("It costs $5 and *not* $6.\n") == ["It costs $5 and not $6."]
 
 
-def test_deleted_text_is_left_out_and_raised_text_is_told() -> None:
+def test_deleted_text_is_left_out_and_raised_text_is_marked() -> None:
     text = "Fee <del>700</del><ins>750</ins>, ~~12~~13 rings, 40 m<sup>2</sup>, 10<sup>6</sup>."
     assert texts(text) == ["Fee 750, 13 rings, 40 m^2, 10^6."]
     assert skipped_of(blocks(text)) == {"deletions": 2}
 
 
-def test_the_state_of_a_task_is_told() -> None:
+def test_the_state_of_a_task_is_kept() -> None:
     assert texts("- [ ] Buy rope\n- [x] Sell boat\n") == ["[ ] Buy rope", "[x] Sell boat"]
 
 

@@ -153,6 +153,6 @@ def test_a_contact_is_a_row() -> None:
     )
 
 
-def test_which_of_them_are_documents_by_default() -> None:
+def test_org_latex_and_subtitles_are_read_by_default_and_contacts_are_not() -> None:
     assert all(map(is_text_name, ("a.org", "a.tex", "a.bib", "a.srt", "a.vtt")))
     assert not is_text_name("a.vcf")  # as calendars

@@ -94,14 +94,14 @@ def test_pages_without_any_text_are_reported_and_a_photo_is_empty(
 
 
 @needs_tesseract
-def test_a_damaged_picture_is_told_as_one(reader: ExtractionProcess) -> None:
+def test_a_damaged_picture_is_reported_as_damaged(reader: ExtractionProcess) -> None:
     cut_short = saved(drawn(SAID), "PNG")[:400]
     with pytest.raises(DocumentUnreadable, match="recognizing its text fails"):
         reader.extract(cut_short, "image/png")
 
 
 @needs_tesseract
-def test_an_unknown_language_is_told_by_the_doctor() -> None:
+def test_the_doctor_reports_an_unknown_language() -> None:
     formats = FormatsConfig(ocr_languages="xxx")
     (found,) = text_recognition(Config(formats=formats))
     assert found.level == "fail"
@@ -158,7 +158,7 @@ def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -
     assert done(shell, "-c", "while :; do :; done").returncode == -signal.SIGXCPU
 
 
-def test_a_program_that_fails_is_told() -> None:
+def test_a_failing_program_is_reported() -> None:
     with pytest.raises(Died, match="status"):
         Tesseract("/bin/false", "eng").text_of(b"")
 

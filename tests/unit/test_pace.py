@@ -22,7 +22,7 @@ class TestBatches:
     def test_cheap_passages_are_few_versions(self) -> None:
         assert batches(20_000, 0.0001) == [32, *[4096] * 4, 3584]
 
-    def test_the_second_is_what_ten_seconds_are_enough_for(self) -> None:
+    def test_the_second_version_takes_about_ten_seconds(self) -> None:
         made = batches(10_000, 0.0125)
         assert made[0] == 32
         assert 9 < made[1] * 0.0125 <= 10
@@ -36,7 +36,7 @@ class TestBatches:
     def test_a_passage_that_takes_minutes_still_makes_no_batch_of_one(self) -> None:
         assert set(batches(100, 100.0)) == {32, 4}
 
-    def test_what_a_version_costs_by_itself_makes_few_of_them_smaller(self) -> None:
+    def test_a_high_cost_of_each_version_makes_larger_versions(self) -> None:
         assert len(batches(20_000, 0.0, 3.0)) <= 12
 
 

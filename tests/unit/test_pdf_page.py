@@ -95,7 +95,7 @@ def test_words_that_stand_elsewhere_too_are_marked_only_in_the_passage() -> None
     assert find_spans(spans, "Nothing of this") == []
 
 
-def test_a_page_that_is_not_there_is_refused() -> None:
+def test_a_missing_page_is_refused() -> None:
     with pytest.raises(DocumentUnreadable, match="2 pages"):
         page_preview(pdf(draw_lines, pages=2), 3, "x")
 

@@ -124,7 +124,7 @@ def test_names_above_numbers_are_headers_and_a_note_stands_with_its_row() -> Non
     ]
 
 
-def test_cells_span_where_no_line_parts_them() -> None:
+def test_cells_without_a_line_between_them_are_one_spanning_cell() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.lines([(x, 640, x, 680) for x in (40, 120, 180, 240, 300, 360)])
         canvas.lines([(x, 680, x, 700) for x in (40, 120, 240, 360)])
@@ -168,7 +168,7 @@ def test_groups_of_columns_above_numbers_are_headers_though_not_bold(is_number: 
     assert any("Summer >" in row for row in rows) is is_number
 
 
-def test_texts_in_cells_so_close_that_they_are_one_are_parted_at_the_line() -> None:
+def test_adjoining_cell_texts_are_split_at_the_ruling_line() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 9)
         canvas.grid([40, 100, 200, 300], [640, 660, 680])

@@ -9,7 +9,7 @@ from hopsyncd.client.opening import target_of
 from hopsyncd.errors import NotFound
 
 
-def test_a_file_that_this_user_cannot_look_at_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_the_user_cannot_inspect_counts_as_missing(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("a")
     sources = {"notes": {"location": str(tmp_path)}}
     place: dict[str, Any] = {"id": "1", "source": "notes", "origin": None, "lines": [1, 1]}

@@ -25,7 +25,7 @@ def done(steps: tuple[Step, ...]) -> list[tuple[str, str, str]]:
     return [(str(step.action), step.path, step.reason) for step in steps]
 
 
-def test_what_is_as_it_was_needs_nothing() -> None:
+def test_an_unchanged_item_needs_no_step() -> None:
     assert decide(listing("a.md", "b.md"), SEEN, LIVE) == ()
 
 
@@ -107,7 +107,7 @@ def test_all_documents_may_be_renamed_at_once() -> None:
     assert len(decide(listing("x/a.md", "x/b.md"), SEEN, LIVE)) == 4
 
 
-def test_a_scan_tells_items_from_problems() -> None:
+def test_a_scan_separates_items_and_problems() -> None:
     files = MemoryConnector({"a.md": b"", "x/b.md": b"", "x/c.md": b""})
     files.problems["x/b.md"] = Problem("x/b.md", "too large", "Ignore it")
     found = run_to_end(scan(files, ["x"]))

@@ -146,7 +146,7 @@ def test_a_preempting_sync_that_fails_takes_nothing_out_of_the_long_one(stack: S
     assert live_documents(stack.connection, stack.source.id).keys() == FILES.keys()
 
 
-def test_what_proves_large_is_left_to_its_turn(stack: Stack) -> None:
+def test_a_large_edit_waits_for_its_turn(stack: Stack) -> None:
     stack.sync()
     before = stack.head.id
     lines = (b"Name%d saw Rome." % number for number in range(200))
@@ -206,7 +206,7 @@ def test_an_edit_preempts_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Pat
     assert number > 10
 
 
-def test_what_is_purged_between_two_batches_is_not_taken_in_again(tmp_path: Path) -> None:
+def test_an_item_purged_between_two_batches_is_not_indexed_again(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "graph.db", MemoryConnector(FILES), batch_documents=1)
     stack.sync()
     for path, data in FILES.items():

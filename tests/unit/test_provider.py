@@ -346,7 +346,7 @@ def test_claims_are_found_by_their_names_and_by_paths() -> None:
         ({}, {"required_claims": {"hd": "example.org"}}),
     ],
 )
-def test_who_has_no_usable_name_or_comes_from_elsewhere_has_no_access(
+def test_a_login_without_a_usable_name_or_from_elsewhere_is_refused(
     claims: Claims, more: dict[str, Any]
 ) -> None:
     with pytest.raises(LoginFailed) as error:

@@ -133,7 +133,7 @@ def test_an_llm_that_stays_away_makes_no_version(stack: Stack, llm: FakeLlm) -> 
     assert waiting(stack) == {"unavailable": stack.head.passages}
 
 
-def test_who_must_go_first_is_let(stack: Stack, llm: FakeLlm) -> None:
+def test_an_upgrade_stops_for_more_urgent_work(stack: Stack, llm: FakeLlm) -> None:
     llm.play = up
     before = len(llm.calls)
     assert stack.writer.upgrade(MANY, Usage(), lambda: len(llm.calls) < before + 2)
@@ -281,7 +281,7 @@ def test_provisional_content_goes_with_its_versions(stack: Stack, llm: FakeLlm) 
     assert_sound(stack)
 
 
-def test_a_rebuild_keeps_what_waits(stack: Stack, llm: FakeLlm) -> None:
+def test_a_rebuild_keeps_waiting_passages(stack: Stack, llm: FakeLlm) -> None:
     stack.writer.rebuild()
     assert sum(waiting(stack).values()) == stack.head.passages
     llm.play = up
@@ -357,7 +357,7 @@ def test_whenever_the_llm_was_up_the_graph_in_the_end_is_the_same(
         stack.close()
 
 
-def test_counting_what_waits_looks_at_no_passage_that_does_not(tmp_path: Path) -> None:
+def test_counting_waiting_passages_reads_no_other_passages(tmp_path: Path) -> None:
     texts = {f"{number}.md": b"The file %d met Rome." % number for number in range(500)}
     many = Stack(tmp_path / "many.db", MemoryConnector(texts))
     many.sync()

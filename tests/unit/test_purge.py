@@ -71,7 +71,7 @@ def files_with(folder: Path, word: str) -> list[str]:
     ]
 
 
-def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
+def test_a_diff_after_a_purge_shows_only_remaining_documents(stack: Stack) -> None:
     ends = version(stack.connection, 2), version(stack.connection, 4)
     whole = stack.writer.snapshot_of(ends[1])
     heads = [build_acl_view(one, frozenset({"closed"}), 1.0, whole) for one in ends]
@@ -87,14 +87,16 @@ def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack)
 
 class TestTheFiles:
     @pytest.mark.parametrize("word", [HEADING, TEXT, EDIT])
-    def test_no_file_has_a_word_of_it(self, stack: Stack, tmp_path: Path, word: str) -> None:
+    def test_no_file_contains_a_word_of_the_purged_document(
+        self, stack: Stack, tmp_path: Path, word: str
+    ) -> None:
         assert files_with(tmp_path, word)
         assert purged(stack).erased
         assert files_with(tmp_path, word) == []
         stack.close()
         assert files_with(tmp_path, word) == []
 
-    def test_nor_of_what_was_prepared_for_it_and_never_committed(
+    def test_no_file_contains_uncommitted_content_of_the_purged_document(
         self, stack: Stack, tmp_path: Path
     ) -> None:
         half = Passage((), f"Nero heard of {PREPARED}.")
@@ -103,7 +105,9 @@ class TestTheFiles:
         assert files_with(tmp_path, PREPARED) == []
         assert not known_passages(stack.connection, [half.id])
 
-    def test_nor_of_what_gc_had_deleted(self, stack: Stack, tmp_path: Path) -> None:
+    def test_no_file_contains_content_that_gc_deleted_before_the_purge(
+        self, stack: Stack, tmp_path: Path
+    ) -> None:
         assert isinstance(stack.connector, MemoryConnector)
         stack.connector.put("secret.md", f"Rome, says {COLLECTED}.".encode())
         stack.sync()
@@ -113,7 +117,9 @@ class TestTheFiles:
         purged(stack)
         assert files_with(tmp_path, COLLECTED) == []
 
-    def test_the_vector_is_not_there_either(self, stack: Stack, tmp_path: Path) -> None:
+    def test_no_file_contains_a_vector_of_the_purged_document(
+        self, stack: Stack, tmp_path: Path
+    ) -> None:
         vectors = [
             bytes(row[0])
             for row in stack.connection.execute(
@@ -199,7 +205,7 @@ class TestTheVersions:
         ]
         assert having == [4, 5]
 
-    def test_the_head_is_as_it_was(self, stack: Stack) -> None:
+    def test_a_purge_of_a_deleted_document_leaves_the_head_unchanged(self, stack: Stack) -> None:
         stack.writer.apply(Batch("gone", gone=((stack.source.id, "secret.md"),)))
         before = graph_at(stack.connection, 5)
         purge(
@@ -207,11 +213,11 @@ class TestTheVersions:
         )
         assert graph_at(stack.connection, 5) == before
 
-    def test_a_tagged_version_is_no_exception(self, stack: Stack) -> None:
+    def test_a_purge_also_changes_tagged_versions(self, stack: Stack) -> None:
         purged(stack)
         assert version(stack.connection, 1).documents == 1
 
-    def test_versions_without_it_are_untouched(self, stack: Stack) -> None:
+    def test_versions_without_the_purged_document_are_unchanged(self, stack: Stack) -> None:
         assert isinstance(stack.connector, MemoryConnector)
         stack.connector.put("late.md", b"# Late\n\nAda met Babbage.\n")
         stack.sync()
@@ -239,7 +245,7 @@ class TestTheVersions:
 
 
 class TestTheSource:
-    def test_its_file_is_passed_over_until_it_is_included_again(self, stack: Stack) -> None:
+    def test_scans_skip_a_purged_file_until_purge_again(self, stack: Stack) -> None:
         purged(stack)
         stack.sync()
         assert stack.head.id == 5
@@ -335,7 +341,7 @@ class TestManyRevisions:
         for number, rows in graphs(edited.connection).items():
             assert {**rows, "counts": []} == {**left[number], "counts": []}
 
-    def test_what_is_written_meanwhile_is_kept(self, edited: Stack, tmp_path: Path) -> None:
+    def test_edits_during_a_purge_are_kept(self, edited: Stack, tmp_path: Path) -> None:
         """Even where it says what the purged document said."""
         assert isinstance(edited.connector, MemoryConnector)
         files = edited.connector

@@ -49,7 +49,9 @@ def test_a_content_that_crashed_a_reader_is_not_read_by_the_next_one(tmp_path: P
     assert "or the hopsyncd version changes" in told.value.hint
 
 
-def test_other_rules_end_it_and_have_all_that_is_unreadable_tried_again(tmp_path: Path) -> None:
+def test_a_new_version_of_hopsyncd_ends_quarantine_and_retries_unreadable_items(
+    tmp_path: Path,
+) -> None:
     connection = open_writer(tmp_path / "s.db")
     row = register_source(connection, "notes", "git", "")
     put_listing_state(connection, row, ListingState("7", 5))

@@ -49,9 +49,7 @@ def test_scores_are_those_of_the_reference(query: str, corpus: list[str]) -> Non
 
 
 @given(query=texts, corpus=st.lists(texts, min_size=2, max_size=6), gone=st.integers(1, 5))
-def test_what_is_not_there_at_a_version_counts_for_nothing(
-    query: str, corpus: list[str], gone: int
-) -> None:
+def test_passages_outside_a_version_do_not_count(query: str, corpus: list[str], gone: int) -> None:
     """The first passages go; the others stay."""
     gone = min(gone, len(corpus) - 1)
     graph = indexed([passage(triplets(at), text) for at, text in enumerate(corpus)])
@@ -62,7 +60,7 @@ def test_what_is_not_there_at_a_version_counts_for_nothing(
     assert not found.scores[:gone].any() and not found.coverage.has[:, :gone].any()
 
 
-def test_the_words_that_passages_have_are_told_by_their_share() -> None:
+def test_words_are_weighted_by_the_share_of_passages_that_have_them() -> None:
     graph = indexed(
         [passage(triplets(at), text) for at, text in enumerate(["rome met gaul", "rome", ""])]
     )
@@ -77,7 +75,7 @@ def test_the_words_that_passages_have_are_told_by_their_share() -> None:
     assert added.tolist() == pytest.approx([gaul, rome])
 
 
-def test_a_word_that_nearly_all_passages_have_tells_nothing() -> None:
+def test_a_word_of_nearly_all_passages_has_no_weight() -> None:
     sets = [passage(triplets(at), "rome" if at else "rome and gaul") for at in range(99)]
     assert words_of(indexed(sets), "rome gaul").coverage.share.tolist() == [1.0]
 

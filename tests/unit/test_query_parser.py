@@ -74,7 +74,7 @@ def test_a_filter_given_beside_the_question_must_be_one() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_filter_that_leaves_nothing_names_the_nearest_that_would_not(
+def test_a_filter_without_matches_suggests_the_nearest_value_with_matches(
     filters: list[str], hint: str
 ) -> None:
     index = LiveIndex(2)
@@ -123,6 +123,6 @@ def test_paths_are_matched_as_shells_do_in_time_that_no_pattern_can_stretch(
     assert apply_filter(index, wanted, 1, np.empty(0, dtype=np.bool_)).tolist() == [passes]
 
 
-def test_near_names_are_few_and_none_where_none_is_near() -> None:
+def test_suggestions_are_few_and_near() -> None:
     assert near_names("Rome", ["Paris", "Oslo"]) == []
     assert near_names("PLUGINS", ["Plugins", "plug", "Themes"])[0] == "Plugins"

@@ -215,7 +215,7 @@ def test_where_the_models_fail_this_process_answers_and_the_worker_stays(desk: D
     assert (desk.here, desk.workers.pids) == (before + 1, pids)
 
 
-def test_a_worker_that_never_gets_what_it_wants_is_replaced(desk: Desk) -> None:
+def test_a_worker_whose_request_is_not_answered_is_replaced(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
     desk.question = "Where did ceasar rule?"
@@ -241,7 +241,7 @@ def test_a_query_whose_worker_is_killed_is_answered_and_another_worker_comes(des
     assert desk.workers.pids not in ([], [pid])
 
 
-def test_a_worker_that_nobody_asks_ends_and_comes_back_when_queries_meet(tmp_path: Path) -> None:
+def test_an_idle_worker_ends_and_starts_again_when_queries_overlap(tmp_path: Path) -> None:
     desk = Desk(tmp_path, idle_s=0.5)
     try:
         for _ in range(2):
@@ -299,7 +299,7 @@ def test_a_query_whose_worker_is_closed_is_answered_here(desk: Desk) -> None:
     assert desk.ask() == desk.alone()
 
 
-def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> None:
+def test_after_a_purge_no_worker_answers_from_the_old_index(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
     purge_document(desk.stack.path, "paris.md", "notes", 0)
@@ -311,7 +311,7 @@ def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> Non
     assert desk.workers.pids != [pid]
 
 
-def test_a_worker_that_nobody_asks_ends_after_a_purge(desk: Desk) -> None:
+def test_an_idle_worker_ends_after_a_purge(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
     purge_document(desk.stack.path, "paris.md", "notes", 0)
@@ -322,7 +322,7 @@ def test_a_worker_that_nobody_asks_ends_after_a_purge(desk: Desk) -> None:
         time.sleep(0.05)
 
 
-def test_where_no_worker_can_start_one_process_answers_alone(desk: Desk, tmp_path: Path) -> None:
+def test_if_no_worker_can_start_the_daemon_answers_alone(desk: Desk, tmp_path: Path) -> None:
     nowhere = WorkerSettings(tmp_path / "nowhere.db", tmp_path / "index", 1.0)
     desk.workers = QueryWorkers(nowhere, 2, 20.0)
     end_s = time.monotonic() + 60

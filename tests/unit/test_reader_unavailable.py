@@ -87,7 +87,7 @@ def test_too_little_memory_for_the_worker_is_not_too_large_a_document(mended: Pa
             process.extract(b"memory", "text/plain")
 
 
-def test_where_no_worker_starts_not_every_document_waits_for_one(tmp_path: Path) -> None:
+def test_if_no_worker_starts_later_documents_do_not_wait_for_it(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     starts.touch()
     command = ("sh", "-c", f'echo >> "{starts}"; sleep 0.1; exit 1')
@@ -105,7 +105,7 @@ def test_where_no_worker_starts_not_every_document_waits_for_one(tmp_path: Path)
             time.sleep(0.1)
 
 
-def test_who_is_killed_from_outside_was_not_killed_by_the_document() -> None:
+def test_a_reader_killed_from_outside_does_not_blame_the_document() -> None:
     with closing(ExtractionProcess(limits=LIMITS, command=BAD, on_quarantine=dead)) as process:
         with pytest.raises(ReaderUnavailable, match="memory ran out"):
             process.extract(b"killed", "text/plain")
@@ -147,7 +147,9 @@ def test_the_doctor_names_what_cannot_be_read_and_why(mended: Path) -> None:
     assert found.remedy
 
 
-def test_what_an_older_hopsyncd_called_damaged_is_read(tmp_path: Path, notes: Path) -> None:
+def test_a_document_that_an_older_version_refused_is_read_again(
+    tmp_path: Path, notes: Path
+) -> None:
     data, old = documents.pdf(), "hopsyncd 0.1.0, chunk/3"
     with closing(ExtractionProcess()) as process:
         stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=lambda *_: ())

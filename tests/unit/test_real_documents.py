@@ -77,12 +77,12 @@ def test_a_quote_is_found_through_white_space_and_markup(folder: Path) -> None:
     assert result.scores["bm25"].reciprocal_rank == 1
 
 
-def test_any_of_the_alternatives_will_do(folder: Path) -> None:
+def test_any_alternative_evidence_counts(folder: Path) -> None:
     missing, there = ("wick.md", "A windmill was never built"), ("people/ada.md", "Ada lives")
     assert measured(folder, line("single", [missing, there])).scores["bm25"].whole[5] == 100.0
 
 
-def test_a_quote_of_another_document_is_none(folder: Path) -> None:
+def test_a_quote_from_another_document_does_not_count(folder: Path) -> None:
     result = measured(folder, line("single", [("wick.md", "Ada lives in Upper Wick")]))
     assert result.unread == ("wick.md: Ada lives in Upper Wick",)
     (told,) = result.missing["single"].missing
@@ -117,7 +117,9 @@ def test_answers_are_judged_by_what_is_shown(folder: Path) -> None:
     assert (scores.held, scores.refused_wrongly, scores.refused_rightly) == (100.0, 0.0, 100.0)
 
 
-def test_a_missing_passage_is_told_with_its_cause_and_what_stands_before_it(folder: Path) -> None:
+def test_a_missing_passage_is_reported_with_its_cause_and_the_results_above_it(
+    folder: Path,
+) -> None:
     asked = line("single", [("long.txt", "Sentence 40 speaks of nothing")])
     result = measured(folder, asked)
     (told,) = [
@@ -128,7 +130,7 @@ def test_a_missing_passage_is_told_with_its_cause_and_what_stands_before_it(fold
     assert told["behind"][0] == "people/ada.md > Ada"
 
 
-def test_only_what_changed_is_encoded_again(folder: Path) -> None:
+def test_only_changed_texts_are_encoded_again(folder: Path) -> None:
     asked, encoder = line("single", [("people/ada.md", "Ada lives")]), FakeEncoder()
     measured(folder, asked, encoder=encoder)
     first, encoder.encoded = encoder.encoded, 0

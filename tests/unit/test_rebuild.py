@@ -48,7 +48,7 @@ def test_a_sound_graph_is_made_equal_and_keeps_its_rows(stack: Stack) -> None:
         "UPDATE passage SET words = 0",
     ],
 )
-def test_what_is_derived_is_repaired_at_the_head(stack: Stack, damage: str) -> None:
+def test_a_rebuild_repairs_derived_rows_at_the_head(stack: Stack, damage: str) -> None:
     sound = graph_at(stack.connection, 6)
     stack.connection.execute(damage)
     assert check(stack.connection, deep=True) + verify_matches(stack.connection)
@@ -80,7 +80,7 @@ def test_a_rebuild_that_fails_changes_nothing(stack: Stack) -> None:
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 
 
-def test_syncs_go_on_from_it(stack: Stack) -> None:
+def test_syncs_continue_after_a_rebuild(stack: Stack) -> None:
     files = stack.connector
     assert isinstance(files, MemoryConnector)
     stack.writer.rebuild()
@@ -90,7 +90,7 @@ def test_syncs_go_on_from_it(stack: Stack) -> None:
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 
 
-def test_a_store_without_a_version_stays_so(tmp_path: Path) -> None:
+def test_a_rebuild_of_an_empty_store_makes_no_version(tmp_path: Path) -> None:
     assert Stack(tmp_path / "s.db", MemoryConnector()).writer.rebuild() is None
 
 

@@ -122,7 +122,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "use", [USE_FORMAT, USE_STRATEGY, USE_ENDPOINT], ids=["format", "strategy", "endpoint"]
 )
-def test_what_a_recipe_adds_works(copy: Path, tmp_path: Path, use: str) -> None:
+def test_the_result_of_a_recipe_works(copy: Path, tmp_path: Path, use: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", use, str(tmp_path)],
         cwd=copy,

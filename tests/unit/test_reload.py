@@ -48,7 +48,7 @@ def test_changed_models_hold_once_they_are_loaded() -> None:
     assert (found.config.models, found.config.llm) == (models, llm)
 
 
-def test_sources_are_told_apart_by_name_and_their_order_is_nothing() -> None:
+def test_sources_are_compared_by_name_and_not_by_order() -> None:
     text = source("c", Path("/c")) + source("notes", Path("/n"), "ignore = ['x']")
     found = compare_configs(HELD, check_config(Path("/x/config.toml"), text))
     assert (found.added, found.changed, found.removed) == (("c",), ("notes",), ("b",))

@@ -149,7 +149,7 @@ def test_a_source_that_was_never_indexed_has_nothing_to_lose(two: TwoSources) ->
     assert (done["documents"], done["version"], done["erased"]) == (0, 2, True)
 
 
-def test_what_was_fetched_of_a_repository_goes_with_its_last_source(tmp_path: Path) -> None:
+def test_a_fetched_repository_is_deleted_with_its_last_source(tmp_path: Path) -> None:
     home = f'[daemon]\ndata_dir = "{tmp_path}/data"\n'
     block = '[[source]]\nname = "{}"\nkind = "git"\nurl = "https://example.org/a.git"\n'
     for names in (("a", "b"), ("a",)):

@@ -134,7 +134,7 @@ def test_a_reply_that_lies_is_refused(
     assert len(endpoint.requests) <= 2
 
 
-def test_a_silent_endpoint_is_left_and_then_spared(
+def test_a_silent_endpoint_is_abandoned_and_then_skipped(
     endpoint: Endpoint, reranker: HttpReranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hopsyncd.models.rerank_endpoint.TIMEOUT_S", 0.5)

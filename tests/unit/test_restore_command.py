@@ -81,7 +81,7 @@ def test_status_shows_who_may_see_a_closed_source() -> None:
     assert printed(_print_rights, {"visible_to": ["members"], "paths": []}) == ""
 
 
-def test_a_backup_that_is_due_comes_next_now() -> None:
+def test_an_overdue_backup_is_shown_as_due_now() -> None:
     due = {"folder": "/b", "kept": 0, "version": None, "created": None, "error": None}
     now = datetime.now(UTC).isoformat()
     assert printed(_print_backups, {**due, "next": now}) == "0 backups in /b; the next now\n"

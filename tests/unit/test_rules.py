@@ -109,7 +109,7 @@ def take_away(files: MemoryConnector) -> None:
 
 
 @pytest.mark.parametrize("spoil", [hide, lock, take_away])
-def test_what_could_not_be_read_afresh_is_read_when_it_can(
+def test_items_that_could_not_be_read_again_are_read_later(
     start: Start, files: MemoryConnector, coarse: Rows, spoil: Callable[[MemoryConnector], None]
 ) -> None:
     start(FINE).sync()
@@ -124,7 +124,7 @@ def test_what_could_not_be_read_afresh_is_read_when_it_can(
     assert graph_of(stack) == coarse
 
 
-def test_what_could_not_be_read_and_is_as_before_makes_no_version(
+def test_an_unreadable_unchanged_item_makes_no_version(
     start: Start, files: MemoryConnector
 ) -> None:
     stack = start(FINE)

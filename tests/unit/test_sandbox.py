@@ -73,7 +73,7 @@ def test_a_bad_document_is_named_and_the_next_one_is_read(said: bytes, why: str)
         assert text_of(process, b"good after") == "good after"
 
 
-def test_a_document_gets_so_much_processor_time(process: ExtractionProcess) -> None:
+def test_the_processor_time_of_a_document_is_limited(process: ExtractionProcess) -> None:
     assert why_of(process, b"spin") == "reading it takes too much processor time"
 
 
@@ -85,7 +85,7 @@ def test_a_worker_writes_no_file(process: ExtractionProcess, tmp_path: Path) -> 
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("old", "kept")]
 
 
-def test_what_killed_the_worker_is_not_tried_again() -> None:
+def test_a_document_that_killed_the_worker_is_not_tried_again() -> None:
     with closing(ExtractionProcess(limits=IMPATIENT, command=BAD)) as process:
         why = why_of(process, b"hang")
         began_s = time.monotonic()
@@ -107,7 +107,7 @@ def test_workers_are_replaced_after_some_documents(process: ExtractionProcess) -
     assert str(os.getpid()) not in pids
 
 
-def test_what_a_library_prints_does_not_stand_between_the_replies(
+def test_output_of_a_library_does_not_mix_with_replies(
     process: ExtractionProcess,
 ) -> None:
     assert text_of(process, b"print") == "print"
@@ -224,7 +224,7 @@ def test_small_texts_need_no_worker() -> None:
         process.extract(b"%PDF-1.7", "application/pdf")
 
 
-def test_a_worker_tells_all_that_a_block_has() -> None:
+def test_a_worker_returns_all_fields_of_a_block() -> None:
     text = b"# Title\n\nThese are read:\n\n- [[One]], the first\n  - what is below it\n"
     here = ExtractionProcess(command=("/no/such/program",)).extract(text, "text/markdown")
     assert any(block.leads for block in here)

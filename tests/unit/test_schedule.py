@@ -98,7 +98,7 @@ def test_the_jitter_of_an_interval_is_a_tenth_of_it_at_most() -> None:
     assert {-1000 < one - last.ended.wall_ms - 10_500 < 1000 for one in due} == {True}
 
 
-def test_what_failed_is_tried_again_soon_but_no_sooner_than_an_interval() -> None:
+def test_a_failed_job_is_retried_soon_but_not_before_its_interval() -> None:
     failed = run_at("2026-05-01T12:00", failed=True)
     daily, often = at("0 3 * * *", BERLIN), every(60)
     assert next_ms("job", daily, failed, failed.ended) == failed.ended.wall_ms + RETRY_MS
@@ -116,7 +116,7 @@ def test_a_clock_put_back_an_hour_does_not_repeat_a_daily_job() -> None:
     "expression",
     ["", "30 3 * *", "30 3 * * 1", "60 3 * * *", "0 0 30 2 *", "0 3 * * * Europe/Atlantis"],
 )
-def test_an_expression_that_is_none_is_refused(expression: str) -> None:
+def test_an_invalid_cron_expression_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         at(expression)
 

@@ -111,7 +111,7 @@ def asking(tmp_path: Path) -> Asking:
     return Asking(tmp_path, FILES | FAR)
 
 
-def test_what_the_first_passage_answers_leaves_the_question_and_its_names_join(
+def test_a_follow_up_drops_answered_words_and_adds_the_names_of_the_passage(
     asking: Asking,
 ) -> None:
     plan = asking.plans()["Bronze Door"]
@@ -121,7 +121,7 @@ def test_what_the_first_passage_answers_leaves_the_question_and_its_names_join(
     assert "born" in plan.terms and "door" not in plan.terms
 
 
-def test_the_page_and_explain_tell_what_was_asked_then(asking: Asking) -> None:
+def test_the_page_and_explain_show_the_follow_up(asking: Asking) -> None:
     search = Search()
     told = answer_json(asking.engine.query(QUESTION, 5, search), search)
     (hop,) = next(one for one in told["passages"] if one["document"] == "record.md")["hops"]
@@ -144,7 +144,7 @@ def test_a_follow_up_brings_its_share_to_what_answers_it(asking: Asking) -> None
     assert (documents[first.rows] != documents[first.plan.start]).all()
 
 
-def test_without_anything_left_to_ask_nothing_is_asked(tmp_path: Path) -> None:
+def test_without_open_words_no_follow_up_is_asked(tmp_path: Path) -> None:
     asking = Asking(tmp_path, {"bread.md": b"# Bread\n\nbread is baked from flour.\n"})
     before = asking.encoder.encoded
     found = asking.search("bread baked flour")

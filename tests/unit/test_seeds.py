@@ -53,7 +53,7 @@ def test_a_passage_is_as_like_the_query_as_its_best_sentence(graph: Snapshot) ->
     assert by_sentence.tolist() == by_whole.tolist()
 
 
-def test_what_both_cosines_and_words_favour_is_worth_more_than_the_sum_of_both(
+def test_a_passage_favoured_by_cosine_and_words_gets_more_than_the_sum(
     graph: Snapshot,
 ) -> None:
     words = (0.1, 0.1, 0.0)
@@ -74,7 +74,7 @@ def test_a_topic_draws_more_than_a_mention_and_both_by_their_worth(graph: Snapsh
     assert np.abs(most - rest).max() > 0.2
 
 
-def test_a_passage_that_is_gone_has_no_mass() -> None:
+def test_a_removed_passage_has_no_score() -> None:
     index = indexed([triplets(5, [("rome", EAST)]), triplets(6, [("rome", EAST)])]).index
     advance(index, 2, [triplets(7, [("rome", EAST)])], [6], [document(7, "c.md", [7])], [1])
     names = {"rome": 0.5}

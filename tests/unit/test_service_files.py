@@ -34,7 +34,7 @@ OWN = Installation(
 OF_MACHINE = replace(OWN, user="daemon")
 
 
-def test_the_names_of_the_units_are_those_of_the_documentation() -> None:
+def test_the_units_have_the_names_in_the_documentation() -> None:
     assert (SERVICE, SOCKET) == ("hopsyncd.service", "hopsyncd.socket")
     assert service_unit(OWN, socket_activated=True).count("hopsyncd.socket") == 2
 

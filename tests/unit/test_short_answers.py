@@ -74,7 +74,7 @@ def test_the_last_sentence_asks_by_its_end_or_its_first_question_word(
         ("How large is it?", set()),
     ],
 )
-def test_what_is_counted_is_the_noun_after_how_many(question: str, counted: set[str]) -> None:
+def test_how_many_counts_the_noun_that_follows(question: str, counted: set[str]) -> None:
     asked = asked_of(question)
     assert asked and asked.counted == counted
 
@@ -129,7 +129,7 @@ def offered(question: str, *texts: str) -> list[str]:
     return [one.text for one in candidates(question, asked, some, {}, LANGUAGE)]
 
 
-def test_what_the_question_says_itself_is_no_answer() -> None:
+def test_a_value_in_the_question_is_no_answer() -> None:
     assert offered("How long after 90 days does it last?", "After 90 days it lasts a year") == [
         "a year"
     ]
@@ -148,7 +148,7 @@ def test_bare_small_numbers_and_years_are_offered_only_where_they_are_counted() 
     assert offered("How many people were there?", text) == ["35"]
 
 
-def test_what_is_below_zero_a_fraction_or_a_share_counts_only_what_follows_it() -> None:
+def test_negative_numbers_fractions_and_shares_count_only_the_next_noun() -> None:
     text = "With -1 there is no bound, at 0.9 or 5% it writes 2.5 pages, and 64 at last"
     assert offered("How many pages are written?", text) == ["2.5 pages", "64"]
     assert offered("How large is the bound?", text) == ["-1", "0.9", "5%", "2.5", "64"]
@@ -160,7 +160,7 @@ def test_a_share_is_no_amount_of_money_and_neither_is_a_count() -> None:
     assert offered("What is the monthly amount?", text) == ["$1,000"]
 
 
-def test_a_moment_is_told_by_a_date_or_by_the_time_until_then() -> None:
+def test_when_is_answered_by_a_date_or_a_duration() -> None:
     text = "Opened in 1912, it is shut after 90 days"
     assert offered("When is it shut?", text) == ["1912", "90 days"]
     assert offered("When was it opened?", text) == ["1912"]
@@ -226,13 +226,13 @@ def test_that_no_number_is_of_what_is_counted_speaks_against_an_answer(
     assert needs(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
 
 
-def test_what_is_likest_counts_by_how_far_it_leads_what_is_found_with_it() -> None:
+def test_the_lead_of_the_best_sentence_over_the_others_counts() -> None:
     said = [sentence(f"Said {rank}", rank, cosine) for rank, cosine in enumerate((0.7, 0.5, 0.4))]
     assert needs("What is said?", None, [], said, {}, 1000)["ahead"] == pytest.approx(0.2)
     assert needs("What is said?", None, [], said[:1], {}, 1000)["ahead"] == 0
 
 
-def test_nothing_found_is_not_found() -> None:
+def test_an_empty_result_is_not_found() -> None:
     assert not judge("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
 
 

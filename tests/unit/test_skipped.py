@@ -33,7 +33,7 @@ def stack(
     )
 
 
-def test_what_a_reader_left_out_is_kept_with_the_document(tmp_path: Path) -> None:
+def test_skipped_parts_are_stored_with_the_document(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "mill.html").write_text(PAGE)

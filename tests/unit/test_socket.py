@@ -65,7 +65,7 @@ def test_the_umask_is_put_back(path: Path) -> None:
         os.umask(before)
 
 
-def test_a_second_one_is_refused_and_the_first_serves_on(path: Path) -> None:
+def test_a_second_daemon_is_refused_and_the_first_keeps_serving(path: Path) -> None:
     with bind_socket(path):
         with pytest.raises(AlreadyRunning, match="another hopsyncd"), bind_socket(path):
             pass
@@ -149,7 +149,7 @@ def test_a_socket_that_took_our_place_is_not_removed(path: Path) -> None:
     assert path.is_socket()
 
 
-def test_it_is_removed_when_the_daemon_fails(path: Path) -> None:
+def test_the_socket_is_removed_when_the_daemon_fails(path: Path) -> None:
     with pytest.raises(RuntimeError), bind_socket(path):
         raise RuntimeError("failed")
     assert not path.exists()
@@ -216,7 +216,7 @@ def test_a_folder_that_the_group_cannot_enter_or_others_can_is_refused(
     assert told in str(refused.value)
 
 
-def test_what_is_sent_over_tcp_does_not_wait_for_what_was_sent_before() -> None:
+def test_data_sent_over_tcp_does_not_wait_for_earlier_data() -> None:
     """Else each answer, its head and its body, takes 40 ms more."""
 
     async def is_sent_at_once(listener: socket.socket) -> bool:

@@ -26,7 +26,7 @@ def database(path: Path, script: str) -> str:
     return str(path)
 
 
-def test_paths_are_told_by_what_is_there(tmp_path: Path) -> None:
+def test_a_path_is_recognised_by_the_file_at_it(tmp_path: Path) -> None:
     for name in ("bare", "tree"):
         bare = ["--bare"] if name == "bare" else []
         subprocess.run(["git", "init", "-q", *bare, tmp_path / name], check=True)
@@ -82,7 +82,9 @@ def test_paths_are_told_by_what_is_there(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_addresses_are_told_by_their_form(place: str, keys: dict[str, Any], tmp_path: Path) -> None:
+def test_an_address_is_recognised_by_its_form(
+    place: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
     assert detect_source(place).keys == keys
     (tmp_path / "config.toml").write_text("")
     name, block = add_source(tmp_path / "config.toml", keys, None)
@@ -98,7 +100,7 @@ def test_addresses_are_told_by_their_form(place: str, keys: dict[str, Any], tmp_
         ("imap://imap.example.org", "Write imap://user@host"),
     ],
 )
-def test_what_is_no_place_of_a_source_is_told(place: str, told: str) -> None:
+def test_a_text_that_is_no_source_is_refused_with_a_reason(place: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         detect_source(place)
 
@@ -148,7 +150,7 @@ def no_key(path: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [two_tables, no_key])
-def test_where_the_choice_is_open_the_tables_and_the_flags_are_told(
+def test_if_several_tables_fit_the_tables_and_flags_are_listed(
     tmp_path: Path, make: Callable[[Path], str]
 ) -> None:
     path = make(tmp_path / "t.db")

@@ -86,7 +86,7 @@ def test_a_source_that_is_the_same_is_not_scanned_again_for_a_new_plan(two: Sour
     assert not two.rota.is_wanted
 
 
-def test_who_waits_for_a_changed_source_has_the_answer_of_its_next_scan(two: Sources) -> None:
+def test_waiters_for_a_changed_source_get_the_result_of_its_next_scan(two: Sources) -> None:
     first = two.ask("notes")
     two.rota.turn()
     second = two.ask("notes")
@@ -98,7 +98,7 @@ def test_who_waits_for_a_changed_source_has_the_answer_of_its_next_scan(two: Sou
     assert moved.fetched == ["Basho.md"]
 
 
-def test_who_waits_for_a_source_that_went_away_is_answered_by_the_others(two: Sources) -> None:
+def test_waiters_for_a_removed_source_get_the_results_of_the_others(two: Sources) -> None:
     of_more, of_both = two.ask("more"), two.ask("notes", "more")
     two.rota.turn()
     two.rota.turn()
@@ -110,16 +110,14 @@ def test_who_waits_for_a_source_that_went_away_is_answered_by_the_others(two: So
     assert of_both.done.result() == (SyncOutcome("notes", changed=3),)
 
 
-def test_who_waits_for_sources_that_all_went_away_is_answered_once(two: Sources) -> None:
+def test_waiters_for_removed_sources_are_answered_once(two: Sources) -> None:
     request = two.ask()
     two.rota.turn()
     assert two.plan() == [request]
     assert not two.rota.is_wanted
 
 
-def test_a_source_that_other_rules_read_is_scanned_whole_whatever_is_hinted_at(
-    two: Sources, tmp_path: Path
-) -> None:
+def test_a_source_with_outdated_rules_is_scanned_completely(two: Sources, tmp_path: Path) -> None:
     two.work()
     two.stack.close()
     two.stack = Stack(tmp_path / "s.db", two.files, passage_tokens=50)

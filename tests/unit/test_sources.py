@@ -96,7 +96,7 @@ def test_a_package_that_fails_pauses_its_source_with_what_to_do(tmp_path: Path) 
     connector.close()
 
 
-def test_what_selects_items_is_in_the_digest_and_times_are_not(tmp_path: Path) -> None:
+def test_the_digest_covers_settings_that_select_items_and_no_times(tmp_path: Path) -> None:
     text = '[[source]]\nname = "a"\npath = "."\n'
     (plain,) = load(tmp_path, text).sources
     (timed,) = load(tmp_path, text + "scan_every_s = 9\n").sources

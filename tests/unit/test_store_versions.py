@@ -144,7 +144,7 @@ def test_reads_of_the_past_give_what_was_in_force(store: Connection) -> None:
     assert in_force(store, 0) == ([], [], [], [])
 
 
-def test_what_comes_back_has_a_second_interval(store: Connection) -> None:
+def test_a_row_that_returns_gets_a_second_interval(store: Connection) -> None:
     both(store)
     without_gaul(store)
     change = replace(

@@ -148,7 +148,9 @@ def test_a_source_that_is_away_is_paused_and_comes_back(
     assert all_sources(stack.connection)[0].problem is None
 
 
-def test_a_hint_syncs_what_it_names_and_no_more(tmp_path: Path, files: MemoryConnector) -> None:
+def test_a_change_event_syncs_only_the_paths_that_it_names(
+    tmp_path: Path, files: MemoryConnector
+) -> None:
     stack = Stack(tmp_path / "graph.db", files)
     stack.sync()
     files.put("a.md", b"Rome is in Gaul.")

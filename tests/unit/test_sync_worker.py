@@ -74,7 +74,7 @@ def test_a_job_runs_between_two_syncs_and_its_result_comes_back(
     assert worker.submit(lambda path: path.passage_tokens).result(WAIT_S) == 12
 
 
-def test_what_is_there_is_taken_for_behind_until_it_was_scanned(stack: Stack) -> None:
+def test_a_source_counts_as_behind_until_its_first_scan(stack: Stack) -> None:
     is_opened = Event()
 
     def open_path(interruptions: Interruptions) -> WritePath:
@@ -91,7 +91,7 @@ def test_what_is_there_is_taken_for_behind_until_it_was_scanned(stack: Stack) ->
     worker.stop(WAIT_S)
 
 
-def test_a_failure_is_told_before_nothing_is_pending(
+def test_a_failure_is_reported_before_pending_is_cleared(
     worker: SyncWorker, start: Callable[[], None]
 ) -> None:
     seen: list[bool] = []
@@ -113,11 +113,11 @@ def test_a_failure_is_told_before_nothing_is_pending(
     assert seen and all(seen)
 
 
-def test_one_that_was_never_started_stops_at_once(worker: SyncWorker) -> None:
+def test_a_worker_that_was_never_started_stops_at_once(worker: SyncWorker) -> None:
     assert worker.stop(WAIT_S)
 
 
-def test_a_refused_job_is_told_so_and_the_work_goes_on(
+def test_a_refused_job_gets_an_error_and_work_continues(
     worker: SyncWorker, start: Callable[[], None]
 ) -> None:
     def refuse(_: SourceSync) -> None:
@@ -192,7 +192,9 @@ def test_a_job_that_breaks_leaves_nobody_waiting(
             future.result(WAIT_S)
 
 
-def test_who_waits_at_the_stop_is_told(worker: SyncWorker, start: Callable[[], None]) -> None:
+def test_waiters_get_an_error_when_the_daemon_stops(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     def stop(path: SourceSync) -> None:
         stopper = Thread(target=worker.stop, args=(0,))
         stopper.start()
@@ -208,7 +210,9 @@ def test_who_waits_at_the_stop_is_told(worker: SyncWorker, start: Callable[[], N
             future.result(WAIT_S)
 
 
-def test_who_comes_after_the_stop_is_told(worker: SyncWorker, start: Callable[[], None]) -> None:
+def test_requests_after_the_stop_get_an_error(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     start()
     assert worker.stop(WAIT_S)
     for future in (worker.submit(lambda _: None), worker.request((), accept_empty=False)):
@@ -216,7 +220,7 @@ def test_who_comes_after_the_stop_is_told(worker: SyncWorker, start: Callable[[]
             future.result(WAIT_S)
 
 
-def test_who_waits_for_a_source_that_a_job_takes_away_is_answered_once(
+def test_waiters_for_a_source_that_a_job_removes_are_answered_once(
     worker: SyncWorker, start: Callable[[], None]
 ) -> None:
     planned = worker.submit(lambda _: worker.plan([], ()))
@@ -228,7 +232,9 @@ def test_who_waits_for_a_source_that_a_job_takes_away_is_answered_once(
     assert worker.error is None
 
 
-def test_who_waits_cannot_cancel_the_work(worker: SyncWorker, start: Callable[[], None]) -> None:
+def test_cancelling_a_wait_does_not_cancel_the_work(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     request = worker.request((), accept_empty=False)
     assert not request.cancel()
     start()
@@ -395,7 +401,7 @@ class LateNews(MemoryConnector):
             self.tell = None
 
 
-def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
+def test_a_change_event_during_a_scan_causes_another_scan(tmp_path: Path) -> None:
     connector = LateNews()
     stack = Stack(tmp_path / "a.db", connector)
 
@@ -408,7 +414,7 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     assert len(connector.listings) == 2
 
 
-def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
+def test_a_change_event_for_everything_drops_no_path(tmp_path: Path) -> None:
     connector = MemoryConnector({f"{number:02}.md": b"Rome is in Italy." for number in range(20)})
     stack = Stack(tmp_path / "a.db", connector, batch_documents=5)
     seen: list[bytes] = []

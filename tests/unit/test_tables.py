@@ -115,7 +115,7 @@ def test_the_first_row_is_no_header_unless_marked() -> None:
         (("2024 | 2025", "2026 | 2027"), ["2024 | 2025", "2026 | 2027"]),
     ],
 )
-def test_a_guessed_header_names_what_the_content_tells(
+def test_a_guessed_header_names_columns_only_if_the_content_fits(
     rows: tuple[str, ...], expected: list[str]
 ) -> None:
     assert texts(grid(*rows), guess_header=True) == expected

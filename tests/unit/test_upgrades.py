@@ -51,11 +51,13 @@ def waits_s(upgrades: Upgrades, clock: Clock, times: int) -> list[float]:
     return waits
 
 
-def test_while_it_is_away_the_waits_grow_to_ten_minutes(upgrades: Upgrades, clock: Clock) -> None:
+def test_while_the_llm_is_away_the_waits_grow_to_ten_minutes(
+    upgrades: Upgrades, clock: Clock
+) -> None:
     assert waits_s(upgrades, clock, 7) == [30, 60, 120, 240, 480, 600, 600]
 
 
-def test_when_it_is_back_all_that_waits_is_asked_for(
+def test_when_the_llm_is_back_all_waiting_passages_are_asked_for(
     upgrades: Upgrades, clock: Clock, stack: Stack, llm: FakeLlm
 ) -> None:
     waits_s(upgrades, clock, 3)
@@ -97,6 +99,6 @@ def test_a_sync_that_it_fails_does_not_put_it_off(upgrades: Upgrades, clock: Clo
     assert upgrades.due_s == due_s
 
 
-def test_who_is_interrupted_comes_again_soon(upgrades: Upgrades, clock: Clock) -> None:
+def test_an_interrupted_upgrade_is_retried_soon(upgrades: Upgrades, clock: Clock) -> None:
     upgrades.run(lambda: False)
     assert upgrades.due_s <= clock.now_s

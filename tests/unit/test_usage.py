@@ -9,7 +9,7 @@ from hopsyncd.errors import BudgetSpent
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
 
 
-def test_a_settled_request_leaves_what_it_took() -> None:
+def test_a_settled_request_counts_its_actual_tokens() -> None:
     usage = Usage(max_tokens=100)
     usage.reserve(90)
     usage.settle(90, prompt_tokens=30, completion_tokens=10)

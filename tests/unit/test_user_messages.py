@@ -23,7 +23,7 @@ from hopsyncd.errors import ConfigError
         ("[mcp]\n[watch]\nenabled = true\n\nenabled = 1\n", 5, "`enabled` is already at line 3."),
     ],
 )
-def test_what_is_there_twice_is_named_with_its_first_line(
+def test_a_repeated_key_or_section_is_named_with_its_first_line(
     text: str, line: int, told: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.toml"

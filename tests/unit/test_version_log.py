@@ -51,7 +51,7 @@ def _check(stack: Stack) -> None:
     assert version_about(stack.connection, 2, frozenset({stack.source.name})) is None
 
 
-def test_what_is_far_apart_stands_under_its_own_heading() -> None:
+def test_distant_changes_have_separate_headings() -> None:
     old = [(("A",), f"Sentence {at}.") for at in range(9)] + [(("B",), "Last.")]
     new = [(("A",), "Another."), *old[1:-1], (("B",), "Other.")]
     assert diff_lines(old, new) == [
@@ -60,7 +60,7 @@ def test_what_is_far_apart_stands_under_its_own_heading() -> None:
     ]  # fmt: skip
 
 
-def test_a_change_without_other_words_is_told_too() -> None:
+def test_a_change_of_layout_or_headings_alone_is_reported() -> None:
     old = [(("A",), "One.")]
     assert diff_lines(old, old) == ["@@ the same sentences; layout, links or properties differ"]
     assert diff_lines(old, [(("B",), "One.")]) == ["@@ A is now B, with the same text"]

@@ -130,7 +130,7 @@ def test_an_edge_of_negative_similarity_carries_nothing() -> None:
     assert unlike.scores.tolist() == pytest.approx([1, 0, 0])
 
 
-def test_where_all_ways_are_weak_as_much_leaves_as_where_they_are_strong() -> None:
+def test_weak_edges_pass_on_as_much_score_as_strong_edges() -> None:
     found = walked(star([(A, B, 3e-7), (A, C, 1e-7)]), A)
     assert found.scores.tolist() == pytest.approx([1, 0.375, 0.125])
 
@@ -178,7 +178,7 @@ def test_a_graph_without_edges_keeps_its_seeds() -> None:
     assert walked(star([]), A, hops=4).scores.tolist() == pytest.approx([1, 0, 0])
 
 
-def test_what_a_name_would_bring_back_to_its_own_document_is_lost() -> None:
+def test_score_that_a_name_returns_to_its_own_document_is_lost() -> None:
     named = [(A, "rome"), (B, "rome"), (C, "rome")]
     assert by_entry(walked(star(named=named), A)) == pytest.approx(
         {A: 0, B: 2 / 15, C: 2 / 15}  # of 2/5 sent
@@ -228,7 +228,7 @@ def test_the_limits_are_those_that_are_configured() -> None:
     assert WalkSettings.of(given) == WalkSettings(hops=2, heaviest=7, mentions=3, least_share=0.0)
 
 
-def test_too_small_a_share_of_the_mass_goes_no_further() -> None:
+def test_a_score_below_the_least_share_is_not_passed_on() -> None:
     """0.1 along each way, of which names pass on as a whole what they have."""
     edges = drawn(4, [(0, 2, 0.5), (1, 3, 0.5)])
     named = drawn(4, named=[(0, "rome"), (2, "rome"), (1, "gaul"), (3, "gaul")])

@@ -94,7 +94,7 @@ def test_a_webhook_in_a_record_is_off_too(watching: Watching) -> None:
         {"watch": 9, "exec": ["/bin/a"], "more": 1},
     ],
 )
-def test_what_could_not_be_used_is_dropped(watching: Watching, act: object) -> None:
+def test_unusable_actions_are_dropped(watching: Watching, act: object) -> None:
     number = watching.watched.add(QUESTION, OWNER)
     write_act(watching, number, act)
     watching.compare()

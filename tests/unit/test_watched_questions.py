@@ -31,7 +31,7 @@ def watching(tmp_path: Path) -> Watching:
     return Watching(tmp_path, FILES)
 
 
-def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
+def test_a_change_is_notified_with_before_after_and_reason(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
@@ -44,7 +44,7 @@ def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
     assert any(one.startswith("version 2: notes") for one in change["why"])
 
 
-def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
+def test_a_watch_marked_as_compared_has_delivered_all_its_changes(
     watching: Watching,
 ) -> None:
     number = watching.watched.add(QUESTION, OWNER)
@@ -62,14 +62,14 @@ def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
         assert (watch["checked"], changes[0]["new"]) == (version, version)
 
 
-def test_what_changes_nothing_is_not_told(watching: Watching) -> None:
+def test_an_edit_that_does_not_change_the_answer_is_not_notified(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("copy/mira.md", FILES["mira.md"])
     watching.sync()
     assert watching.stack.head.id == 2 and watching.told(number) == []
 
 
-def test_nothing_is_told_twice_and_nothing_missed_by_a_restart(watching: Watching) -> None:
+def test_a_restart_repeats_and_misses_no_notification(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.stack.sync()
@@ -106,14 +106,14 @@ def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) ->
     assert sum(map(len, told.values())) > 2 * edits / files
 
 
-def test_over_random_edits_it_tells_exactly_when_the_versions_differ(tmp_path: Path) -> None:
+def test_over_random_edits_a_watch_notifies_exactly_when_answers_differ(tmp_path: Path) -> None:
     _told_as_versions_differ(tmp_path, edits=60, files=25, seed=3)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("files", [25, 300])
 @pytest.mark.parametrize("seed", range(4))
-def test_over_a_thousand_random_edits_it_tells_exactly_when_the_versions_differ(
+def test_over_a_thousand_random_edits_a_watch_notifies_exactly_when_answers_differ(
     tmp_path: Path, seed: int, files: int
 ) -> None:
     _told_as_versions_differ(tmp_path, edits=1000, files=files, seed=seed)
@@ -212,7 +212,7 @@ def test_drift_is_noticed_at_one_in_a_hundred_passages_or_where_two_are_close(
     assert seen == [[True, False], [True, False], [True, True], [True, True]]
 
 
-def test_a_program_is_told_once_with_the_change_and_without_keys(
+def test_a_program_gets_each_change_once_and_no_keys(
     watching: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
@@ -266,7 +266,7 @@ def hook() -> Iterator[tuple[str, list[bytes]]]:
     server.server_close()
 
 
-def test_a_webhook_is_told_and_does_not_lead_away(
+def test_a_webhook_gets_the_change_and_its_redirect_is_not_followed(
     watching: Watching, hook: tuple[str, list[bytes]]
 ) -> None:
     address, received = hook

@@ -46,7 +46,7 @@ def test_users_take_turns_and_then_their_processes() -> None:
     assert asyncio.run(scenario()) == ["a1", "b1", "a4", "b2", "a2", "a3"]
 
 
-def test_what_does_not_fit_the_queue_is_refused() -> None:
+def test_a_request_beyond_the_queue_is_refused() -> None:
     async def scenario() -> None:
         gate, load = Gate(), Load()
         turns = FairQueue(1, 1, 60, load)
@@ -63,7 +63,7 @@ def test_what_does_not_fit_the_queue_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_in_a_full_queue_the_newest_of_whoever_has_most_gives_way() -> None:
+def test_in_a_full_queue_the_newest_request_of_the_busiest_user_is_dropped() -> None:
     async def scenario() -> None:
         gate, turns = Gate(), FairQueue(1, 2, None, Load())
         first, second, third = (
@@ -81,7 +81,7 @@ def test_in_a_full_queue_the_newest_of_whoever_has_most_gives_way() -> None:
     asyncio.run(scenario())
 
 
-def test_who_leaves_just_as_they_give_way_leaves_the_turns_as_they_were() -> None:
+def test_a_client_that_leaves_while_it_is_dropped_does_not_change_the_turns() -> None:
     async def scenario() -> None:
         gate, turns = Gate(), FairQueue(1, 2, None, Load())
         tasks = [asyncio.create_task(turns.run(ANN, gate.work(name))) for name in "abc"]
@@ -115,7 +115,7 @@ def test_work_that_takes_too_long_is_given_up_and_holds_its_turn_until_it_ends()
     asyncio.run(scenario())
 
 
-def test_who_leaves_the_queue_costs_nobody_a_turn() -> None:
+def test_a_client_that_leaves_the_queue_costs_nobody_a_turn() -> None:
     async def scenario() -> None:
         gate, load = Gate(), Load()
         turns = FairQueue(1, 10, 60, load)
@@ -155,7 +155,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(both, context=context)
 
 
-def test_who_leaves_just_as_the_turn_comes_takes_none_with_them() -> None:
+def test_a_client_that_leaves_at_its_turn_frees_the_turn() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, _Loop)
