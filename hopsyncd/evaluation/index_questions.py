@@ -285,7 +285,7 @@ def _call(system: str, tokens: int, pair: Pair, **more: str) -> LlmCall:
 _TRIES = 200  # pairs tried for each wanted question
 _SPARE = 2  # pairs sent to an LLM for each wanted question
 
-_CALLS = 6  # for each wanted question: two for each pair, and some repairs
+_CALLS = 6  # LLM calls for each wanted question: two for each pair, and repairs
 
 Made = TypeVar("Made")
 

@@ -25,7 +25,7 @@ from store.records import PassageId
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-# As in HotpotQA: with one of these answers, shared words do not count.
+# As in HotpotQA, these answers get no credit for shared words.
 _WHOLE = frozenset({"yes", "no", "noanswer"})
 _WORD = re.compile(r"\w+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")

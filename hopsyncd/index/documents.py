@@ -33,7 +33,7 @@ from hopsyncd.index.tables import (
 )
 from store.records import Link, PassageId, content_id
 
-NAMED_PASSAGES = 4  # the first passages of a document, which have its names
+NAMED_PASSAGES = 4  # first passages of a document that count as having its names
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,8 @@ from store.visibility import HiddenFolders, find_patterns
 
 DEAD = 2**31 - 1  # `died` of a row that is in force at the head
 PENDING = DEAD - 1
-_KEPT_PATTERNS = 32  # lists of patterns; each takes two bytes for each document
-NO_DATE = -(2**62)  # of a document that does not say when it was written
+_KEPT_PATTERNS = 32  # cached lists of patterns; each takes two bytes per document
+NO_DATE = -(2**62)  # date of a document that has none
 
 
 @lru_cache(1 << 14)
@@ -126,7 +126,7 @@ class LiveIndex:
         self.matches = MatchTable.empty()
         self.postings = IndexPostings()
         self.name_numbers = KeyNumbers()
-        self.name_texts: list[str] = []  # by number of the name
+        self.name_texts: list[str] = []  # by name number
         self.passage_numbers = KeyNumbers()
         self.vocabulary: dict[str, None] = {}  # the words of all passages, visible or not
         self.sources: list[str] = []
@@ -134,7 +134,7 @@ class LiveIndex:
         self.link_texts: list[str] = []  # the visible text of each link, by its row
         self.properties: list[tuple[str, str]] = []  # names and values that any document has
         self._property_numbers: dict[tuple[str, str], int] = {}
-        self.row_of_question_set: dict[int, int] = {}  # passage rows
+        self.row_of_question_set: dict[int, int] = {}  # to passage rows
         self.interval_of_passage: dict[int, int] = {}  # rows in force at the head, by passage id
         self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
         self.version = 0  # the version of the tables

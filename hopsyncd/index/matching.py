@@ -52,7 +52,7 @@ from hopsyncd.index.throttle import yielding_to_queries
 from store.records import EdgeThreshold, Match, QuestionId
 
 _FEW_MATCHES = 10_000
-_NEAR = 0.002  # in similarity: what an edit moves the edge threshold by is far less
+_NEAR = 0.002  # similarity; an edit moves the edge threshold by far less
 PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 
@@ -167,7 +167,7 @@ def find_changed_matches(
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
-    shared = min(len(before), len(after))  # passages that only one has do not stay
+    shared = min(len(before), len(after))  # rows past `shared` were added or removed
     names = select_affected(index, names, changed, before[:shared] & after[:shared])
     gone, came = find_candidate_changes(index, names, before, after)
     gone_questions = sort_distinct(gone.questions)

@@ -85,7 +85,7 @@ class _Content:
             else:
                 vector_row = first_vector + question.vector_row
                 in_sentences += [(passage_row, name, vector_row) for name in question.keywords]
-        # By vector row, then name: vector rows rise in all of `sentence_mentions`.
+        # `sentence_mentions` is sorted by vector row, then by name.
         self.sentence_mentions += sorted(in_sentences, key=lambda mention: (mention[2], mention[1]))
         self.mentions += [(passage_row, name, name in topics) for name in sorted(names)]
         self.terms += [

@@ -8,9 +8,9 @@ import numpy as np
 from hopsyncd.index.arrays import AnyIntegers, Flags, Int32s, Integers, expand_ranges
 
 RANK_BITS = 32
-_FIRST_RANK = 1 << RANK_BITS - 1  # of the id 0
+_FIRST_RANK = 1 << RANK_BITS - 1  # rank of the id 0
 
-_SMALL = 4096  # rows of the one segment that is sorted again at each addition
+_SMALL = 4096  # rows of the last segment, which is sorted again at each addition
 _MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table of offsets
 _ALL_ROWS = 1 << 40  # more than any key has
 

@@ -26,8 +26,8 @@ from hopsyncd.index.arrays import (
 from hopsyncd.index.live_index import LiveIndex
 from store.visibility import Mask, hidden_folders
 
-MAX_NAMED_PASSAGES = 32  # a document name of more passages is not a mention
-_SAMPLE = 32  # mentions of a name
+MAX_NAMED_PASSAGES = 32  # a name of documents with more passages is not a mention
+_SAMPLE = 32  # mentions of each name that are sampled
 _NO_DOCUMENT = np.iinfo(np.int64).max  # above every path key
 
 

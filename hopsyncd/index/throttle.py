@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 _SWITCH_INTERVAL_S = 0.0002  # how long a thread keeps the interpreter's lock while another waits
-_QUIET_S = 0.03  # after the last query, until bulk work stops pausing
-_MAX_BURST_S = 0.02  # of bulk work, after which it pauses
+_QUIET_S = 0.03  # bulk work stops pausing this long after the last query
+_MAX_BURST_S = 0.02  # bulk work runs this long between pauses
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")

@@ -20,10 +20,10 @@ Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 _FIRST_ROOM = 256  # rows
 _ROWS_AT_ONCE = 1 << 8  # they fit into a processor's cache
 _CODES_AT_ONCE = 1 << 11  # they fit into a processor's cache too
-_ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that two threads fill
+_ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # rows per task; from 1 << 15 rows, two threads work
 _SECOND_THREAD = ThreadPoolExecutor(2, "rows")
 _MAX_CODE = 127
-_WIDTH = 6.0  # in usual components: a larger component has the largest code
+_WIDTH = 6.0  # in typical components; larger components are clipped
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
@@ -193,7 +193,7 @@ class VectorTable:
 
     def _encode(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))
-        np.maximum(codes, -_MAX_CODE, out=codes)  # np.clip takes several times as long for few
+        np.maximum(codes, -_MAX_CODE, out=codes)  # np.clip is slower for few values
         np.minimum(codes, _MAX_CODE, out=codes)
         return codes.astype(np.int8)
 

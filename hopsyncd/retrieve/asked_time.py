@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 
 from hopsyncd.text.dates import MONTH_PATTERN, MONTHS
 
-_OLDEST_YEARS = 10  # an older year is more often what a question is about
+_OLDEST_YEARS = 10  # an older year is more often the subject than a date filter
 _RELATIVE = re.compile(
     # Without the French "hier", which is German for "here".
     r"(?<!\w)(?:(yesterday|gestern|ayer)"
@@ -46,7 +46,7 @@ def find_asked_time(question: str, now: datetime) -> str:
         return _range(today - timedelta(days=int(count) * (7 if is_weeks else 1)))
     if month:
         number = MONTHS.get(month.lower())
-        if number is None:  # a letter whose lower case is not the one matched, such as \u017f
+        if number is None:  # matched without case, but lower() differs: \u017f
             return ""
         first = int(month_year) if month_year else today.year - (number > today.month)
         return _range(date(first, number, 1)) if first >= 1000 else ""

@@ -27,9 +27,9 @@ from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
 _OF_WORDS = 6.0  # the likeness of a passage that has all terms of a clause
-_SCALE = 2.5  # of likeness; less would let only the best passage answer a clause
+_SCALE = 2.5  # if smaller, only the best passage would answer a clause
 _LEAST_WORDS = 3  # of a clause
-_MOST_CLAUSES = 6  # a longer question is a story, and each clause costs one call of the encoder
+_MOST_CLAUSES = 6  # questions with more clauses are stories
 
 _ASKS = "who whom whose what which when where why how"
 _AUXILIARIES = (

@@ -26,10 +26,10 @@ from store.reads import titles_of
 from store.records import PassageId
 
 MOST_DOCUMENTS = 20_000
-_PASSAGES = 16  # of each document, the first ones
+_PASSAGES = 16  # first passages of each document that are used
 _DOCUMENTS_AT_ONCE = 1024
-_PARTNERS = 3  # of each document, by similar questions
-_LINKED = 6  # documents that each document is shown linked with
+_PARTNERS = 3  # documents connected with each document by similar questions
+_LINKED = 6  # documents connected with each document by links
 _NAMES = 3
 _TRIED_NAMES = 14
 _LEAST_CHARACTERS = 3
@@ -62,10 +62,10 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
     documents = documents[np.argsort(index.documents.path_key[documents])]
     passages, positions = _list_passages(snapshot, documents)
     has_text = np.bincount(positions, minlength=len(documents)) > 0
-    documents = documents[has_text][:MOST_DOCUMENTS]  # path keys are hashes: a fair sample
+    documents = documents[has_text][:MOST_DOCUMENTS]  # path keys are hashes: a random sample
     ids = index.documents.id[documents]
     titles = titles_of(connection, ids.tolist())
-    documents = documents[np.isin(ids, [*titles])]  # the index may still have purged ones
+    documents = documents[np.isin(ids, [*titles])]  # the index may still have purged documents
     if not len(documents):
         return None
     passages, positions = _list_passages(snapshot, documents)
@@ -188,7 +188,7 @@ def _name_groups(
     rows, position = rows[is_shown], position[is_shown]
     places, names = snapshot.list_names(rows)
     count = len(snapshot.index.name_texts) + 1
-    # Each name once for each document.
+    # Count each name once per document.
     own, names = np.divmod(np.unique(position[places] * count + names), count)
     group_names, counts = np.unique(layout.groups[own] * count + names, return_counts=True)
     totals = np.bincount(names, minlength=count)

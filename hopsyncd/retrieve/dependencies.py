@@ -48,12 +48,12 @@ from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
 from store.records import Vectors
 
 _DRIFT = 100  # Ask again if one passage in 100 was added or removed.
-_SWAY = 3  # A passage elsewhere may change the worth of another by 3 times its share of all.
-_LEAST_FLOW = 1e-3  # of all score. Where less passed, a change does not affect the top results.
+_SWAY = 3  # Adding a share s of passages changes another score by up to 3 * s.
+_LEAST_FLOW = 1e-3  # Share of the score. Passages with less do not affect the top results.
 _LEAST_SENT = 1e-2  # An edge or a link takes at most a fifth of a passage's score, mostly less.
 _LEAST_BY_NAME = 5e-3  # All passages that mention a name share the score that passes through it.
 _DEPTH = 20
-_SOON = 20  # passages added or removed; a tie that needs more of them is examined later
+_SOON = 20  # Ties that need more added or removed passages are examined later.
 _MOST_TIES = 3
 _A_LITTLE_LESS = 1 - 1e-9
 _A_LITTLE_MORE = 1.05

@@ -47,7 +47,7 @@ from store.transactions import snapshot
 from store.versions import version
 from store.visibility import Mask
 
-MAX_LLM_CALLS = 40  # of one query, unless configured
+MAX_LLM_CALLS = 40  # default for one query
 
 
 class _Kept:
@@ -60,7 +60,7 @@ class _Kept:
 
     def get(self, key: Hashable, index: LiveIndex, make: Callable[[], Snapshot]) -> Snapshot:
         """Return the cached snapshot for this key and index, or create and cache it with `make`."""
-        if known := self._find(key, index):  # does not wait while another is being made
+        if known := self._find(key, index):  # does not wait for the lock
             return known
         with self._lock:
             if known := self._find(key, index):

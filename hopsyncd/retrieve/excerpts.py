@@ -33,9 +33,9 @@ _TERMS = 0.8
 _NEAR = 0.3
 _HALF = 10.0
 _LEAST_WORDS = 3
-_FAR_BELOW = 0.25  # of the best sentence's score
-_LEAST_TOKENS = 100  # of the budget for each passage: shorter excerpts miss more than they add
-_SHORT_REST = 20  # tokens of a passage that are not worth leaving out
+_FAR_BELOW = 0.25  # a passage below this share of the best score is left out
+_LEAST_TOKENS = 100  # per passage: shorter excerpts lose more than more passages add
+_SHORT_REST = 20  # a passage that lacks up to 20 tokens is shown whole
 _WORD = re.compile(r"\w+")
 
 

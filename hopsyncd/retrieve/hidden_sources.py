@@ -30,12 +30,12 @@ log = structlog.get_logger(__name__)
 
 _MASKS = 4  # Sets of hidden sources whose views are kept.
 _VIEWS = 2  # Versions kept for each set: each has the matches of the whole collection.
-_PAUSE_S = 0.05  # Before a view is computed in advance, so that first questions are not slowed.
-_REST = 20  # Rest for 20 times the last computation: a twentieth of a core.
-_REST_OF_CHANGES = 1  # Like _REST, where a view of an older version is known.
+_PAUSE_S = 0.05  # Delay of a view, so that the first questions are not slowed.
+_REST = 20  # Rest for 20 times the last computation, to use a twentieth of a core.
+_REST_OF_CHANGES = 1  # Like _REST, if a view of an older version is cached.
 _QUICK_PASSAGES = 4096  # A head with fewer needs no older view.
 _LONGEST_REST_S = 90.0  # Longer than a batch of an import takes.
-_LOOK_S = 0.1  # Between checks whether a sync has ended or the process ends.
+_LOOK_S = 0.1  # Interval of checks whether a sync has ended or the process ends.
 _RESTS = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
 _REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served.
 _EDITED = 64  # A head with more changed passages is served before its view is computed.
@@ -54,12 +54,12 @@ class RestrictedViews:
         self._is_syncing = is_syncing
         self._saved = saved
         self._changed = threading.Condition()
-        # The mask used last comes last; in each list, the view that was made last comes last.
+        # Masks by their last use, and the views of each mask by age; the newest is last.
         self._kept: dict[Mask, list[Snapshot]] = {}
         self._making: set[Mask] = set()
         self._head: Snapshot | None = None
-        self._is_ahead = False  # a thread makes views ahead
-        self._since_s = self._made_s = 0.0  # when the head came, and the last view was made
+        self._is_ahead = False  # whether a thread computes views in advance
+        self._since_s = self._made_s = 0.0  # times of the head and of the last view
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
@@ -165,7 +165,7 @@ class RestrictedViews:
             with self._changed:
                 self._since_s = self._made_s = time.monotonic()
                 self._took_s = self._made_s - began_s
-                if self._kept.get(hidden) is views:  # else another index is served by now
+                if self._kept.get(hidden) is views:  # unless another index is served now
                     self._keep(made, views)
             return made
         finally:

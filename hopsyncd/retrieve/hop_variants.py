@@ -43,7 +43,7 @@ class Fork:
     ways: tuple[int, ...]
 
 
-# For each fork the index of the way to follow among those offered, or None.
+# Returns the index of the chosen edge among the edges offered at each fork, or None.
 Choose = Callable[[Sequence[Fork]], Sequence[int | None]]
 
 
@@ -104,7 +104,7 @@ def traverse(
     return Traversed(visits, arrivals)
 
 
-_MAX_WAYS = 20  # offered to a reasoner at once
+_MAX_WAYS = 20  # edges offered to a reasoner at a fork
 
 Worth = Callable[[Integers, Integers, Floats], Floats]
 """The value of each edge, from its outgoing and its incoming question and their similarity."""

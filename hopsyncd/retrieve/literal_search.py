@@ -39,18 +39,18 @@ from hopsyncd.text.words import index_terms
 from store.content import full_text
 from store.records import PassageId
 
-_BATCH = 128  # passages that are read at once.
-_MOST_READ = 2048  # passages in which a text is looked for.
+_BATCH = 128  # passages read in one query of the database.
+_MOST_READ = 2048  # passages whose texts are read.
 _MOST_PARTS = 32  # parts of a query that are looked for.
-_ENOUGH = 20  # passages with everything as typed, after which no more are read.
-_OF_SAME = 0.97  # the worth of the same day in another spelling, or the same name in another form.
-_OF_VARIANTS = 0.9  # the worth of no-cache where noCache is looked for.
-_OF_FORMS = 0.8  # the worth of a word in another form, beside the word as typed.
+_ENOUGH = 20  # reading stops after 20 passages with every part as typed.
+_OF_SAME = 0.97  # the worth of a day in another spelling, or of a name in another form.
+_OF_VARIANTS = 0.9  # the worth of no-cache for the query noCache.
+_OF_FORMS = 0.8  # the worth of a word in another form.
 _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
-_MOST, _HALF = 0.95, 0.5  # of the weight of all parts: the bounds of the tiers.
-_LEAST_NAME = 4  # letters of a word that is looked for inside camelCase names.
-_LEAST_UNUSUAL = 3  # letters of a word of a question that is reported absent.
-_MOST_ABSENT = 5  # words of a question; with more it is in another language.
+_MOST, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
+_LEAST_NAME = 4  # shorter words are not searched inside camelCase names.
+_LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
+_MOST_ABSENT = 5  # with more absent words, a question is in another language.
 _FUSION_K = 60
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
@@ -253,7 +253,7 @@ def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> b
     old, new = before.statistics.visible, now.statistics.visible
     if _differ(old.passages, new.passages):
         return True
-    # A date may be in a file name, and another document may tell the order of a numeric date.
+    # Changed file names and dates elsewhere in a document can affect which passages have a date.
     has_date = any(find_asked_day(part.text, query.text) for part in query.literals)
     return has_date and _differ(old.documents, new.documents)
 

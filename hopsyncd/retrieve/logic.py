@@ -36,7 +36,7 @@ from hopsyncd.retrieve.material import Material
 from hopsyncd.retrieve.ranking import Ranked
 from store.records import PassageId
 
-SHOWN = 10  # passages of a retrieval
+SHOWN = 10  # passages that each retrieval shows to the LLM
 SHOWN_TOKENS = 1500
 MAX_RANKS = 6
 MAX_SUBPROBLEMS = 10
@@ -286,7 +286,7 @@ class LogicSearch:
         for part in more:
             known = {one.question.casefold() for one in self._graph.values()}
             if part.question.strip().casefold() in known:
-                continue  # it was asked already, or will be
+                continue  # the graph already has this question
             if len(self._graph) == MAX_SUBPROBLEMS:
                 self._degraded.append(f"no more than {MAX_SUBPROBLEMS} subproblems are asked")
                 return

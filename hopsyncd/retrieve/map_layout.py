@@ -15,13 +15,13 @@ Matrix = NDArray[np.float32]
 SPACING = 10.0  # between neighbouring documents
 _SEED = 7
 _MOST_GROUPS = 36
-_DOCUMENTS_PER_GROUP = 4.0  # in the smallest collections; sqrt(n / 4) groups
+_DOCUMENTS_PER_GROUP = 4.0  # n documents make about sqrt(n / 4) groups
 _ROUNDS = 12
 _GAP = 3.6 * SPACING  # between two discs
 _PACKING_ROUNDS = 400
 _GRAVITY = np.array([0.006, 0.01])  # the map is wider than high
 _GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
-_SHARPNESS = 8.0  # how much more a document leans to the group that it is most similar to
+_SHARPNESS = 8.0  # weight of the most similar group in a document's direction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ def _choose_seeds(vectors: Matrix, count: int) -> Integers:
         distances = np.minimum(distances, 1.0 - vectors @ vectors[chosen[-1]])
         squares = np.cumsum(np.square(np.maximum(distances, 0.0), dtype=np.float64))
         if squares[-1] <= 0.0:
-            break  # all the others are equal to a chosen row
+            break  # every row equals a chosen row
         chosen.append(int(np.searchsorted(squares, random.random() * squares[-1], side="right")))
     return np.array(chosen, dtype=np.int64)
 

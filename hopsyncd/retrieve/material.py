@@ -25,7 +25,7 @@ from store.records import Passage, PassageId
 
 _MAX_LABEL = 300  # characters of a title, path or heading path
 _ANY_NUMBER = 10
-_LEAST_SHARED = 0.6  # of a quote's words, in the sentence that it is taken for
+_LEAST_SHARED = 0.6  # share of a quote's words that the matching sentence must have
 _WORD = re.compile(r"\w+")
 
 

@@ -37,14 +37,14 @@ from hopsyncd.text.abbreviations import (
 from store.content import full_text
 from store.records import PassageId
 
-_MOST_FORMS = 3  # for one form of the question.
-_MOST_TYPED = 4  # forms of one question.
+_MOST_FORMS = 3  # other forms of one form in the question.
+_MOST_TYPED = 4  # forms in a question that are looked up.
 _MOST_DEFINING = 32  # passages whose definitions of one form are read.
 _MOST_QUESTION_WORDS = 64
 _KEPT_PATTERNS = 512
-_MOST_ENDING = 8  # letters of a word after those that all its forms share.
-_BETWEEN = r"\W{1,4}"  # words of a long form.
-_MOST_ROWS = 256  # passages in which one form is looked for.
+_MOST_ENDING = 8  # letters of an ending, after the stem.
+_BETWEEN = r"\W{1,4}"  # between the words of a long form.
+_MOST_ROWS = 256  # passages that are read for one form.
 
 
 @dataclass(frozen=True, slots=True)

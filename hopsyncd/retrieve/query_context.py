@@ -36,7 +36,7 @@ Encode = Callable[[Sequence[str]], Vectors]
 
 _PASSAGES_KEPT = 1 << 10  # passages whose split sentences are cached
 _NONE = frozenset[str]()
-_NEAREST = 2000  # rows of vectors
+_NEAREST = 2000  # vector rows whose mentions count for common names
 COMMON = 4  # a term is common if more than one in 4 passages has it
 _MIN_SHARE = 0.02  # a rarer term has a larger share of the idf of all terms
 _MAX_NAME_WORDS = 8
@@ -241,7 +241,7 @@ class QueryContext:
         encode: Encode | None = None,
     ) -> Self:
         """Compare the question with the snapshot."""
-        likeness = Likeness(snapshot, vector)  # begins while words are looked up
+        likeness = Likeness(snapshot, vector)  # starts a thread that compares vectors
         content = drop_foreign_function_words(question)
         forms = match_other_forms(snapshot, content, read)
         words = words_of(snapshot, content, forms.rows_by_term)

@@ -38,9 +38,9 @@ _WRITTEN = re.compile(
 )
 _END = "?!.,;"
 _ASKS = ("?", "\uff1f", "\u061f")
-_FITS = 0.8  # a sentence that asks nothing must fit this share as well as the best that asks
+_FITS = 0.8  # least fit of a statement, as a share of the best question's fit
 _LISTED = 20
-_ALIKE = 70  # of 100; a name must be this similar to be suggested
+_ALIKE = 70  # least similarity of a suggested name, of 100
 
 
 @dataclass(frozen=True, slots=True)

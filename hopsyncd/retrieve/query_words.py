@@ -21,8 +21,8 @@ Kind = Literal["phrase", "code", "word"]
 
 _MOST_KEYWORDS = 6
 _KEPT_PATTERNS = 512
-_LEAST_SHOUTED = 3  # words of a query that is in capitals as a whole.
-_LEAST_WHOLE = 2  # words of a query that is looked for as a phrase too, as error messages are
+_LEAST_SHOUTED = 3  # in a shorter query, a word in capitals is an abbreviation
+_LEAST_WHOLE = 2  # a shorter query is not also searched as one phrase
 _QUOTED = re.compile(
     '"([^"]+)"|\u201c([^\u201c\u201d]+)\u201d|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]|\u00ab([^\u00ab\u00bb]+)\u00bb|`([^`]+)`'
 )
@@ -233,7 +233,7 @@ def contains_as_part(text: str, word: str) -> bool:
     (True, False)
     """
     lower, wanted = text.lower(), word.lower()
-    if len(lower) != len(text):  # a letter whose lower case is longer
+    if len(lower) != len(text):  # positions differ, because the lower case of a letter is longer
         return False
     position = lower.find(wanted)
     while position >= 0:

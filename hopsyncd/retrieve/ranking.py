@@ -88,7 +88,7 @@ class Ranked:
 
 _WEIGHT = 4.0
 _REPEATED = 0.1
-_OF_CLAUSES = 1.4  # if a passage alone answers a clause
+_OF_CLAUSES = 1.4  # weight if no other passage answers a clause
 _NO_FITS: Mapping[int, float] = {}
 DEPTH = 20  # The most important passages, which are ordered by the new words that they add.
 
@@ -105,7 +105,7 @@ def paper_helpfulness(
     return helpfulness
 
 
-_SPARSE = 16  # a sample of one value in 16 excludes most of the others
+_SPARSE = 16  # a sample of one value in 16 excludes most other values
 
 
 def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -114,7 +114,7 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     >>> largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
     [2, 1]
     """
-    # The k-th largest value of a sample is at most the k-th largest of all, so lower ones are out.
+    # The k-th largest value of all is at least that of a sample, so lower values are excluded.
     among = np.flatnonzero(values >= _find_kth_largest(values[::_SPARSE], k))
     among = among[values[among] >= _find_kth_largest(values[among], k)]
     return among[np.lexsort((ids[among], -values[among]))][:k]
@@ -239,7 +239,7 @@ def most_helpful(
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
     answers = clauses.select(first) if clauses else np.zeros((0, len(first)))
-    more = np.zeros(len(first))  # how much better each answers the clauses than those before it
+    more = np.zeros(len(first))  # how much better than earlier results each answers the clauses
     best_answers = np.zeros(len(answers))
     ranked: list[Helpful] = []
     for _ in range(min(k, len(first))):
@@ -249,7 +249,7 @@ def most_helpful(
         values[best] = 0.0
         lead = 1.0 - float(values.max()) / max(value, 1e-12)
         ranked.append(Helpful(int(first[best]), value, lead))
-        worth[best] = -1.0  # it has its place
+        worth[best] = -1.0  # already ranked
         repeated += home == home[best]
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
@@ -262,10 +262,10 @@ def most_helpful(
     return ranked[:k]
 
 
-FIRST = 5  # results among which direct hits have places
+FIRST = 5  # direct hits are kept among the first five results
 _KEPT, _KEPT_IF_SHORT = 3, 4
 _SHORT = 16  # terms of the longest short question
-_NAMED = 0.25  # of the question's idf, of the names with which the walk needs no help
+_NAMED = 0.25  # if names have this share of the question's idf, there are no direct hits
 OF_WHOLE = 9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` of its best vector
 
 

@@ -8,7 +8,7 @@ from hopsyncd.retrieve.ranking import Ranked, reciprocal_ranks
 from hopsyncd.retrieve.strategy import SearchRequest
 from store.content import full_text
 
-RERANKED = 20  # passages
+RERANKED = 20  # first passages that the reranker reads
 _UNCONFIGURED = "query.rerank is set, but no reranker is configured in [models]"
 
 

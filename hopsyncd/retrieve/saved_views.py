@@ -31,8 +31,8 @@ log = structlog.get_logger(__name__)
 
 _FORMAT = 1
 _DIGEST_SIZE = 16  # bytes
-_MOST_FILES = 4  # one for each set of rights
-_RULES = 2  # raised when the same mask hides other documents than before
+_MOST_FILES = 4  # one file for each set of hidden sources
+_RULES = 2  # increase it if the same mask hides other documents than before
 _COLUMNS = ("rematched", "source", "target", "similarity")
 
 Connect = Callable[[], AbstractContextManager[Connection]]
@@ -53,7 +53,7 @@ class SavedViews:
         self._budget_factor = budget_factor
         self._is_owned = is_owned
         self._lock = threading.Lock()
-        self._saved: dict[str, int] = {}  # the version in each file that was written or read
+        self._saved: dict[str, int] = {}  # the version in each file
 
     def load(self, head: Snapshot, until: int, hidden: Mask) -> Snapshot | None:
         """Load a saved view into the head's index, if its version is at most `until`.

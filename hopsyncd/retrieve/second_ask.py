@@ -39,17 +39,17 @@ from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
 _STARTS = 3  # Passages to read.
-_LEAST_SHARE = 0.02  # A passage with less of the importance of the three is not read.
-_BEST_SENTENCES = 2  # Names are asked about from these.
-_NAMES = 6  # At most, of each sentence.
+_LEAST_SHARE = 0.02  # A passage with a smaller share of their importance is not read.
+_BEST_SENTENCES = 2  # Follow-ups ask about the names in the two best sentences.
+_NAMES = 6  # Names of each sentence, at most.
 _NAME_WEIGHT = 0.7  # A term of a name counts less than a term of the question.
-_CANDIDATES = 300  # Their sentences are compared.
-_ANSWERS = 20  # They get score from a follow-up.
+_CANDIDATES = 300  # Passages whose sentences are compared with a follow-up.
+_ANSWERS = 20  # Passages that get score from a follow-up.
 _NO_ANSWER = 13.0  # The likeness of "no answer" in the softmax.
-_ABOUT_NAME = 1.0  # Likeness for being about a name.
-_MOST_ABOUT = 20  # A name that more passages are about tells nothing.
+_ABOUT_NAME = 1.0  # Added to the likeness of a passage about a name.
+_MOST_ABOUT = 20  # The bonus needs a name that at most 20 passages are about.
 _ROUNDING = 1e-4  # A bound of the rounding error of a likeness in 32 bits.
-_SHARE = 0.4  # All follow-ups bring this part of the walk's score.
+_SHARE = 0.4  # All follow-ups together add this share of the walk's score.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,7 +89,7 @@ def read_sets(
     """Read the question sets of passages at a version. Returns {} if the version was removed."""
     try:
         at = version(connection, version_id)
-    except NoSuchVersion:  # garbage collection has removed it
+    except NoSuchVersion:  # garbage collection has removed the version
         return {}
     ids = best_sets(connection, at.generation, passages)
     return {one.passage: one for one in sets_by_id(connection, ids.values())}

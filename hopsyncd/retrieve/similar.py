@@ -27,9 +27,9 @@ from store.records import Passage, PassageId
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 FindCopies = Callable[[Sequence[PassageId]], Collection[PassageId]]
 
-SPARE = 32  # passages of a ranking beyond those wanted, from which freed places are filled.
-_SAME, _OF = 4, 5  # words that similar passages share, of all that they have.
-_MOST_COMPARED = 100  # hits that a passage is compared with.
+SPARE = 32  # extra passages to rank, which replace collapsed hits.
+_SAME, _OF = 4, 5  # similar passages share four fifths of their words.
+_MOST_COMPARED = 100  # hits with which a passage is compared.
 _NEGATIONS = frozenset({"no", "not"})
 _KEPT = 1 << 10
 

@@ -24,10 +24,10 @@ from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_
 from store.content import full_text
 from store.records import PassageId
 
-_FEW_UNKNOWN = 2  # words, or a third of them: with more, the question is in another language.
-_MOST_UNKNOWN = 10  # words that are compared with all words of the documents.
-_LONG = 8  # letters, of which two may be wrong; of a shorter word one.
-_READ = 256  # passages in which a word is looked for.
+_FEW_UNKNOWN = 2  # A short question with more unknown words is in another language.
+_MOST_UNKNOWN = 10  # unknown words that are compared with the vocabulary.
+_LONG = 8  # letters of a word in which two may be wrong; in a shorter word, one.
+_READ = 256  # passages that are read to find a word.
 _LEAST_ROOT = 4  # letters of a word without its ending.
 _LEAST_PREFIX = 5  # letters of a word that begins a longer one.
 _ENDING = re.compile(

@@ -22,7 +22,7 @@ from store.contract import Connection
 from store.records import Passage, PassageId, Vectors, to_grid
 
 _KEPT_PASSAGES = 1024
-_KEPT_VECTORS = 512  # More than can run at once, and agents repeat questions.
+_KEPT_VECTORS = 512  # More than parallel queries need, because agents repeat questions.
 
 
 class PassageCache:

@@ -28,7 +28,7 @@ from store.records import WORD, PassageId, Vectors
 
 Strength = Literal["strong", "fair", "weak"]
 
-STRONG, FAIR = 0.6, 0.25  # the least probabilities
+STRONG, FAIR = 0.6, 0.25  # least probability of each strength
 _PASSAGES_AT_ONCE = 64  # their vectors take little memory
 WEIGHTS = {"cosine": 6.377, "share": 0.953, "rank": -1.643, "words": -0.064, "bias": -3.141}
 

@@ -29,7 +29,7 @@ _NO_ROWS = np.empty(0, dtype=np.int32)
 
 WORD = re.compile(r"\w+")
 NO_OTHERS: Mapping[str, Integers] = {}
-OF_FORMS = 0.9  # the worth of another form of a word, beside the word as typed
+OF_FORMS = 0.9  # the weight of another form of a word
 _TERMS_KEPT, _MOST_ROWS_KEPT = 64, 1 << 14  # terms whose rows are cached, and rows of one term
 _COMMON_KEPT = 8  # common terms whose scores are cached for each version
 

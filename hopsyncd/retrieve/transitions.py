@@ -31,8 +31,8 @@ from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _WEIGHTS = 2.0**-32  # Sums of weights up to 1 are exact in this unit.
 SCORE_UNIT = 2.0**-46  # Sums of scores are exact in this unit.
-_COMMON = 100  # a name that more passages have reaches only mentions among the nearest rows
-_OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
+_COMMON = 100  # of a name in more passages, only the nearest mentions are used
+_OF_TOPICS = 2.0  # weight of a name that is a topic of passages
 
 
 @dataclass(frozen=True, slots=True, eq=False)

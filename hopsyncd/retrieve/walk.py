@@ -64,14 +64,14 @@ from store.records import PassageId
 
 _OF_TOPIC = 2.0
 _MENTION_SHARPNESS = 4.0
-_SEEDS = 2.0**-32  # sums of the seeds' scores are exact in these units
+_SEEDS = 2.0**-32  # sums of the seeds' scores are exact in this unit
 
 # Titles of documents that the question names.
-CANDIDATES = 50  # the passages most like the question, whose titles are looked at
-LEAST_TITLE_SHARE = 0.1  # of the question's idf, which a title must have
+CANDIDATES = 50  # passages most like the question, whose titles are compared
+LEAST_TITLE_SHARE = 0.1  # least share of the question's idf in a title
 _TITLES_KEPT = 1 << 11  # titles whose words are cached
 _MOST_CHARACTERS = 500  # of a title
-_SUBJECT_SHARE = 0.9  # of the seeds' scores, which goes to the subjects
+_SUBJECT_SHARE = 0.9  # the subjects' share of the seeds' scores
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 
 
@@ -167,7 +167,7 @@ def find_subjects(context: QueryContext) -> list[int]:
             continue
         for title, title_words in _list_titles(passage.heading[0]):
             start, end = _find_words(lower, title_words)
-            if all(map(str.islower, words[start:end])):  # not there, or not written as a name
+            if all(map(str.islower, words[start:end])):  # missing, or not written as a name
                 continue
             if _weigh_title(context, title) >= LEAST_TITLE_SHARE:
                 found.append(_Title(start, end, likeness, row))

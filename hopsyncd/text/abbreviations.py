@@ -18,8 +18,8 @@ ALIASES_OF_FILE = "aliases of file"  # The term of passages with aliases and no 
 MOST_WORDS = 8  # of a long form
 _MOST_LETTERS = 10  # of a short form
 _LEAST_LONG = 5  # letters
-_MOST_LOWER = 5  # letters of a short form in lower case
-_INITIALS = 0.6  # of the letters of a short form begin words of the long form
+_MOST_LOWER = 5  # lower-case letters of a short form
+_INITIALS = 0.6  # share of a short form's letters that must begin words of the long form
 _MOST_ALIASES = 8  # of one note
 _MOST_PAIRS = 64  # of one text
 

@@ -77,10 +77,10 @@ def chain(
     return tuple(hops.values())
 
 
-MAX_LLM_CALLS = 3  # one call, and two repairs of its reply
+MAX_LLM_CALLS = 3  # the first call, and up to two calls that repair its reply
 DEFAULT_K = 8
 TOKENS_PER_QUESTION = 2500
-_LLM_DEPTH = 30  # passages found, from which excerpts of up to 20 are chosen
+_LLM_DEPTH = 30  # passages to find; excerpts of up to 20 of them are shown
 
 
 def _no_llm_note(error: LlmError) -> str:

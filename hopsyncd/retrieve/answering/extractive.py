@@ -37,7 +37,7 @@ _RANK = 0.35
 _JOINED = 0.3
 _TELLS = 0.5
 _SENTENCES = 3
-_LEAST_WORDS = 4  # in a sentence without a full stop; web addresses do not count
+_LEAST_WORDS = 4  # words of a sentence without a full stop; web addresses do not count
 # Headers of mails, the line before their text, properties of notes, the first character of markup.
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
@@ -168,7 +168,7 @@ _KEYWORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("number", re.compile(rf"\b(?:{_AMOUNTS})$", re.IGNORECASE)),
     ("code", re.compile(rf"\b(?:{_CODES}|location)$", re.IGNORECASE)),
 )
-_SECOND = frozenset(index_terms("second"))  # a function word elsewhere
+_SECOND = frozenset(index_terms("second"))  # a unit of time here, although also a function word
 _COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re.IGNORECASE)
 
 

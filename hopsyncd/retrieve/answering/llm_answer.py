@@ -29,9 +29,9 @@ PROMPT = "answers/4"
 _QUESTION_CHARACTERS = 4000
 _NOTES_CHARACTERS = 3000
 _REPLY_TOKENS = 400
-# Kept back from the budget: a usual reply, and the form around the messages of a request.
+# Reserved in the budget for a typical reply and for the JSON around the messages of a request.
 _RESERVED_TOKENS = 150
-_THREAD_SHARE = 0.25  # of the budget, at most, for the earlier questions and answers
+_THREAD_SHARE = 0.25  # largest share of the budget for earlier questions and answers
 _ANY_NUMBER = 10
 MAX_ANSWER = 2000  # characters
 _SYSTEM = (
@@ -216,7 +216,7 @@ def _nonsense(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's answer cannot be used", why, "Try another model")
 
 
-_REPLY_CHARACTERS = 16 * MAX_ANSWER  # the rest is not read; an escape has up to 12 characters
+_REPLY_CHARACTERS = 16 * MAX_ANSWER  # streaming stops here; an escape has up to 12 characters
 _ANOTHER = "it is not the answer after all"
 
 

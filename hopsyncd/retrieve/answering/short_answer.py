@@ -19,7 +19,7 @@ from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds
 from hopsyncd.text.words import index_terms
 
-# Weights: whether a value in a sentence is the one that the question asks for.
+# Weights for the probability that a value in a sentence is the value asked for.
 FITS: Mapping[str, float] = {
     "cosine": 0.933,
     "behind": -3.270,
@@ -34,7 +34,7 @@ FITS: Mapping[str, float] = {
 }
 
 
-# Weights: whether the best value is right.
+# Weights for the probability that the best value is right.
 RIGHT: Mapping[str, float] = {
     "odds": 0.108,
     "lead": 0.461,
@@ -46,7 +46,7 @@ RIGHT: Mapping[str, float] = {
 }
 
 
-# Weights: whether the documents hold an answer.
+# Weights for the probability that the documents contain an answer.
 HELD: Mapping[str, float] = {
     "cosine": 8.011,
     "ahead": 6.746,
@@ -79,7 +79,7 @@ _MEASURES = (
 _OF_TIME = "(?:business|working|work|calendar|consecutive|full|more|additional|whole|week)"
 _HALF = "(?: and a half)?"
 _TIME = rf"(?:(?:{_NUMBER}){_HALF}|\ban?\b|\ba few)[ .-](?:{_OF_TIME} )?(?:{_UNIT})\b(?!-){_HALF}"
-# `2 or 3 days` and `7, then 2 more hours` are one duration each, as `2 hours and 30 minutes` is.
+# `2 or 3 days`, `7, then 2 more hours` and `2 hours and 30 minutes` are one duration each.
 _SHORT_OF_UNIT = rf"(?:(?:{_NUMBER})(?: ?- ?|,? (?:to|or|and|then|and then) )){{0,2}}"
 _AND_TIME = rf"(?:,? (?:and|plus|then|and then) {_TIME}){{0,2}}"
 _WEEKDAYS = "Mondays?|Tuesdays?|Wednesdays?|Thursdays?|Fridays?|Saturdays?|Sundays?"
@@ -94,7 +94,7 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
     "version": re.compile(r"(?<![\w.-])v?\d+(?:\.\d+){1,3}(?:[a-z]+\d*)?(?![\w-]|\.\d)"),
     "weekday": re.compile(rf"\b(?:{_WEEKDAYS})\b"),
     "number": re.compile(
-        rf"(?<=\d:)\d{{2,5}}\b"  # the port of an address
+        rf"(?<=\d:)\d{{2,5}}\b"  # the port in an address
         rf"|(?<![\w./:#(-])(?:[$\u20ac\u00a3] ?|-)?(?:(?!one\b){_NUMBER})"
         rf"(?:%|(?![\w:/]|[.,]\d|-\d))(?:-(?:{_PARTS})\b| ?(?:[%\u20ac]|(?:{_MEASURES})\b))?",
         re.IGNORECASE,
@@ -109,11 +109,11 @@ _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
 _MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
-_NO_COUNT = re.compile(r"^-|\.\d|%")  # below zero, a fraction, a share
+_NO_COUNT = re.compile(r"^-|\.\d|%")  # a negative number, a decimal fraction, a percentage
 _FOLLOWING = re.compile(r"[ -][\w-]+")
 _AFTER = re.compile(
     rf"(?:{_FOLLOWING.pattern}){{0,3}}"
-)  # up to three words: the counted noun is among them
+)  # up to three words, which may contain the counted noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +159,11 @@ def _after(text: str, end: int) -> str:
     return match[0] if match else ""
 
 
-MIN_RIGHT = 0.45  # the probability from which a short answer is shown
+MIN_RIGHT = 0.45  # the least probability of a short answer that is shown
 _SENTENCES = 40  # the sentences most like the question, which are searched for values
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
-# A moment is given as a date, or as the time until then.
+# A moment is stated as a date, or as the duration until it.
 _TOLD_BY: Mapping[Kind, tuple[Kind, ...]] = {"moment": ("date", "duration")}
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 

@@ -39,8 +39,8 @@ from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
-_LESS_OF_FEW = 0.05  # added to the cosine for each factor e below _MANY
-_SHORT, _LONG = 8, 14  # terms: up to 8, a question is short; from 14, it tells a story
+_LESS_OF_FEW = 0.05  # times log(_MANY / passages) is added to the cosine
+_SHORT, _LONG = 8, 14  # terms in a short question, and in a question with a story
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
 # "The team that decides", "the vote of another group", "a word whose letters".
@@ -58,7 +58,7 @@ _OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "sta
 _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
-_RARE = 0.45  # a share of the greatest possible idf
+_RARE = 0.45  # least share of the largest possible idf
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 

@@ -17,10 +17,10 @@ _MOST_SUBJECTS = 6
 _MOST_TURNS = 3  # searched for subjects, newest first
 _MOST_NAMES_OF_ANSWER = 3
 _LONGEST_NAME = 60
-_ANSWER_CHARACTERS = 400  # of an earlier answer, in a prompt
+_ANSWER_CHARACTERS = 400  # characters of an earlier answer in a prompt
 _QUESTION_CHARACTERS = 400
 _WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*")
-# Words that refer to something said before, and beginnings of questions that go on with another.
+# Words that refer to an earlier turn.
 _REFERRING = frozenset(
     (
         "he she it they him her them his hers its their theirs this that these those there then"
@@ -34,6 +34,7 @@ _REFERRING = frozenset(
         " ele ela eles elas seu sua seus suas isso isto ali"
     ).split()
 )
+# First words of questions that continue an earlier question.
 _CONTINUING = frozenset("and or but und oder aber et ou mais y pero e o ma en of maar mas".split())
 _CONTINUING_PAIRS = ("what about", "how about", "was ist mit", "qu'en est-il", "qué hay de")
 _WITH_PRONOUNS = frozenset({"en", "de", "fr", "es", "it", "nl", "pt", None})

@@ -49,7 +49,7 @@ Scores = Callable[[Sequence[str]], Sequence[float] | None]
 DEFAULT_DEPTH = 2
 _LED_TO = 32  # statements that a name leads to
 _SAME = 0.995
-_UNIT = 2.0**-32  # of a score: what is smaller may depend on the order of a sum
+_UNIT = 2.0**-32  # scores are rounded: smaller differences may depend on the order of a sum
 _WORD = re.compile(r"\w+")
 
 
@@ -273,7 +273,7 @@ def by_statements(
     )
     ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
     texts = question_texts(connection, ids.values())
-    found = {one: path for one, path in paths.items() if ids[one] in texts}  # a purge takes some
+    found = {one: path for one, path in paths.items() if ids[one] in texts}  # some may be purged
     ranked: dict[int, float] = {one: path.score for one, path in found.items()}
     values = scores([texts[ids[one]] for one in found]) if scores else None
     if values is not None:
@@ -281,7 +281,7 @@ def by_statements(
     elif search.rerank != "none":
         cosines = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
         ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
-    order = sorted(found, key=lambda one: -ranked[one])  # stable: ties as the paths are
+    order = sorted(found, key=lambda one: -ranked[one])  # stable: ties keep the order of paths
     order = [order[at] for at in distinct([texts[ids[one]] for one in order])]
     if search.unit == "passage":
         order = _first_of_passages(graph, order)
@@ -355,8 +355,8 @@ def distinct(texts: Sequence[str]) -> list[int]:
 
 
 _TOPICS = 5
-_PASSAGES = 20  # those most like the question: their topics are looked at
-_WHOLE = -1  # in place of a name: the document
+_PASSAGES = 20  # the passages most like the question, whose topics are compared
+_WHOLE = -1  # stands for the whole document instead of a name
 
 
 def topic_starts(graph: StatementGraph, count: int) -> Integers:
