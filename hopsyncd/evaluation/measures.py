@@ -346,7 +346,7 @@ class Miss:
     - not read: no passage contains its quote;
     - not seeded: no gold passage of the question is among the first 20 seeds;
     - not walked to: a gold passage is among them, but this passage is not in the walk's first 20;
-    - ranked out: it is among the first 20 of the seeds or of the walk, behind others.
+    - ranked out: it is among the first 20 of the seeds or of the walk, but not of the first five.
     """
 
     gold: str

@@ -113,7 +113,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
 
 
 def question_lines(evaluation: Evaluation) -> str:
-    """Yield a JSON line per search and question, with the rank of each gold passage.
+    """Return a JSON line per search and question, with the rank of each gold passage.
 
     If missed passages were analysed, the lines of the default search have the causes.
     """

@@ -33,15 +33,15 @@ from store.records import GRID
 # A dot product of two grid vectors, times this, is half their cosine.
 HALF_COSINE = 0.5 / (GRID * GRID)
 
-MAX_CANDIDATES = 128  # incoming questions compared for one keyword
+MAX_CANDIDATES = 128  # incoming questions compared for one keyword.
 
-_SPARE = 1.5  # candidates to select, as a multiple of MAX_CANDIDATES
-_FEW_PAIRS = 512  # up to this many, single comparisons are faster than a matrix product
-_SOURCES_AT_ONCE = 1 << 11  # rows of one matrix product, so that it fits into a cache
-_PAIRS_AT_ONCE = 1 << 15  # pairs compared exactly in one step
-_ROUNDING = 32.0 * HALF_COSINE  # bound of the rounding error of a matrix product
-_LAST_BITS = 1e-12  # bound of the rounding error of a sum of 64-bit floats
-_MAX_PARTS = 64  # parts collected before the best matches are selected
+_SPARE = 1.5  # candidates to select, as a multiple of MAX_CANDIDATES.
+_FEW_PAIRS = 512  # up to this many, single comparisons are faster than a matrix product.
+_SOURCES_AT_ONCE = 1 << 11  # rows of one matrix product, so that it fits into a cache.
+_PAIRS_AT_ONCE = 1 << 15  # pairs compared exactly in one step.
+_ROUNDING = 32.0 * HALF_COSINE  # bound of the rounding error of a matrix product.
+_LAST_BITS = 1e-12  # bound of the rounding error of a sum of 64-bit floats.
+_MAX_PARTS = 64  # parts collected before the best matches are selected.
 
 Pairs = tuple[Integers, Integers]
 """The positions of outgoing questions among the compared ones, and the incoming questions beside

@@ -47,8 +47,9 @@ Filter = tuple[Condition, ...]
 
 
 def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
-    """Return a flag for each document (d,): whether it passes the filter. They are valid for all
-    versions up to `version`.
+    """Return a flag for each document (d,): whether it passes the filter.
+
+    The flags are valid for all versions up to `version`.
 
     `known` are the flags of the first documents. A document never changes, so only later documents
     are tested.

@@ -142,6 +142,6 @@ def _is_name(text: str) -> bool:
 
 
 def _overlap(text: str, *others: str) -> bool:
-    """Whether a text shares a word with another."""
+    """Return whether a text shares a word with any of the others."""
     words = {word.casefold() for word in text.split()}
     return any(words & {word.casefold() for word in other.split()} for other in others)

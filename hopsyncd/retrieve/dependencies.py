@@ -261,7 +261,7 @@ class _Order:
         return tuple(helpful.position for helpful in found[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
-        """Return by how much the choice of direct hits is decided.
+        """Return the lead with which the direct hits were chosen.
 
         If replacing the last direct hit by the next passage would change the results, this is the
         lead of that hit. Otherwise it is the lead of the decision whether there are direct hits at

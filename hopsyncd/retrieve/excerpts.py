@@ -67,7 +67,7 @@ class _Part:
     chosen: set[int]
 
     def choose(self, at: int, left: int) -> int:
-        """Choose the sentence at a position, and the others too if together they are short.
+        """Choose the sentence at a position, and all missing sentences if together they are short.
 
         Returns how many of the `left` tokens remain.
         """

@@ -295,7 +295,7 @@ class QueryContext:
         return SentenceCoverage(np.array(list(self.terms.values())), self)
 
     def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:
-        """Yield the fits of the sentences of each passage. A purged passage has no sentences."""
+        """Return the fits of the sentences of each passage. A purged passage has no sentences."""
         rows: list[int] = passage_rows.tolist()
         new = np.array([row for row in rows if row not in self._compared], dtype=np.int64)
         if len(new):

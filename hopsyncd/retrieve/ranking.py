@@ -114,7 +114,7 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     >>> largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
     [2, 1]
     """
-    # The k-th largest value of all is at least that of a sample, so lower values are excluded.
+    # A sample's k-th largest value is at most the k-th largest of all, so lower values are out.
     among = np.flatnonzero(values >= _find_kth_largest(values[::_SPARSE], k))
     among = among[values[among] >= _find_kth_largest(values[among], k)]
     return among[np.lexsort((ids[among], -values[among]))][:k]

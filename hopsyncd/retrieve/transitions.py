@@ -203,8 +203,8 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
     """Find the passages of each document that are most like the query.
 
-    Returns the passage rows, sorted by the position of their document in `nth_homes`, and that
-    position.
+    Returns the passage rows and the position of each row's document in `nth_homes`, both sorted by
+    this position.
     """
     entries, of = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)

@@ -129,7 +129,7 @@ class Asker:
         An LLM gets excerpts of up to 20 passages (more if k is larger), within its token budget.
         Passages that its answer cites are added to the first k. Passages that the filter excludes,
         or that occur only in `hidden` sources, are not used. If there is no version yet, the
-        passages are None and the answer is "not found". The `sink` receives the LLM's reply, a JSON
+        first item is None and the reply is "not found". The `sink` receives the LLM's reply, a JSON
         object that contains the answer. If the question refers to the `thread`, the search adds the
         subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested
         and none is configured.
@@ -264,8 +264,8 @@ class Asker:
         """Search the head with `hop`, answer, and collect the dependencies of the results and the
         answer.
 
-        The answer depends on its text and on which passages are among the first `first`. Returns
-        None if there is no version yet.
+        Two answers count as equal if they have the same text and the same set of the first
+        `first` passages. Returns None if there is no version yet.
         """
         traced = self._engine.trace(question, k, hidden)
         if traced is None:

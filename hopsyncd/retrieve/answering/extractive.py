@@ -199,8 +199,9 @@ def asked_of(question: str) -> QuestionNeeds | None:
     Returns None for questions that can have any answer (`which`), for yes-or-no questions, and for
     questions that ask for two things.
 
-    Only the last sentence is parsed, because earlier sentences usually give context. A question
-    word at its end counts (`... of the mayor of what city?`), otherwise its first question word.
+    Only the last sentence is parsed, because earlier sentences usually give context. If the
+    sentence ends with a question phrase (`... of the mayor of what city?`), that phrase counts,
+    otherwise the first question word.
 
     >>> asked_of("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)

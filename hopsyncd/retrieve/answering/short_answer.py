@@ -254,8 +254,8 @@ def likeliest(
 ) -> Short | None:
     """Choose the candidate with the best score. Returns None if there are no candidates.
 
-    Its features include its lead over candidates with another value, and whether its value occurs
-    more than once. `held` is the log odds that the documents contain an answer.
+    The features of the choice include its lead over candidates with another value, and whether its
+    value occurs more than once. `held` is the log odds that the documents contain an answer.
     """
     if not found:
         return None
