@@ -369,7 +369,7 @@ edits = st.lists(
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(edits, min_size=1, max_size=5))
-def test_any_short_history_is_the_same_on_either(
+def test_any_short_history_is_the_same_on_sqlite_and_postgres(
     tmp_path_factory: pytest.TempPathFactory,
     server: Postgres,
     steps: list[list[tuple[str, bytes | None]]],

@@ -159,7 +159,7 @@ def test_any_text_comes_through_in_one_piece_or_many(
     assert checked(asyncio.run(listen()))[-1]["answer"]["answer"] == text
 
 
-def test_an_answer_that_cites_nothing_it_was_shown_is_withdrawn_for_the_sentences(
+def test_an_llm_answer_without_valid_citations_is_replaced_by_sentences(
     place: Place, endpoint: Endpoint, question: str
 ) -> None:
     endpoint.play = lambda _: stream([BEGINNING, 'rava", "citations": [99]}'])

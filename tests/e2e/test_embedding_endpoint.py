@@ -170,7 +170,7 @@ def test_a_document_deleted_while_the_endpoint_is_down_is_removed(
     assert cities.printed("check", "--deep")["findings"] == []
 
 
-def test_it_starts_without_its_endpoint_and_serves_what_is_stored(
+def test_a_daemon_starts_without_its_endpoint_and_serves_stored_content(
     cities: Place, endpoint: Endpoint
 ) -> None:
     cities.start()

@@ -166,7 +166,7 @@ def test_a_new_passage_replaces_a_worse_match_of_a_view() -> None:
     assert counted(carried) == counted(afresh)
 
 
-def test_a_question_whose_match_in_a_view_ends_has_none_if_nothing_else_answers() -> None:
+def test_a_question_in_a_view_has_no_match_if_its_only_answer_ends() -> None:
     """A asks; a hidden passage answers best, B is the only other. Then B ends."""
     index = LiveIndex(2)
     asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])

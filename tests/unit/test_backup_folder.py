@@ -47,7 +47,9 @@ def test_the_folder_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("below", [".", "weekly"])
-def test_where_others_may_write_nothing_is_written(folder: Path, below: str) -> None:
+def test_no_backup_is_written_to_a_folder_that_others_can_write_to(
+    folder: Path, below: str
+) -> None:
     (folder / below).chmod(0o777)
     with pytest.raises(Forbidden, match="others may write"):
         backup_below(folder, folder / "weekly/notes.db")

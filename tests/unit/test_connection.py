@@ -61,7 +61,7 @@ def told(*parts: bytes, answers: int = 1) -> Told:
     return asyncio.run(asyncio.wait_for(exchanged(parts, answers), DEADLINE_S))
 
 
-def test_what_follows_a_body_is_no_header() -> None:
+def test_bytes_after_a_body_are_no_header() -> None:
     assert told(CHUNKED + b"origin: http://evil.example\r\n\r\n") == [
         (200, {"body": 5, "headers": ["transfer-encoding"]})
     ]

@@ -280,7 +280,7 @@ def test_a_meter_of_the_caller_counts_and_limits(stack: Stack, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("spared", [True, False])
-def test_gc_spares_the_version_that_the_llm_thinks_about(
+def test_gc_keeps_a_version_while_an_llm_query_uses_it(
     stack: Stack, tmp_path: Path, spared: bool
 ) -> None:
     """No read transaction is open then, so it has to be told; else the next version is asked."""
@@ -347,7 +347,7 @@ def test_a_search_that_cannot_be_made_here_is_refused(
         engine.query(QUESTION, 5, search)
 
 
-def test_the_reranker_orders_what_is_near(stack: Stack, tmp_path: Path) -> None:
+def test_the_reranker_orders_the_nearest_passages(stack: Stack, tmp_path: Path) -> None:
     class ByLength:
         def scores(self, question: str, texts: Sequence[str]) -> list[float]:
             assert question == QUESTION

@@ -75,7 +75,7 @@ def test_the_page_shows_a_mail_by_its_subject_and_sender() -> None:
     assert html.count("The mast (Rune Vik)") == 5
 
 
-def test_an_agent_gets_a_title_for_a_mail_and_its_id_to_ask_with() -> None:
+def test_an_agent_gets_the_title_and_the_id_of_a_mail() -> None:
     brief = document_brief(MAIL, {})
     assert (brief["title"], brief["document"]) == ("The mast (Rune Vik)", ID)
     assert "Rune Vik" not in document_brief({**MAIL, "origin": None}, {}).get("title", "")

@@ -187,7 +187,7 @@ def test_score_that_a_name_returns_to_its_own_document_is_lost() -> None:
     assert by_entry(walked(together, A)) == pytest.approx({A: 0, B: 0, C: 2 / 15})
 
 
-def test_a_name_of_one_document_alone_is_no_way() -> None:
+def test_a_name_in_only_one_document_passes_on_no_score() -> None:
     named = [(A, "rome"), (B, "rome"), (B, "gaul"), (C, "gaul")]
     graph = star(named=named, paths=["a.md", "a.md", "c.md"])
     assert walked(graph, A).outgoing_names.passage_row.tolist() == []
