@@ -40,7 +40,7 @@ from store.access_rules import (
 from store.visibility import HiddenFolders, Mask
 
 Recorded = Mapping[str, AccessRule | None]
-"""The rules in the record, by source; None where no rule is known."""
+"""The recorded rules, by source; None if no rule is known."""
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ async def _respond(
         raise Forbidden(
             "The request was refused",
             _missing_right(caller, endpoint.right),
-            "Ask the administrator of this daemon",
+            "Ask the administrator of this daemon for that role",
         )
     parsed = await _parse(request, endpoint)
     if recorded:
@@ -214,7 +214,7 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
 def _missing_right(caller: Caller, right: Right) -> str:
     """Explain why a caller without that right may not make the request."""
     needed = "metrics or admin" if right == "metrics" else right
-    return f"{caller.name} has the role {caller.role}, and this needs the role {needed}"
+    return f"{caller.name} has the role {caller.role}, and this request needs the role {needed}"
 
 
 def _read(work: Work) -> Any:
@@ -266,7 +266,7 @@ async def _body(request: Request) -> bytes:
             raise BadRequest(
                 "The request was refused",
                 f"its body is longer than {MAX_BODY_BYTES:,} bytes",
-                f"A question may have {MAX_QUESTION_CHARACTERS:,} characters",
+                f"A question may have at most {MAX_QUESTION_CHARACTERS:,} characters",
             )
     return bytes(received)
 

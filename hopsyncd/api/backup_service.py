@@ -115,6 +115,6 @@ def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
     if found.st_uid not in (os.geteuid(), 0) or is_shared:
         raise Forbidden(
             _WHAT,
-            f"others may write to {path}",
+            f"other users may write to {path}",
             f"Its owner can run `chmod go-w {path}`; it must belong to the daemon's user",
         )

@@ -28,10 +28,10 @@ WANTED = 65_536
 """How many descriptors the daemon asks for; the hard limit may allow fewer."""
 
 RESERVED = 256
-"""For the database, the index, the reader, watches and query workers. No connection takes them."""
+"""The descriptors reserved for the database, the index, the reader, watches and query workers."""
 
 ACCEPTED_AT_ONCE = 32
-"""Connections that a listener accepts in one go, before the limits look at them."""
+"""How many connections a listener accepts at once, before the limits apply."""
 
 _SHORT_BODY_BYTES = 1 << 16  # after a refusal, a shorter body is read and the connection kept
 _GENERATIONS = 3  # connections may be open, being refused, or being closed
@@ -269,7 +269,7 @@ class ClientConnection(HttpToolsProtocol):
             HTTPStatus.SERVICE_UNAVAILABLE,
             "busy",
             "The connection was refused: too many are open",
-            "Try again in a second, over fewer connections; limits.connections sets how many",
+            "Try again in a second, over fewer connections; limits.connections is the limit",
             at_once=True,
         )
 
@@ -294,7 +294,7 @@ class ClientConnection(HttpToolsProtocol):
             HTTPStatus.REQUEST_TIMEOUT,
             "timeout",
             "The request was refused: it did not arrive in time",
-            "Send it in one go; limits.header_s and limits.body_s set how long it may take",
+            "Send it faster; limits.header_s and limits.body_s are the time limits",
         )
 
     def _refuse_head(self) -> None:

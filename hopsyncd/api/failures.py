@@ -26,7 +26,7 @@ _REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str],
 
 _PATTERN_FAILURES = {  # messages, by the pattern that a text does not match
     NOT_BLANK: "it is blank",
-    PASSAGE_ID: "it is not the id of a passage (16 hexadecimal digits; the first 4 can be enough)",
+    PASSAGE_ID: "it is not the id of a passage (16 hexadecimal digits, or the first 4 or more)",
     DOCUMENT_KEY: "it is not the `next` of an earlier answer",
     ABSOLUTE: "it is not an absolute path",
     LOOPBACK_URL: "it is not an http address of this machine, such as http://127.0.0.1:8000/change",

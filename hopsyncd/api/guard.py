@@ -256,15 +256,15 @@ class Guard:
             why = f"it has a header {marked[0]}, so a browser sent it"
             hint = "Use a program that is not a browser; `hopsyncd web --server` opens the page"
         elif len(hosts) != 1 or not self._is_own_name(_without_port(hosts[0])):
-            why = f"its Host is {hosts[0]!r}" if hosts else "it has no Host"
-            hint = "Use the Host localhost, or a name that access.hosts or the certificate has"
+            why = f"its Host is {hosts[0]!r}" if hosts else "it has no Host header"
+            hint = "Use the host localhost, or a name from access.hosts or the certificate"
         else:
             return None
         return _refusal(403, "forbidden", why, hint)
 
     def _too_many(self, caller: Caller) -> JSONResponse:
-        why = f"{caller.name} has {self._per_user} requests in hand already"
-        hint = "Ask again in a second; limits.per_user sets how many one user may have"
+        why = f"{caller.name} already has {self._per_user} running requests"
+        hint = "Try again in a second; limits.per_user is the limit"
         return _refusal(503, "busy", why, hint, {"retry-after": "1"})
 
 
@@ -308,7 +308,7 @@ def _bearer_token(headers: Headers) -> bytes | None:
 
 def _refuse_token(why: str) -> JSONResponse:
     hint = (
-        "Whoever runs the daemon makes tokens with `hopsyncd token create`. Programs send"
+        "The daemon's administrator makes tokens with `hopsyncd token create`. Programs send"
         " `Authorization: Bearer TOKEN`; for the page, run `hopsyncd web --server` on your machine"
     )
     return _refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})
@@ -328,8 +328,8 @@ def _refuse_stranger(credentials: Credentials) -> JSONResponse:
         uid=credentials.uid,
         pid=credentials.pid,
     )
-    why = f"the user {credentials.user} may not ask this daemon"
-    hint = "Its owner can grant it in [access]; docs/security.md says how"
+    why = f"the user {credentials.user} may not use this daemon"
+    hint = "The daemon's owner can allow it in [access]; docs/security.md says how"
     return _refusal(403, "forbidden", why, hint)
 
 

@@ -34,8 +34,8 @@ _GAUGES = {
     "database_bytes": "The database with its write-ahead log",
 }
 _COUNTERS = {
-    "passages_generated": "Passages that questions were made for, since the database was made",
-    "texts_embedded": "Texts that vectors were made for, since the database was made",
+    "passages_generated": "Passages with generated questions, since the database was created",
+    "texts_embedded": "Embedded texts, since the database was created",
 }
 
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -172,7 +172,7 @@ class _Current(Collector):
             status["waiting"],
         )
         yield GaugeMetricFamily(
-            "hopsyncd_failing", "1 while the last sync failed", value=bool(status["error"])
+            "hopsyncd_failing", "1 if the last sync failed", value=bool(status["error"])
         )
         for key, what in _COUNTERS.items():
             value = status["counters"][key]
@@ -206,7 +206,9 @@ class _Current(Collector):
         yield GaugeMetricFamily(
             "hopsyncd_disk_bytes", "The disk of the data folder", value=usage.total
         )
-        yield GaugeMetricFamily("hopsyncd_disk_free_bytes", "Free space on it", value=usage.free)
+        yield GaugeMetricFamily(
+            "hopsyncd_disk_free_bytes", "Free space on that disk", value=usage.free
+        )
 
     def _backups(self) -> Iterator[Metric]:
         """Return the metrics of backups, or none if no backups are scheduled."""
@@ -214,7 +216,7 @@ class _Current(Collector):
         if backup is None:
             return
         yield GaugeMetricFamily(
-            "hopsyncd_backup_failing", "1 while the last backup failed", value=bool(backup["error"])
+            "hopsyncd_backup_failing", "1 if the last backup failed", value=bool(backup["error"])
         )
         yield GaugeMetricFamily("hopsyncd_backups", "Backups that are kept", value=backup["kept"])
         yield GaugeMetricFamily(
@@ -234,7 +236,7 @@ class _Current(Collector):
         )
         yield CounterMetricFamily(
             "hopsyncd_refused",
-            "Requests and connections that were refused for lack of room",
+            "Requests and connections that were refused because of a limit",
             value=load.refused,
         )
 

@@ -303,7 +303,7 @@ class WatchRequest(_Body):
 
 class AllowWatchRequest(_Body):
     """Turns on a program or webhook. `id`: the number of the watched question; `exec` or `webhook`:
-    as in its `disabled`."""
+    the value in the question's `disabled`."""
 
     id: Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
     exec: Program = ()

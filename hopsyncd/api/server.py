@@ -137,7 +137,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
             f"its mode is {mode:04o}, so others can enter it",
-            f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a folder of its own",
+            f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a separate folder",
         )
 
 
@@ -375,8 +375,8 @@ def _limit_server(
     most = connections_within(limits.connections, raise_descriptor_limit())
     if most < limits.connections:
         log.warning(
-            "fewer connections than limits.connections are accepted: too few files can be open;"
-            " `ulimit -n 4096`, or LimitNOFILE= in the unit, raises that",
+            "fewer connections than limits.connections are accepted: too few files can be open."
+            " Raise the limit with `ulimit -n 4096`, or LimitNOFILE= in the unit",
             connections=most,
         )
     connection = partial(

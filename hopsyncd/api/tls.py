@@ -27,8 +27,8 @@ from hopsyncd.errors import SocketRefused
 log = structlog.get_logger(__name__)
 
 MAX_HANDSHAKES = 128
-"""The limit of unfinished TLS handshakes. Beyond it, the oldest one of the address with the most is
-closed."""
+"""The most unfinished TLS handshakes. If there are more, the address with the most handshakes loses
+its oldest."""
 
 _LOOK_EVERY_S = 1.0
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; Python has no name for it
@@ -88,7 +88,7 @@ def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate
 
 
 def _refuse_password() -> str:
-    raise ValueError("the key has a password; write it without one")
+    raise ValueError("the key has a password; save the key without a password")
 
 
 def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:

@@ -122,7 +122,7 @@ class TokenFile:
         except FileNotFoundError:
             return []
         except OSError as error:
-            hint = f"Make {self._file} a file of yours, with the mode 600"
+            hint = f"Make {self._file} your own file, with the mode 600"
             raise ConfigError(what, str(error.strerror).lower(), hint) from error
         again = "Move it away, and make the tokens again with `hopsyncd token create`"
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
@@ -257,7 +257,7 @@ class Tokens:
         parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
         token = self._known.get(parsed["id"]) if parsed else None
         if parsed is None or token is None:
-            raise WrongToken("it has no token that is known here")
+            raise WrongToken("its token is unknown here")
         if not hmac.compare_digest(_digest(parsed["secret"]), token.sha256):
             raise WrongToken("its token has the wrong secret", token.id)
         if token.is_expired(self._now_s()):
@@ -315,7 +315,7 @@ class OneToken:
             secret = ""
         if secret and hmac.compare_digest(sent, secret.encode()):
             return self._token
-        raise WrongToken("it has no token that is known here")
+        raise WrongToken("its token is unknown here")
 
 
 def warn_of_former_files(config: Config) -> None:

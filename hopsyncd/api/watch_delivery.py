@@ -305,7 +305,7 @@ class WatchDelivery:
     def trouble(self, watch: int) -> str | None:
         """Explain why the oldest waiting change of this watch was not delivered yet."""
         retry = self._retries.get(watch)
-        return f"{retry.error}; it is tried again" if retry else None
+        return f"{retry.error}; the delivery is tried again" if retry else None
 
     def next_s(self) -> float | None:
         """The seconds until a failed delivery is tried again, or None if there is none."""

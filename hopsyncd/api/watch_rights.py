@@ -177,4 +177,6 @@ def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
         why = f"all users together watch {_MAX_WATCHES} questions"
     else:
         return
-    raise BadRequest("The question cannot be watched", why, "`hopsyncd unwatch` ends one")
+    raise BadRequest(
+        "The question cannot be watched", why, "`hopsyncd unwatch NUMBER` ends a watch"
+    )

@@ -35,7 +35,7 @@ class WatchService:
         if sum(map(bool, (request.exec, request.webhook, request.mcp))) > 1:
             raise BadRequest(
                 "The question cannot be watched",
-                "it names more than one of a program, a webhook and agents",
+                "a watch can have only one of a program, a webhook and agents",
                 "Watch it separately for each",
             )
         program: Sequence[str] = ()

@@ -209,10 +209,10 @@ class WatchedQuestions:
         found = [self._actions.problem] if self._actions.problem else []
         if off := self._off:
             found.append(
-                f"{off} watch{'es' if off > 1 else ''} of this record name"
+                f"{off} watch{'es' if off > 1 else ''} of this database name"
                 f"{'' if off > 1 else 's'} a program or webhook that is turned off: it came with"
-                " the record. `hopsyncd watches` shows it; `hopsyncd watches NUMBER --allow` turns"
-                " it on."
+                " the database. `hopsyncd watches` shows it; `hopsyncd watches NUMBER --allow`"
+                " turns it on."
             )
         return found
 
@@ -494,6 +494,6 @@ def _replace_act(watch: Watch, kind: str | None, path: SourceSync) -> None:
 def _not_watched(number: int) -> NotFound:
     return NotFound(
         f"There is no watched question {number}",
-        "none has that number",
-        "`hopsyncd watches` lists them",
+        "no watched question has that number",
+        "`hopsyncd watches` lists the watched questions",
     )

@@ -128,7 +128,7 @@ class FairQueue:
         busy = Busy(
             "The request was refused",
             f"{len(self._waiting)} other requests are already waiting",
-            "Ask again in a second; limits.queue sets how many may wait",
+            "Try again in a second; limits.queue is the limit",
         )
         greedy = greediest(self._waiting, newcomer, reversed(self._waiting))
         if greedy is None:

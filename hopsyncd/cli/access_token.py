@@ -43,7 +43,8 @@ class _Expiry(click.ParamType[int | None]):
         try:
             end = datetime.combine(date.fromisoformat(value), datetime.min.time()).astimezone()
         except ValueError:
-            self.fail(f'{value!r} is none of "90d", "2027-01-31" and "never".', parameter, context)
+            why = f'{value!r} is not a span such as "90d", a day such as "2027-01-31", or "never".'
+            self.fail(why, parameter, context)
         if end.timestamp() <= time.time():
             self.fail(f"{value} is in the past.", parameter, context)
         return int(end.timestamp())

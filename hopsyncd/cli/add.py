@@ -199,8 +199,8 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
 def _print_removal(done: Mapping[str, Any]) -> None:
     kept = "erased from all versions" if done["purged"] else "older versions keep them"
     click.echo(
-        f"Removed {done['name']}: {plural(done['documents'], 'document')} left the graph ({kept});"
-        f" the newest version is {done['version']}."
+        f"Removed {done['name']} with {plural(done['documents'], 'document')} ({kept})."
+        f" The newest version is {done['version']}."
     )
     for source, document in done["held_by"]:
         click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hopsyncd.evaluation.llm_trial import Trial
 
 _JSON = {
-    "yes": "gives the form asked for",
-    "after a repair": "gave the form asked for only after one correction",
-    "no": "does not give the form asked for: take a larger model",
+    "yes": "follows the requested form",
+    "after a repair": "follows the requested form only after one correction",
+    "no": "does not follow the requested form: use a larger model",
 }
 _LONG_TOKENS = 8000
 _LOOPBACK = ("localhost", "127.", "[::1]")
@@ -36,7 +36,7 @@ def llm() -> None:
     type=WholeNumber(0, 1_000_000),
     default=_LONG_TOKENS,
     show_default=True,
-    help="Also try a prompt of this many tokens; 0 leaves it out.",
+    help="Also try a prompt of this many tokens; 0 skips it.",
 )
 @click.option("--input-price", type=float, help="The price of a million tokens sent.")
 @click.option("--output-price", type=float, help="The price of a million tokens written.")
@@ -139,16 +139,16 @@ def _context_text(report: Mapping[str, Any]) -> str:
             f"a prompt of about {size} tokens may have been cut; raise the context of the server"
             " (Ollama: OLLAMA_CONTEXT_LENGTH=8192)"
         )
-    read = f"a prompt of about {size} tokens is read whole"
+    read = f"a prompt of about {size} tokens is read completely"
     if report["long_prompt_refused"]:
-        return f"{read}; a longer one is not ({printable(report['long_prompt_refused'])})"
+        return f"{read}; a longer prompt is refused ({printable(report['long_prompt_refused'])})"
     if longer is None:
         return read
     size = longer["estimated_tokens"]
     return (
-        f"a prompt of about {size} tokens is read whole"
+        f"a prompt of about {size} tokens is read completely"
         if longer["is_right"]
-        else (f"{read}, one of {size} is not: do not raise tokens_per_question")
+        else (f"{read}, a prompt of {size} tokens is not: do not raise tokens_per_question")
     )
 
 

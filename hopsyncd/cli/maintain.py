@@ -62,11 +62,9 @@ def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, An
 @click.command()
 @click.option("--encoder", is_flag=True, help="Switch to the newer encoder that `status` reports.")
 @click.option("--dry-run", is_flag=True, help="With --encoder: only estimate the time.")
-@click.option(
-    "--estimate", is_flag=True, help="Only say what a switch to the configured models takes."
-)
-@click.option("--encoder-price", type=float, help="With --estimate: for a million tokens.")
-@click.option("--llm-price", type=float, help="With --estimate: for a million tokens.")
+@click.option("--estimate", is_flag=True, help="Only estimate a switch to the configured models.")
+@click.option("--encoder-price", type=float, help="With --estimate: per million encoder tokens.")
+@click.option("--llm-price", type=float, help="With --estimate: per million LLM tokens.")
 @json_option
 @click.pass_context
 def rebuild(
@@ -154,7 +152,9 @@ def _print_estimate(
         )
     if cost is not None:
         click.echo(f"cost: about {cost:,.2f} at these prices")
-    click.echo("`hopsyncd reload` begins. Until all is ready, the former models answer.")
+    click.echo(
+        "`hopsyncd reload` starts the switch. Until it is complete, the former models answer."
+    )
 
 
 @click.command()

@@ -293,7 +293,7 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
         echo_line(text, fg="cyan", err=True)
     for word in query["offered"]:
-        text = f"Did you mean {printable(word['meant'])!r} by {printable(word['typed'])!r}?"
+        text = f"Did you mean {printable(word['meant'])!r} instead of {printable(word['typed'])!r}?"
         echo_line(text, fg="cyan", err=True)
     if query["offered_filter"]:
         options = " ".join(

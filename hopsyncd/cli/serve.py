@@ -147,7 +147,7 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
         if address is not None:
             host_and_port(address)
     except ValueError as error:
-        raise click.BadParameter(f"{error}. Give one such as 127.0.0.1:7719.") from error
+        raise click.BadParameter(f"{error}. Give an address such as 127.0.0.1:7719.") from error
     return address
 
 

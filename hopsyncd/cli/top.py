@@ -95,7 +95,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     for problem in shown:
         print_problem(problem)
     if (more := sum(one["problems"] for one in now["sources"]) - len(shown)) > 0:
-        click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all of a source")
+        click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all problems of a source")
     _print_models(now["models"])
     warn(now["degraded"])
 
@@ -107,7 +107,8 @@ def _print_audit(audit: Mapping[str, Any]) -> None:
         click.echo(f"{what} recorded for {plural(audit['keep_days'], 'day')}: `hopsyncd audit`")
     if audit["problem"]:
         lost = plural(audit["lost"], "request")
-        click.secho(f"  the audit log misses {lost}: {printable(audit['problem'])}", fg="yellow")
+        reason = printable(audit["problem"])
+        click.secho(f"  {lost} could not be recorded in the audit log: {reason}", fg="yellow")
 
 
 def _print_role(store: Mapping[str, Any], database: str) -> None:
@@ -121,7 +122,7 @@ def _print_role(store: Mapping[str, Any], database: str) -> None:
         click.echo(f"this daemon is the writer of {server}")
     else:
         behind = f"{plural(store['behind'], 'version')} behind" if store["behind"] else "up to date"
-        click.echo(f"this daemon follows {server}, where another one writes: {behind}")
+        click.echo(f"this daemon follows {server}, where another daemon writes: {behind}")
 
 
 def _print_backups(backup: Mapping[str, Any] | None) -> None:
@@ -204,7 +205,8 @@ def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
     if encoder["failure"]:
         since = relative_time(encoder["failing_since"])
         click.secho(
-            f"  it gives no vectors since {since}: {printable(encoder['failure'])}", fg="yellow"
+            f"  it has returned no vectors since {since}: {printable(encoder['failure'])}",
+            fg="yellow",
         )
     if encoder["ledger_problem"]:
         click.echo(f"  the encoder is not used: {printable(encoder['ledger_problem'])}")
@@ -219,7 +221,7 @@ def _print_reranker_use(reranker: Mapping[str, Any]) -> None:
         f" {printable(reranker['endpoint'])}; today {limit} tokens"
     )
     if failure := reranker["failure"] or reranker["ledger_problem"]:
-        click.secho(f"  it does not order passages: {printable(failure)}", fg="yellow")
+        click.secho(f"  it does not rerank passages: {printable(failure)}", fg="yellow")
 
 
 def _print_network_use(llm: Mapping[str, Any] | None, models: Mapping[str, Any]) -> None:

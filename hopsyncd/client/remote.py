@@ -112,18 +112,18 @@ def _certificate_problem(place: Remote, error: ssl.SSLCertVerificationError) -> 
     if error.verify_code == _EXPIRED:
         return (
             "its certificate has expired",
-            "Ask whoever runs the server to renew it, or check the clock of this machine",
+            "Ask the administrator of the server to renew it, or check the clock of this machine",
         )
     if error.verify_code == _NOT_YET_VALID:
         return "its certificate is not valid yet", "Check the clock of this machine"
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
         return (
             f"its certificate is not for {place.host}",
-            "Use the name that the certificate has; whoever runs the server knows it",
+            "Use the host name in the certificate; the server's administrator knows it",
         )
     return (
         "no authority that this machine trusts has signed its certificate",
-        "If your company has an authority of its own, give its certificate: --ca FILE",
+        "If your company has its own authority, give the authority's certificate: --ca FILE",
     )
 
 

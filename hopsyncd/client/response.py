@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 BROWSER_HEADER = "Hopsyncd-Browser"
-"""The address of the browser that the daemon's own page asks for. The token then says who asks."""
+"""The header with which the daemon's own page names the browser's address. Its token names the
+user."""
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0

@@ -29,7 +29,7 @@ _EXPECTED = {
     "string_type": "it should be text in quotes",
     "int_type": "it should be a whole number",
     "float_type": "it should be a number",
-    "string_pattern_mismatch": "it should have another form",
+    "string_pattern_mismatch": "it has the wrong form",
     "too_short": "it should not be empty",
     "string_too_short": "it should not be empty",
 }

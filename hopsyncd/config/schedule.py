@@ -86,7 +86,9 @@ def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> 
     try:
         trigger = CronTrigger.from_crontab(" ".join(fields), zone)
     except KeyError as error:
-        raise ValueError("this machine's time zone is unknown, so it must name one") from error
+        raise ValueError(
+            "this machine's time zone is unknown, so the expression must name one"
+        ) from error
     when = When(f"at {' '.join(fields)} ({trigger.timezone})", trigger, fields[1] != "*", jitter_s)
     if trigger.get_next_fire_time(None, datetime.now(UTC)) is None:
         raise ValueError("it names a day that never comes")

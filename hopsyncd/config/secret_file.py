@@ -65,5 +65,5 @@ def _refusal(file: Path, error: OSError | UnicodeDecodeError, what: str = "token
     return SocketRefused(
         f"Cannot use the {what} in {file}",
         why.lower(),
-        f"Make {file} a file of yours, or remove it",
+        f"Make {file} your own file, or remove it",
     )

@@ -144,8 +144,8 @@ def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
     notes = []
     if kind == "folder" and (path / ".git").exists():
         notes.append(
-            "It is the working tree of a git repository and is added as a folder, including what is"
-            " not committed. --kind git takes only what is committed."
+            "It is the working tree of a git repository. It is added as a folder, with files that"
+            " are not committed. --kind git adds only committed files."
         )
     return DetectedSource({"kind": kind, "path": str(path)}, tuple(notes))
 

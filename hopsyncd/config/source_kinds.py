@@ -106,7 +106,7 @@ class FolderSource(FilesSource):
 def _is_repository(url: str, info: ValidationInfo) -> str:
     if "path" in info.data and (info.data["path"] is None) == (not url):
         raise ValueError(
-            "only one of `path` and `url` can be set" if url else "there is no `path` either"
+            "only one of `path` and `url` can be set" if url else "neither `path` nor `url` is set"
         )
     if url:
         protocol_of(url)
@@ -132,7 +132,7 @@ class GitSource(FilesSource):
         " address as `url`.",
     )
     branch: Annotated[str, AfterValidator(branch_name)] = Field(
-        default="", description="Leave the line out for the one that the repository has as HEAD."
+        default="", description="Leave the line out to use the branch of the repository's HEAD."
     )
     username: str = ""
     token: Annotated[str, AfterValidator(_is_for_https)] = Field(
@@ -172,7 +172,9 @@ def _is_either(query: str, info: ValidationInfo) -> str:
     table = info.data.get("table")
     if table is not None and bool(table) == bool(query):
         why = (
-            "only one of `table` and `query` can be set" if query else "there is no `table` either"
+            "only one of `table` and `query` can be set"
+            if query
+            else "neither `table` nor `query` is set"
         )
         raise ValueError(why)
     return query
@@ -263,7 +265,7 @@ class ImapSource(SourceBase):
         default="tls", description='Write "tls", or "starttls", usually with port 143.'
     )
     ca_file: ConfigPath | None = Field(
-        default=None, description="Leave the line out to trust what the system trusts."
+        default=None, description="Leave the line out to trust the system's authorities."
     )
     folders: tuple[str, ...] = _FOLDERS
     max_bytes: int = Field(default=MAIL_MAX_BYTES, ge=1)

@@ -37,7 +37,7 @@ def backups(config: Config) -> Iterator[Diagnosis]:
             yield Diagnosis(_NAME, "warn", "[backup] cannot copy a database on a server", remedy)
         return
     if folder is None:
-        yield well(_NAME, "none are scheduled. `dir` in [backup] turns them on")
+        yield well(_NAME, "no backups are scheduled. `dir` in [backup] turns them on")
         return
     yield from _folder(folder, config)
     yield from _last_run(config)
@@ -49,7 +49,7 @@ def _restores(database: Path) -> Iterator[Diagnosis]:
         yield Diagnosis(_NAME, "warn", why, "`hopsyncd serve` completes it")
     for file in list_replaced(database):
         size = file.stat().st_size / 1e6
-        remedy = f"It goes with the next backup, or delete {file.parent}"
+        remedy = f"The next backup deletes it; or delete {file.parent} yourself"
         why = f"a restore has replaced a database of {size:.1f} MB, which is still there"
         yield Diagnosis(_NAME, "warn", why, remedy)
 
@@ -66,7 +66,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis(_NAME, "fail", f"{writers} may write to {folder}", remedy)
     found = list_backups(folder)
     if not found:
-        why = f"there is none in {folder}"
+        why = f"there is no backup in {folder}"
         yield Diagnosis(_NAME, "warn", why, "`hopsyncd backup now` makes one")
         return
     newest = found[0]
@@ -78,7 +78,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
         yield well(_NAME, f"{count} in {folder}, the newest {newest.name}")
     data = config.daemon.data_dir
     if data.exists() and data.stat().st_dev == folder.stat().st_dev:
-        yield well(_NAME, f"{folder} is on the disk of the data: a lost disk takes both")
+        yield well(_NAME, f"{folder} is on the disk of the data: if it fails, both are lost")
 
 
 def _is_late(made_ms: int, config: Config) -> bool:
@@ -100,5 +100,5 @@ def _last_run(config: Config) -> Iterator[Diagnosis]:
     except StoreError:
         return  # the check of the database reports it
     if row and row.error:
-        remedy = "Mend that, then run `hopsyncd backup now`; the older backups are kept"
+        remedy = "Solve the problem, then run `hopsyncd backup now`; older backups are kept"
         yield Diagnosis(_NAME, "fail", f"the last backup failed: {row.error}", remedy)

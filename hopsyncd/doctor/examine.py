@@ -57,7 +57,7 @@ def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
         why = "cannot be read" if place.exists() else "does not exist"
-        remedy = "Mount its drive, or correct its path; what is indexed of it is kept"
+        remedy = "Mount its drive, or correct its path; its indexed documents are kept"
         return Diagnosis(name, "fail", f"{place} {why}", remedy)
     if isinstance(source, GitSource) and not shutil.which("git"):
         return Diagnosis(name, "fail", "the program git is missing", "Install git")
@@ -112,16 +112,16 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     if response.status_code in (401, 403):
         remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
         if not llm.api_key_env:
-            remedy = "Name the environment variable of its key as llm.api_key_env"
+            remedy = "Set llm.api_key_env to the environment variable with its key"
         yield Diagnosis("llm", "fail", f"{host} refuses the key", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
         yield Diagnosis("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
     elif llm.model not in response.text:
-        remedy = "Check llm.model; `curl` its /models to see what it has"
+        remedy = "Check llm.model; `curl` its /models to list its models"
         yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
-        yield well("llm", f"{llm.model} at {host}, where passages and questions are sent")
+        yield well("llm", f"{llm.model} at {host}, which receives passages and questions")
 
 
 def company_login(config: Config) -> Iterator[Diagnosis]:
@@ -158,7 +158,7 @@ def check_daemon(config: Config) -> Iterator[Diagnosis]:
             why = f"a daemon that crashed has left {config.daemon.socket}"
             yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` replaces it")
         case why:
-            remedy = "Only its owner, and those named in [access], may ask the daemon"
+            remedy = "Only its owner and the users in [access] may use the daemon"
             yield Diagnosis("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
 
 
@@ -251,7 +251,7 @@ def check_viewers(config: Config) -> Iterator[Diagnosis]:
         lists = [source.visible_to, *(folder.visible_to for folder in source.paths)]
         for entry in dict.fromkeys(chain.from_iterable(lists)):
             if entry not in known and not is_on_this_machine(entry):
-                detail = f"visible_to names {entry}, which nobody here and no token has"
+                detail = f"visible_to names {entry}, but no user, group or token here has that name"
                 remedy = "Correct it, or make a token: `hopsyncd token create`"
                 yield Diagnosis(f"source {source.name}", "warn", detail, remedy)
 

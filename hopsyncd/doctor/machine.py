@@ -251,7 +251,7 @@ def database(config: Config) -> Iterator[Diagnosis]:
     now_ms = time.time_ns() // 1_000_000
     if newest and newest.created_ms > now_ms + _CLOCK_SLACK_MS:
         remedy = "Set the clock. Versions are ordered by number, so nothing is lost"
-        yield Diagnosis("database", "warn", f"version {newest.id} is from the future", remedy)
+        yield Diagnosis("database", "warn", f"version {newest.id} is dated in the future", remedy)
     if not found:
         served = f"version {newest.id}" if newest else "no version yet"
         yield well("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
@@ -267,8 +267,8 @@ def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Diagnosis:
         encoder.close()
     return well(
         "models",
-        f"{encoder.model} at {encoder.host} ({encoder.dimensions} dimensions), where every passage"
-        f" and question is sent, and {language}",
+        f"{encoder.model} at {encoder.host} ({encoder.dimensions} dimensions), which receives every"
+        f" passage and question, and {language}",
     )
 
 
@@ -304,5 +304,7 @@ def _reranker_endpoint(reranker: HttpReranker) -> Diagnosis:
         return Diagnosis("reranker", "warn", f"{error.what}: {error.why}", error.hint)
     finally:
         reranker.close()
-    detail = f"{reranker.model or 'the model'} at {reranker.host}, where passages found are sent"
+    detail = (
+        f"{reranker.model or 'the model'} at {reranker.host}, which receives the passages found"
+    )
     return well("reranker", detail)

@@ -155,7 +155,7 @@ class PageGuard:
             foreign = True
         enters = request.url.path == "/" and request.method == "GET"
         if foreign and not enters:
-            return _refusal(403, "Another page asked for this")
+            return _refusal(403, "Another page sent this request")
         return None
 
     def _entrance(self, request: Request) -> Response | None:

@@ -59,8 +59,8 @@ class LoginFailed(Exception):
 def provider_down(detail: str) -> LoginFailed:
     """Create the error for a provider that gives no usable response."""
     return LoginFailed(
-        "The login of your company does not answer",
-        "Try again in a minute. Sessions that are open already go on",
+        "Your company's login service does not answer",
+        "Try again in a minute. Open sessions are not affected",
         503,
         detail,
     )
@@ -342,7 +342,7 @@ def _groups(value: object) -> list[str]:
 
 def _no_access(detail: str) -> LoginFailed:
     why = "You logged in, but you have no access here"
-    return LoginFailed(why, "Ask whoever runs this server", 403, detail)
+    return LoginFailed(why, "Ask the administrator of this server", 403, detail)
 
 
 def _refusal(detail: str) -> LoginFailed:

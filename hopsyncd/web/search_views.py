@@ -214,4 +214,6 @@ def _reason(edge: Mapping[str, Any], *, leaves: bool, name: str) -> tuple[str, s
     if name:
         return "Both mention", name
     asks = leaves == (kind == "from")
-    return ("It answers" if asks else "It asks what this answers:"), edge["question"]
+    return ("It answers" if asks else "It asks a question that this passage answers:"), edge[
+        "question"
+    ]

@@ -124,19 +124,19 @@ class TeamPage:
         """Return the refusal of a request that does not come from this page, or None."""
         headers = request.headers
         if request.url.scheme != "https":
-            return self._message(403, "The page is open over https only", f"Use {self._address}")
+            return self._message(403, "The page works only over https", f"Use {self._address}")
         if headers.getlist("host") != [self._host]:
             return self._message(403, "The page has another address", f"Use {self._address}")
         site = headers.get("sec-fetch-site", "none")
         is_read = request.method in ("GET", "HEAD")
         if not is_read and headers.getlist("origin") != [self._address]:
-            return self._message(403, "Another page asked for this", f"Use {self._address}")
+            return self._message(403, "Another page sent this request", f"Use {self._address}")
         if site in ("same-origin", "none") or request.url.path == CALLBACK:
             return None
         if is_read and _is_navigation(request):
             # A link on another site. Browsers send the cookie only after a page of ours.
             return HTMLResponse(_GO_ON.format(to=escape(_asked_path(request))))
-        return self._message(403, "Another page asked for this", f"Use {self._address}")
+        return self._message(403, "Another page sent this request", f"Use {self._address}")
 
     async def _entrance(self, request: Request, session: Session | None) -> Response | None:
         """Answer logins, logouts, and requests without a session."""

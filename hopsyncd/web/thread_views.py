@@ -120,10 +120,10 @@ def cost_text(cost: Mapping[str, Any]) -> str:
     >>> cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
     '1,870 tokens · 0.0004 USD'
     >>> cost_text({"calls": 0, "cached": 1, "tokens": 0})
-    'No tokens: this answer was kept'
+    'No tokens: this answer was cached'
     """
     if not cost["calls"]:
-        return "No tokens: this answer was kept" if cost["cached"] else ""
+        return "No tokens: this answer was cached" if cost["cached"] else ""
     text = plural(cost["tokens"], "token")
     if price := cost.get("price"):
         text += f" · {price:.6f}".rstrip("0").rstrip(".") + f" {printable(cost['currency'])}"

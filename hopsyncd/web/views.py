@@ -210,7 +210,7 @@ class View:
             403,
             "forbidden",
             "The form was not sent by this page",
-            "Go back, load the page again, and repeat it",
+            "Go back, load the page again, and send the form again",
         )
         return self.part(
             request,

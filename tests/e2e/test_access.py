@@ -167,7 +167,7 @@ def test_the_doctor_tells_other_users_who_can_give_them_access(place: Place) -> 
     config = Config.model_validate({"daemon": {"socket": str(place.socket)}})
     last = as_user(STRANGER.pw_uid, [], lambda: asdict([*check_daemon(config)][-1]))
     assert (last["check"], last["level"]) == ("daemon", "fail")
-    assert "may not ask this daemon" in last["detail"]
+    assert "may not use this daemon" in last["detail"]
     assert "docs/security.md" in last["remedy"]
 
 

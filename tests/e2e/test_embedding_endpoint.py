@@ -59,7 +59,7 @@ def test_it_indexes_and_searches_and_says_where_text_goes(
     assert f"every passage and every question is sent to the encoder fake at {host}" in shown
     assert "nothing leaves this machine" not in shown
     found = cities.run("doctor").stdout
-    assert f"fake at {host} (64 dimensions), where every passage and question is sent" in found
+    assert f"fake at {host} (64 dimensions), which receives every passage and question" in found
     assert "nothing leaves this machine" not in found
 
 

@@ -87,7 +87,7 @@ def test_commands_ask_the_server(laptop: Laptop) -> None:
         assert CANARY not in ran.stdout.replace(QUESTION, "") or command[0] == "ask"
         assert "closed" not in ran.stdout
     refused = laptop.run("sync")
-    assert refused.returncode == 1 and "this needs the role admin" in refused.stderr
+    assert refused.returncode == 1 and "this request needs the role admin" in refused.stderr
     opened = laptop.run("open", "ada.md", "--print")
     assert opened.returncode == 1 and "its file is not on this machine" in opened.stderr
 
@@ -205,7 +205,7 @@ def test_an_agent_with_the_role_write_leaves_notes_on_the_server(laptop: Laptop)
     (no_tools, _), (reading, refused), (writing, written), (all_tools, _) = found
     assert not no_tools and "search" in reading
     assert (writing - reading, all_tools - writing) == ({"note"}, {"sync", "tag"})
-    assert "this needs the role write" in refused
+    assert "this request needs the role write" in refused
     first, _ = sorted(inbox.iterdir(), key=lambda file: len(file.name))
     assert first.name in written and "Seen in May." in first.read_text()
 
@@ -277,7 +277,7 @@ def _refusals(place: str, ca: Path | None) -> list[str]:
 def test_a_server_without_a_valid_certificate_gets_no_token(tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     cases: list[tuple[tuple[Path, Path] | None, str, str]] = [
-        (authority.issue(("other.example",)), "not for 127.0.0.1", "name that the certificate has"),
+        (authority.issue(("other.example",)), "not for 127.0.0.1", "host name in the certificate"),
         (authority.issue(valid=timedelta(days=-1), file_name="old"), "has expired", "renew it"),
         (stranger.issue(file_name="strange"), "no authority that this machine trusts", "--ca FILE"),
         (None, "does not speak TLS on that port", "Check the port"),

@@ -101,7 +101,7 @@ def test_the_status_says_which_daemon_writes_and_which_follows(server: Postgres)
         second.start()
         second.until(lambda: second.status()["version"] == 1)
         assert "this daemon is the writer of postgresql://" in first.run("status").stdout
-        assert "where another one writes: up to date" in second.run("status").stdout
+        assert "where another daemon writes: up to date" in second.run("status").stdout
         server.stop()
         second.until(lambda: second.status()["store"]["lost"])
         assert "cannot be reached; answers are from the copy here" in second.run("status").stdout

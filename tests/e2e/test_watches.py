@@ -52,7 +52,7 @@ def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: 
     shown = place.run("watches").stdout
     assert f"run /usr/bin/touch {made}" in shown and "`hopsyncd watches 1 --allow`" in shown
     for text in (place.run("status").stdout, place.run("doctor").stdout):
-        assert "1 watch of this record names a program" in text
+        assert "1 watch of this database names a program" in text
     refused = place.run("watches", "1", "--allow")
     assert refused.returncode == 1 and "--yes" in refused.stderr and not made.exists()
     backup = tmp_path / "backup.db"

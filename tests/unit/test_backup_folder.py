@@ -51,7 +51,7 @@ def test_no_backup_is_written_to_a_folder_that_others_can_write_to(
     folder: Path, below: str
 ) -> None:
     (folder / below).chmod(0o777)
-    with pytest.raises(Forbidden, match="others may write"):
+    with pytest.raises(Forbidden, match="other users may write"):
         backup_below(folder, folder / "weekly/notes.db")
 
 
@@ -62,7 +62,7 @@ def test_a_folder_that_is_not_there_is_named(folder: Path) -> None:
 
 def test_nobody_may_be_able_to_replace_the_folder(folder: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(Forbidden, match="others may write"):
+    with pytest.raises(Forbidden, match="other users may write"):
         backup_below(folder, folder / "notes.db")
     tmp_path.chmod(0o1777)
     assert backup_below(folder, folder / "notes.db") == folder / "notes.db"

@@ -151,7 +151,7 @@ def test_values_paths_and_variables(
         (source(kind="7"), [":4:", "unknown kind 7"]),
         (source(kind="'folder'", table="'t'"), ['[[source]] of kind "sqlite"']),
         (source(kind="'sqlite'", key="'id'"), ["`text` in [[source]] number 1", "in a list"]),
-        (source(kind="'sqlite'", key="'id'", text="['b']"), ["`query`", "no `table` either"]),
+        (source(kind="'sqlite'", key="'id'", text="['b']"), ["neither `table` nor `query`"]),
         ("source = [3]", [":1:", "should be a table"]),
         (source() + source(), [":5:", 'another source is already named "notes"']),
         ("[models]\nencoder = './nowhere'", [":2:", "there is no folder", "nowhere"]),

@@ -49,7 +49,7 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("kind", "lines", "told"),
     [
-        ("git", "", "there is no `path` either"),
+        ("git", "", "neither `path` nor `url` is set"),
         ("git", 'path = "."\nurl = "https://example.org/a"', "only one of `path` and `url`"),
         ("git", 'url = "ext::sh -c id"', "could run anything|not the address"),
         ("git", 'url = "ext::id"', "could run anything"),

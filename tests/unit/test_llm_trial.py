@@ -74,7 +74,7 @@ def test_a_good_llm_is_described_and_its_cost_computed(run: Run, endpoint: Endpo
     result = run("--input-price", "2", "--output-price", "8")
     assert result.exit_code == 0, result.output
     told = lines_of(result)
-    assert told["JSON"] == "gives the form asked for"
+    assert told["JSON"] == "follows the requested form"
     assert told["answer"] == "right, with citations"
     assert told["first word"].endswith(" s") and told["whole answer"].endswith(" s")
     assert told["one question"] == "100 tokens sent, 20 written"
@@ -82,7 +82,7 @@ def test_a_good_llm_is_described_and_its_cost_computed(run: Run, endpoint: Endpo
     short, long = (count_tokens(user_text(one)) for one in endpoint.requests)
     assert 1500 < short < 2500
     assert 7000 < long < 8000
-    assert "is read whole" in told["context"]
+    assert "is read completely" in told["context"]
 
 
 def test_a_server_that_cuts_long_prompts_is_noticed(run: Run, endpoint: Endpoint) -> None:

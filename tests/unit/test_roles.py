@@ -49,5 +49,5 @@ def test_a_role_reaches_what_it_may_and_nothing_else(endpoint: Endpoint, role: R
     assert (answer.status_code != 403) is allowed, answer.text
     if not allowed:
         assert answer.json()["error"]["code"] == "forbidden"
-        assert f"somebody has the role {role}, and this needs the role " in answer.text
+        assert f"somebody has the role {role}, and this request needs the role " in answer.text
         assert not service.syncs and not service.queries

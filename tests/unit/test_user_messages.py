@@ -40,7 +40,7 @@ def test_an_address_that_others_can_reach_is_refused_in_words() -> None:
     assert ran.exit_code == 2
     told = " ".join(ran.output.split())
     assert "0.0.0.0 is not a loopback address, so other machines could reach it." in told
-    assert "Give one such as 127.0.0.1:7719." in told
+    assert "Give an address such as 127.0.0.1:7719." in told
 
 
 def test_an_empty_question_of_a_batch_is_named_by_its_place() -> None:

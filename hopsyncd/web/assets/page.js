@@ -119,7 +119,7 @@ async function showResults(fields, signal) {
     return true;
   } catch (error) {
     if (error.name !== "AbortError") {
-      results.textContent = "The page's program does not answer: is `hopsyncd web` still running?";
+      results.textContent = "The page's server does not answer: is `hopsyncd web` still running?";
     }
     return false;
   }

@@ -154,7 +154,7 @@
       // When the page is left, its requests fail first: such a turn is not kept.
       if (error instanceof TypeError) await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       turn.state = error.name === "AbortError" ? "stopped" : "failed";
-      turn.why = error instanceof TypeError ? "The page's program does not answer" : error.message;
+      turn.why = error instanceof TypeError ? "The page's server does not answer" : error.message;
     }
     if (request === controller) request = null;
     if (thread?.turns.includes(turn)) {
@@ -169,7 +169,7 @@
     const response = await requestPage(`${base}/thread`, { method: "POST", body, signal });
     if (!response.ok) {
       const refused = await response.json().catch(() => ({}));
-      throw new Error(refused.error ?? "The page's program refused the question: load the page again");
+      throw new Error(refused.error ?? "The page's server refused the question: load the page again");
     }
     for await (const event of readEvents(response)) {
       takeEvent(turn, event);
