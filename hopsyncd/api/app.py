@@ -218,7 +218,7 @@ def _missing_right(caller: Caller, right: Right) -> str:
 
 
 def _read(work: Work) -> Any:
-    """Do the work, and repeat it once if the connection to the database server was lost."""
+    """Do the work. If the connection to the database server is lost, try once more."""
     try:
         return work()
     except ServerLost:
@@ -228,7 +228,7 @@ def _read(work: Work) -> Any:
 def _runner(
     services: Services, pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller
 ) -> Run:
-    """Return the function that runs the work in a pool.
+    """Return the function that runs the work: in a pool, or directly.
 
     Long admin work and health checks run directly.
     """

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 AUDIT_NAME = "audit.log"  # the file in the data_dir
 GAP = "lines are missing"  # the action of a line that reports lost lines
 _MAX_BYTES = 4 << 20  # a file of this size is renamed
-_MAX_TOTAL_BYTES = 1 << 30  # of all files; the oldest are deleted
+_MAX_TOTAL_BYTES = 1 << 30  # if all files exceed this size, the oldest are deleted
 _DAY_S = 86_400.0
 _LOG_EVERY_S = 60.0  # the interval of log messages about failures
 
@@ -244,8 +244,8 @@ class AuditLog:
         return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
     def _purge(self) -> None:
-        """Delete renamed files that are too old, and the oldest files while all are too large
-        together."""
+        """Delete renamed files that are too old, and the oldest files until the total size is
+        within the limit."""
         oldest_s = time.time() - self.settings().keep_days * _DAY_S
         files = [(file, file.stat()) for file in self._older_files()]
         total = sum(state.st_size for _, state in files)

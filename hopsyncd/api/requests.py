@@ -173,7 +173,7 @@ class FacetsRequest(_Body):
 class NoteRequest(_Body):
     """A note in Markdown, for the folder `mcp.inbox`. The title becomes its first line."""
 
-    # The audit log, which records requests, has no texts.
+    # Excluded, because the audit log records requests but no texts.
     title: str = Field(min_length=1, max_length=300, pattern=NOT_BLANK, exclude=True)
     text: str = Field(min_length=1, max_length=100_000, pattern=NOT_BLANK, exclude=True)
     tags: Annotated[tuple[Argument, ...], Field(max_length=20, strict=False)] = ()
@@ -292,7 +292,7 @@ class WatchRequest(_Body):
     machine to call; `mcp`: notify listening agents.
     """
 
-    # The audit log, which records requests, has no texts.
+    # Excluded, because the audit log records requests but no texts.
     question: str = Field(
         min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK, exclude=True
     )

@@ -83,7 +83,7 @@ def reasons_of(
 def _version_reasons(
     connection: Connection, notification: Notification, hidden: Mask
 ) -> list[tuple[int, str]]:
-    """List the newest versions in between that have a reason to show, the newest first."""
+    """List the notification's newest versions that have a reason, with it, the newest first."""
     nothing = VisibleCounts(0, 0, 0, 0, 0)  # counts, which reasons do not show
     found, before = list[tuple[int, str]](), notification.new + 1
     for _ in range(_MAX_PAGES):

@@ -295,9 +295,7 @@ def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
         click.echo(f"{database} ends at version {loss.version}. This will be lost:")
         for line in _loss_lines(loss):
             click.echo(f"  {line}")
-        click.echo(
-            "Your files and notes are not touched: what changed since then is indexed again."
-        )
+        click.echo("Your files and notes are not touched: changes since then are indexed again.")
 
 
 def _loss_lines(loss: "Loss") -> list[str]:

@@ -231,7 +231,7 @@ def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
 def confirm(question: str, refused: str) -> None:
     """Ask for confirmation; the answer "no" ends the command.
 
-    Raises BadRequest with `refused` as its first part if standard input is not a terminal.
+    If standard input is not a terminal, raises BadRequest, whose message begins with `refused`.
     """
     if not sys.stdin.isatty():
         raise BadRequest(

@@ -57,7 +57,7 @@ def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
 def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
     """Show the LLM's searches and its draft, and return the final answer. `first` is the first
     event."""
-    result: Any = None  # the last event has it, or the client raises
+    result: Any = None  # the last event has the answer, or the client raises
     draft = ""
     with Live(console=Console(), transient=True) as shown:
         for event in chain([first], events):
@@ -78,7 +78,7 @@ def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
 
 def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
     """Send a request for a sync or a check, and show its progress."""
-    result: Any = None  # the last event has it, or the client raises
+    result: Any = None  # the last event has the answer, or the client raises
     checks = call.path == "/v1/check"
     begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
     with bars() as shown:

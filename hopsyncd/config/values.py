@@ -134,7 +134,7 @@ def to_path(value: object, info: ValidationInfo) -> Path:
 def is_usable_folder(path: Path) -> Path:
     """Accept a folder that can be read, or a missing folder.
 
-    The drive of a missing folder may not be mounted. Its source pauses until it is.
+    A folder is missing if its drive is not mounted. The source then pauses until it is mounted.
     """
     try:
         if path.exists() and not path.is_dir():

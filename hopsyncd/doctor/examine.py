@@ -273,7 +273,7 @@ def check_certificate(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("certificate", "fail", f"{access.tls_cert} has expired", remedy)
     elif not names:
         detail = f"{access.tls_cert} names no host (subjectAltName), so clients refuse it"
-        remedy = "Make one that names this host, as docs/team.md shows"
+        remedy = "Make a certificate that names this host, as docs/team.md shows"
         yield Diagnosis("certificate", "warn", detail, remedy)
     elif left_s < _EXPIRES_SOON_S:
         days = f"{access.tls_cert} expires in {left_s / 86400:.0f} days"

@@ -64,7 +64,8 @@ def make_histogram(
 
 
 def _ordinal(month: str) -> int:
-    """
+    """Number the months, so that they can be counted and compared.
+
     >>> _ordinal("2026-03") - _ordinal("2025-12")
     3
     """

@@ -134,7 +134,7 @@ class TeamPage:
         if site in ("same-origin", "none") or request.url.path == CALLBACK:
             return None
         if is_read and _is_navigation(request):
-            # A link on another site. Browsers send the cookie only after a page of ours.
+            # A link on another site led here, so the cookie is missing. Our own redirect gets it.
             return HTMLResponse(_GO_ON.format(to=escape(_asked_path(request))))
         return self._message(403, "Another page sent this request", f"Use {self._address}")
 

@@ -82,7 +82,7 @@ def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
 
 
 def heading_line(passage: Mapping[str, Any]) -> str:
-    """Return the headings above a passage, below its document's title. A long line is shortened."""
+    """Return the headings above a passage without the document's title. Shortens a long line."""
     return " > ".join(passage["heading"][1:])[:_TITLE_CHARACTERS]
 
 

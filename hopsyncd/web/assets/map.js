@@ -1,7 +1,7 @@
 "use strict";
 
-// The map of the collection, on a canvas. What is drawn depends on the zoom: dots and the names of
-// groups from afar, joints and titles from near.
+// The map of the collection, on a canvas. Zoomed out, it shows dots and the names of groups. Zoomed
+// in, it also shows joints and titles.
 (() => {
   const map = byId("map");
   const canvas = map.querySelector("canvas");
@@ -18,10 +18,10 @@
   const PALETTE = ["#3b7dc4", "#d9822b", "#2f9e76", "#a65ea8", "#b8960c", "#4fa3c9", "#c8553d", "#7a8f2e", "#7b6fd0", "#c05a8b"];
   const OTHER = "#8a938e";
   const DATE_STEPS = 6;
-  const FEW_DOCUMENTS = 600; // whose joints are drawn at every zoom
+  const FEW_DOCUMENTS = 600; // with fewer documents, joints are drawn at every zoom
   const MOST_JOINTS = 6000; // drawn at once
-  const NEAR_PX = 13; // between neighbours, from which on joints are drawn
-  const TITLES_PX = 30; // from which on titles are
+  const NEAR_PX = 13; // joints are drawn from this distance between neighbours
+  const TITLES_PX = 30; // titles are drawn from this distance between neighbours
   const MOST_TITLES = 120;
   const MARGIN_PX = 34;
   const TYPED_MS = 250;
@@ -30,8 +30,8 @@
   const FAR = 1e9;
 
   let data = null; // as the server sent it
-  let count = 0; // of documents
-  let partners = []; // by document, pairs of another document and the number of their joint
+  let count = 0; // the number of documents
+  let partners = []; // by document: pairs of another document and the joint's number
   let groupJoints = []; // [group, group, number of joints], most joints first
   let byRank = []; // documents, the most important first
   let byKey = new Map(); // documents by SOURCE/PATH
@@ -39,7 +39,7 @@
   let fitted = 1; // the scale that shows all
   let pointed = -1;
   let chosen = -1;
-  let found = null; // a set of documents; null if nothing is looked for
+  let found = null; // a set of documents; null without a search
   let colours = []; // the colour of each document, as a position in `shades`
   let shades = [];
   let ink = {}; // the colours of the style sheet
@@ -166,7 +166,7 @@
     moving = requestAnimationFrame(step);
   }
 
-  // What is at x, y stays there.
+  // The view after zooming around the point x, y, which stays in place.
   function zoomed(factor, x = width() / 2, y = height() / 2) {
     const scale = Math.min(Math.max(view.scale * factor, fitted * 0.5), 120 / data.spacing);
     const gain = 1 / view.scale - 1 / scale;
@@ -200,7 +200,7 @@
     paintNames(gap, boxes);
   }
 
-  // The documents that stand out: the chosen or pointed one with its partners, or what was found.
+  // The highlighted documents: the chosen or pointed document with its partners, or those found.
   function highlightedDocuments() {
     const centre = pointed >= 0 ? pointed : chosen;
     if (centre < 0) return found;

@@ -1,6 +1,6 @@
 "use strict";
 
-const TYPED_MS = 120; // a pause in typing that asks
+const TYPED_MS = 120; // a pause in typing of this length starts a search
 const POLL_MS = 3000;
 const SETTLED_MS = 400;
 const WIDE = matchMedia("(min-width: 73.25rem)"); // room for the preview beside the results
@@ -15,7 +15,7 @@ function parse(text) {
   return new DOMParser().parseFromString(text, "text/html");
 }
 
-// Changes only what differs, so that focus, scrolling and open details stay.
+// Changes only the elements that differ, so that focus, scrolling and open details stay.
 function morph(target, nodes) {
   Idiomorph.morph(target, nodes, {
     morphStyle: "innerHTML",
@@ -35,8 +35,8 @@ async function requestPage(address, options) {
   return response;
 }
 
-// Each submitted search has an entry in the history of the tab; one that is typed replaces only
-// what was typed before it.
+// A submitted search adds an entry to the history of the tab. A search while typing replaces the
+// entry of the search before it.
 let shownAddress = location.pathname + location.search;
 
 function setAddress(address, { isTyped = false } = {}) {
@@ -57,11 +57,11 @@ function say(text) {
   say.timer = setTimeout(() => (toast.hidden = true), 2200);
 }
 
-/* Search as somebody types */
+/* Search while the user types */
 
 const results = byId("results");
 const form = byId("ask");
-let search = null; // the newest: { query, controller, isShown, isSubmitted }
+let search = null; // the newest search: { query, controller, isShown, isSubmitted }
 
 function searchFields() {
   const fields = new URLSearchParams(new FormData(form));
@@ -69,8 +69,8 @@ function searchFields() {
   return fields;
 }
 
-// A search that was typed is not repeated when it is submitted: thread.js hears of it then, and
-// asks an LLM if one is configured.
+// A search while typing is not repeated when the user submits it. Then thread.js asks an LLM, if
+// an LLM is configured.
 async function ask(fields, submitted) {
   const query = String(fields);
   if (search?.query !== query || search.isSubmitted) {
@@ -90,7 +90,7 @@ async function ask(fields, submitted) {
   }
 }
 
-// Says whether there are results; an error is shown instead of them.
+// Announces whether there are results. An error replaces the results.
 async function showResults(fields, signal) {
   document.body.setAttribute("aria-busy", "true");
   try {
@@ -210,7 +210,7 @@ async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
   }
   showMarked(preview, focus);
   for (const place of preview.querySelectorAll("[data-lazy]")) {
-    // While somebody types, previews follow each other: only one that stays draws its page.
+    // While the user types, previews change quickly. Only a preview that stays draws its PDF page.
     setTimeout(() => place.isConnected && fill(place), chosen ? 0 : SETTLED_MS);
   }
   if (chosen) {
@@ -302,11 +302,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-/* Parts that are drawn again */
+/* Refreshing parts of the page */
 
 async function refresh(part, prepare = () => {}) {
   const response = await requestPage(part.dataset.part);
-  // Nothing moves below a pointer that is about to press a button.
+  // No button moves while the pointer is over it.
   if (!response.ok || part.querySelector("button:hover, .act:hover")) return;
   const made = parse(await response.text()).body;
   prepare(made);
@@ -315,12 +315,12 @@ async function refresh(part, prepare = () => {}) {
 
 function poll(part) {
   setTimeout(async () => {
-    if (!document.hidden) await refresh(part).catch(() => {}); // the program has been stopped
+    if (!document.hidden) await refresh(part).catch(() => {}); // the server may have stopped
     poll(part);
   }, POLL_MS);
 }
 
-// A part that takes long is asked for when the rest is shown.
+// A slow part is loaded after the other parts are shown.
 async function fill(place) {
   const response = await requestPage(place.dataset.lazy);
   if (!response.ok || !place.isConnected) return;
@@ -457,7 +457,7 @@ async function update(event) {
     }
     const before = new Map([...textsByKey(part)].map(([key, [, text]]) => [key, plainText(text)]));
     const lazy = part.querySelector("[data-lazy]");
-    const keeps = lazy?.querySelector(".examples"); // the daemon takes seconds to find others
+    const keeps = lazy?.querySelector(".examples"); // finding new examples takes seconds
     const prepare = (made) => {
       markChanges(made, before, event);
       if (keeps) made.querySelector("[data-lazy]")?.replaceChildren(...lazy.cloneNode(true).childNodes);

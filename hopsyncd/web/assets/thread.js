@@ -6,12 +6,12 @@
   const THREADS = "hopsyncd.threads";
   const MOST_THREADS = 10;
   const MOST_TURNS = 6; // sent with a question
-  const MOST_CHARACTERS = 400; // of each sent question and answer: a prompt has no more
+  const MOST_CHARACTERS = 400; // longer questions and answers are cut, as in the prompt
   const LEAVING_MS = 200;
   const { csrf, notes } = document.body.dataset;
 
   let thread = null; // { key, search, turns }
-  let request = null; // the AbortController of the question under way
+  let request = null; // the AbortController of the running question
   let section = null; // where the thread is drawn
 
   // Without a value, an attribute is left out; `true` makes it empty.
@@ -151,7 +151,7 @@
     try {
       await stream(turn, asked, controller.signal);
     } catch (error) {
-      // When the page is left, its requests fail first: such a turn is not kept.
+      // When the user leaves the page, requests fail first. Turns that fail then are not kept.
       if (error instanceof TypeError) await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       turn.state = error.name === "AbortError" ? "stopped" : "failed";
       turn.why = error instanceof TypeError ? "The page's server does not answer" : error.message;
@@ -175,7 +175,7 @@
       takeEvent(turn, event);
       if (turn.state === "running" && thread?.turns.includes(turn)) drawDraft(turn);
     }
-    if (turn.state === "running") throw new Error("The answer broke off");
+    if (turn.state === "running") throw new Error("The answer was cut off");
   }
 
   async function* readEvents(response) {
@@ -250,7 +250,7 @@
     );
   }
 
-  // An answer without marks has them all at its end.
+  // If an answer has no marks, all its sources follow at its end.
   function renderWritten({ text, cards }) {
     const written = element("div", { class: "written" }, ...renderText(text, cards));
     if (written.querySelector(".cite")) return written;
