@@ -194,7 +194,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/restore", "admin")
     def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
-        """Commit a version with the documents of an earlier one."""
+        """Commit a new version with the documents of an earlier version."""
         wanted = self._require_names(request.sources)
         return self._parts.worker.submit(
             lambda path: restore_sources(path, request.version, wanted)

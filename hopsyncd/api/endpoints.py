@@ -2,7 +2,7 @@
 
 A decorator makes a method of a service an endpoint and gives its path and right. Its type hints
 define the request and the answer, and its docstring is the summary. The routes (api/app.py), both
-clients (client/calls.py) and the reference in docs/reference/http-api.md are generated from this.
+clients (client/calls.py) and docs/reference/http-api.md are generated from the declarations.
 """
 
 from collections.abc import Callable, Mapping, Sequence

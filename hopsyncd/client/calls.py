@@ -331,7 +331,7 @@ def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[chang
 
 
 def restore(version: str, sources: Sequence[str] = ()) -> Call[changed.RestoreAnswer]:
-    """Commit a version with the documents of an earlier one."""
+    """Commit a new version with the documents of an earlier version."""
     return call(
         "POST", "/v1/restore", {"version": version, "sources": list(sources)}, "RestoreAnswer"
     )

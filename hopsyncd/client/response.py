@@ -107,7 +107,7 @@ def event_of(place: object, call: Call[Any], line: bytes) -> Event:
 
 
 def check_type(place: object, status: int, media_type: str, wanted: str) -> None:
-    """Raise DaemonUnavailable if a response has another media type."""
+    """Raise DaemonUnavailable if the media type of a response is not `wanted`."""
     got = media_type.partition(";")[0].strip().lower()
     if got != wanted:
         shown = repr(got[:_SHOWN_CHARACTERS]) if got else "missing"

@@ -86,7 +86,7 @@ class Sessions:
         return made, cookie
 
     def find(self, cookies: Iterable[str]) -> Session | None:
-        """Return the open session of the first cookie that belongs to one, or None."""
+        """Return the session of the first cookie whose session is still open, or None."""
         for cookie in cookies:
             found = self._by_cookie.get(_digest(cookie))
             if found and self.is_open(found):
