@@ -63,7 +63,7 @@ def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: 
     assert allowed.returncode == 0 and "Watch 1 is on" in allowed.stdout, allowed.stderr
     _move(place, "Graz")
     place.until(made.exists)
-    assert "record names a program" not in place.run("status").stdout
+    assert "database names a program" not in place.run("status").stdout
     place.stop()
     copied = place.run("copy", "--to", str(tmp_path / "copy.db"))
     assert "The programs and webhooks of 1 watched question were not copied" in copied.stdout
