@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from hopsyncd.display import plural
 from hopsyncd.errors import LlmError, LlmNonsense
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, Purpose, Reply, ask
@@ -215,9 +216,12 @@ class LogicSearch:
             try:
                 self._read(ready, shown)
             except LlmNonsense as error:
-                self._degraded.append(f"rank {rank} has no answer: {error.why}")
+                self._degraded.append(f"step {rank} of the search has no answer: {error.why}")
         if self._open():
-            self._degraded.append(f"{len(self._open())} subproblems are left: {MAX_RANKS} ranks")
+            left = plural(len(self._open()), "subproblem")
+            self._degraded.append(
+                f"the search stopped after {MAX_RANKS} steps: {left} not searched"
+            )
 
     def _open(self) -> list[Subproblem]:
         return [one for one in self._graph.values() if not one.rank]
@@ -239,7 +243,9 @@ class LogicSearch:
             query = self._ask("reasoning", "logic-rewrite/1", _REWRITE, data, Rewritten).query
             return _text(query)
         except LlmNonsense as error:
-            self._degraded.append(f"a query was not the LLM's: {error.why}")
+            self._degraded.append(
+                f"the LLM's query was unusable, so the subproblems were searched for: {error.why}"
+            )
             answers = {f"#{one.id}": one.answer for one in known}
             return " ".join(_fill_in(one.question, answers) for one in ready)
 
@@ -288,7 +294,9 @@ class LogicSearch:
             if part.question.strip().casefold() in known:
                 continue  # the graph already has this question
             if len(self._graph) == MAX_SUBPROBLEMS:
-                self._degraded.append(f"no more than {MAX_SUBPROBLEMS} subproblems are asked")
+                self._degraded.append(
+                    f"new subproblems were left out: no more than {MAX_SUBPROBLEMS} are searched"
+                )
                 return
             id_ = max(self._graph) + 1
             try:

@@ -243,7 +243,7 @@ def test_a_chain_of_too_many_ranks_is_truncated_and_reported(notes: Asked) -> No
     ]
     told = notes.query(Script(chain))
     assert sum(not one["rank"] for one in told["logic"]["subproblems"]) == 2
-    assert any("2 subproblems are left" in why for why in told["degraded"])
+    assert any("2 subproblems not searched" in why for why in told["degraded"])
 
 
 BAD_SPLITS: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -312,7 +312,7 @@ def test_a_spent_budget_leaves_what_was_found_and_says_so(notes: Asked, calls: i
             {"answers": [{"id": 1, "answer": "x", "citations": [99]}], "notes": ""},
             "cites passage 99 of",
         ),
-        ({"answers": "none"}, "rank 1 has no answer"),
+        ({"answers": "none"}, "step 1 of the search has no answer"),
     ],
 )
 def test_a_reply_that_cannot_be_used_leaves_its_rank_without_answer(
@@ -332,7 +332,7 @@ def test_a_query_that_cannot_be_used_is_written_by_rule(notes: Asked) -> None:
         "Where was Seneca born?",
         "Which river flows through Cordoba?",
     ]
-    assert len(told["degraded"]) == 2 and "a query was not the LLM's" in told["degraded"][0]
+    assert len(told["degraded"]) == 2 and "the LLM's query was unusable" in told["degraded"][0]
 
 
 @pytest.mark.parametrize(
