@@ -43,7 +43,7 @@ _FACTS = {"author": "author", "date": "date", "keywords": "tag"}
 _RULES = frozenset("hline midrule endhead endfirsthead".split())
 _NUMBERED = ("enumerate", "compactenum", "inparaenum")
 _NUMBER_STYLES = ("1", "a", "i", "A")  # by the depth of the list
-_HIGHLIGHTED = re.compile(r"\\[A-Za-z]+Tok\{((?:[^{}]|\\[{}]|\{[^{}]*\})*)\}")
+_HIGHLIGHTED = re.compile(r"\\[A-Za-z]{1,40}Tok\{((?:[^{}\\]|\\.|\{[^{}]*\})*)\}", re.DOTALL)
 _HIGHLIGHT_SIGNS = (
     ("\\textgreater{}", ">"), ("\\textless{}", "<"), ("\\textbackslash{}", "\\"),
     ("\\{", "{"), ("\\}", "}"), ("{-}", "-"), ("{[}", "["), ("{]}", "]"),
@@ -377,7 +377,7 @@ class _Reader:
             at = inline.skip_options(inline.argument(at, end)[2], end)
         builder = TableBuilder(caption)
         rows: list[list[tuple[int, int]]] = [[]]
-        begin, ruled = at, 0
+        begin, ruled, has_top = at, 0, False
         while at < end:
             token, word = source.tokens[at], source.word(at).rstrip("*")
             if token == "{":
@@ -390,13 +390,15 @@ class _Reader:
                     rows.append([])
             elif word in _RULES:
                 ruled = ruled or len(rows) - 1
+            has_top |= word == "toprule"
             at += 1
         rows[-1].append((begin, end))
         marked = ruled if 0 < ruled < len(rows) - 1 else 0
         covered: dict[int, int] = {}  # remaining rows of cells that span rows, by column
         for number, cells in enumerate(rows):
             self._row(builder, cells, number < marked, covered)
-        yield from table_blocks(builder.build(guess_header=not marked))
+        # The package booktabs has a rule below the names of columns.
+        yield from table_blocks(builder.build(guess_header=not marked and not has_top))
 
     def _row(
         self,

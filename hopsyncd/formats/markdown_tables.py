@@ -50,6 +50,8 @@ def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
             state.env[_NO_GRID_BEFORE] = stopped  # each line of a failed grid is read only once
     elif _is_end(first):
         table = _multiline(line, start, end)
+    elif _COLUMNS.match(first):
+        table = _without_names(line, start, end)
     elif start + 1 < end and _COLUMNS.match(line(start + 1)):
         table = _simple(line, start, end)
     else:
@@ -134,6 +136,32 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
         rows.append((at, at + 1, _cut(line(at), columns)))
         at += 1
     return _Drawn(rows, 1, at) if len(rows) > 1 else None
+
+
+def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+    """Read a table without names of columns, between two rows of lines.
+
+    If a blank line follows its first row, a row may have several lines.
+    """
+    columns, at = _columns_of(line(start)), start + 1
+    lines: list[tuple[int, list[str]]] = []
+    while at < end and len(lines) < _MAX_ROWS and line(at) != line(start):
+        lines.append((at, _cut(line(at), columns)))
+        at += 1
+    if at >= end or line(at) != line(start) or not lines:
+        return None
+    is_spaced = any(not any(cells) for _, cells in lines)
+    rows: Rows = []
+    for number, cells in lines:
+        if not any(cells):
+            continue
+        is_more = is_spaced and rows and rows[-1][1] == number
+        if is_more:
+            first, _, above = rows.pop()
+            rows.append((first, number + 1, _join([above, cells])))
+        else:
+            rows.append((number, number + 1, cells))
+    return _Drawn(rows, 0, at + 1) if len(rows) > 1 else None
 
 
 def _has_name(cell: str) -> bool:

@@ -346,6 +346,10 @@ class _Reader:
                 self._flatten(child, line, beside, depth + (name == "list"))
 
     def _table(self, element: Element) -> Iterator[Block]:
+        cells = [cell for row, _ in table_rows(element, False) for cell in row]
+        if len(cells) == 1 and local_name(cells[0]) == "table-cell":  # a frame around text
+            yield from self.content(cells[0])
+            return
         leads = tuple(filter(None, (self._leads.introduction,)))
         self._leads.end()
         beside: list[tuple[int, Element]] = []

@@ -96,6 +96,7 @@ class TextReader:
         self._page = ctypes.cast(text_page.raw, ctypes.c_void_p)
         self._buffer = ctypes.create_string_buffer(_MATRIX.size)
         self._box = self._box_reader(quarters)
+        self._is_page_turned = quarters % 2 == 1
         self._name = ctypes.create_string_buffer(_FONT_NAME_BYTES)
         self._text = text_page.get_text_range()
         count = raw.FPDFText_CountChars(text_page.raw)
@@ -121,7 +122,7 @@ class TextReader:
                 continue
             left, bottom, right, top = head
             if tail[1] != bottom and abs(left - tail[0]) < abs(bottom - tail[1]):
-                page.turned.append(self._turned_span(first, last))
+                self._add_column(first, last, page)
                 span = None
                 continue
             if tail[3] - tail[1] < _SMALL * (top - bottom):
@@ -151,6 +152,13 @@ class TextReader:
             self._measure(span)
         return page
 
+    def _add_column(self, first: int, last: int, page: PageText) -> None:
+        """Add a word whose letters are below each other: turned text, or cells of a table."""
+        if self._text[first : last + 1].isascii() and self._is_upright(first):
+            page.spans += self._letters(first, last, len(page.spans))
+        else:
+            page.turned.append(self._turned_span(first, last))
+
     def _turned_span(self, first: int, last: int) -> Span:
         """Build the span of a word whose letters are arranged vertically."""
         boxes = list(filter(None, (self._box(first), self._box(last))))
@@ -166,7 +174,7 @@ class TextReader:
             box, letter = self._box(at), _plain(self._text[at])
             if box is None or not letter:
                 continue
-            if spans and box[0] - spans[-1].right < _WIDE_GAP * (box[3] - box[1]):
+            if spans and _goes_on(spans[-1], *box):
                 spans[-1].text += letter
                 spans[-1].right, spans[-1].last = max(spans[-1].right, box[2]), at
             else:
@@ -236,6 +244,13 @@ class TextReader:
         calls.font(self._page, first, name, ctypes.c_size_t(_FONT_NAME_BYTES), None)
         weight = calls.weight(self._page, first)
         span.is_bold = weight >= _BOLD_WEIGHT or _is_bold(name.value)
+
+    def _is_upright(self, at: int) -> bool:
+        """Whether a character stands upright on the page."""
+        if not self._calls.matrix(self._page, at, self._buffer):
+            return False
+        across, along, *_ = _MATRIX.unpack_from(self._buffer)
+        return bool(abs(along) < abs(across)) != self._is_page_turned
 
     def _size(self, at: int) -> float:
         """Return the displayed height of a character. Many files scale a font of size one."""

@@ -221,3 +221,9 @@ Wheel & 420 \\ \bottomrule
         ("table", "Course: Wheel | Fee: 420"),
         ("code", "def fire(cone) -> {}"),
     ]
+
+
+def test_a_booktabs_table_without_a_middle_rule_names_no_columns() -> None:
+    rows = r"Founder & Ada Hart \\ Products & Kilns \\ Staff & 12 \\"
+    text = rf"\begin{{tabular}}{{ll}}\toprule {rows} \bottomrule\end{{tabular}}"
+    assert texts(text) == ["Founder | Ada Hart", "Products | Kilns", "Staff | 12"]

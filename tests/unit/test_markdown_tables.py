@@ -71,6 +71,13 @@ def test_simple_and_multiline_tables_are_cut_at_their_lines() -> None:
     ]
 
 
+def test_tables_without_names_have_lines_above_and_below() -> None:
+    simple = "Text.\n\n------ ----\nFig    3\nPlum   5\n------ ----\n\n: Prices\n"
+    assert texts(simple) == ["Text.", "Prices", "Fig | 3", "Plum | 5"]
+    multiline = "------ -----\nFig    ripe\n       fruit\n\nPlum   5\n------ -----\n"
+    assert texts(multiline) == ["Fig | ripe fruit", "Plum | 5"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -79,6 +86,7 @@ def test_simple_and_multiline_tables_are_cut_at_their_lines() -> None:
         "---\n\nText below a line\n",
         "Title\n-----\n\nText\n",
         "--- ---\n\nx\n",
+        "--- ---\nonly one\n--- ---\n",
     ],
 )
 def test_text_that_only_begins_like_a_table_is_no_table(text: str) -> None:
@@ -99,7 +107,9 @@ def test_superscripts_and_subscripts(text: str, shown: str) -> None:
     assert texts(text)[0] == shown
 
 
-@pytest.mark.parametrize("part", ["--- ---\nx\n--- ---\n\n", "---\nx\n-- --\n\n", "+--+\n", "a~b^"])
+@pytest.mark.parametrize(
+    "part", ["--- ---\nx\n--- ---\n\n", "-- ---\nx\n", "---\nx\n-- --\n\n", "+--+\n", "a~b^"]
+)
 def test_hostile_tables_take_bounded_time(part: str) -> None:
     begin = process_time()
     read(part * 20_000)

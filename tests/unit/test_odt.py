@@ -211,3 +211,12 @@ def test_items_in_a_cell_and_the_title_of_a_picture_stand_apart() -> None:
         ("paragraph", "Before"),
         ("figure", "A red boat"),
     ]
+
+
+def test_a_table_in_a_frame_is_read_like_a_table_of_its_own() -> None:
+    inner = f"<table:table>{row(cell('A'), cell('B'))}{row(cell('1'), cell('2'))}</table:table>"
+    frame = (
+        "<table:table><table:table-row><table:table-cell>"
+        f"{inner}</table:table-cell></table:table-row></table:table>"
+    )
+    assert [block.text for block in blocks_of(frame)] == ["A | B", "1 | 2"]

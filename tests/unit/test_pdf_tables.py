@@ -423,3 +423,14 @@ def test_the_last_cell_of_a_table_can_have_a_second_line() -> None:
     assert (
         texts(read(draw))[-1] == "Course: Glazing | Full price: 420 | Reduced: 280 (clay included)"
     )
+
+
+def test_single_letters_below_each_other_are_no_word() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Times-Roman", 12)
+        for at, letter in enumerate("ABC"):
+            canvas.drawString(60 + 80 * at, 771, letter)
+        for at, digit in enumerate("123"):  # PDFium joins them to "123"
+            canvas.drawString(61, 751 - 20 * at, digit)
+
+    assert " ".join(texts(read(draw))).split() == ["A", "B", "C", "1", "2", "3"]
