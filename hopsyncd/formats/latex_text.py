@@ -260,7 +260,8 @@ class InlineReader:
         if name == "cmidrule" and at < end and self.source.tokens[at][0] == "(":
             at += 1
         first, close, _ = self.argument(at, end)
-        has_width = name == "begin" and self.raw(first, close) == "minipage"
+        is_short = close == first + 1  # an unclosed brace ends with the document
+        has_width = name == "begin" and is_short and self.raw(first, close) == "minipage"
         for _ in range(2 if has_width else SILENT.get(name, 1)):
             at = self.argument(self.skip_options(at, end), end)[2]
         return at
