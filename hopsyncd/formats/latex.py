@@ -76,6 +76,7 @@ class _List:
     term: str = ""
     is_open: bool = False
     numbers: ItemNumbers | None = None
+    depth: int = 0  # among numbered lists
 
 
 @dataclass(slots=True)
@@ -236,10 +237,10 @@ class _Reader:
         if name in _FLOATS:
             return [*blocks, *self._float(after, end)], self._after(end)
         if name in _LISTS or name == "thebibliography":
-            depth = sum(entry.numbers is not None for entry in self._lists)
+            depth = self._lists[-1].depth if self._lists else 0
             style = _NUMBER_STYLES[min(depth, len(_NUMBER_STYLES) - 1)]
             numbers = ItemNumbers(style=style) if name in _NUMBERED else None
-            self._lists.append(_List(numbers=numbers))
+            self._lists.append(_List(numbers=numbers, depth=depth + (numbers is not None)))
             after = self.inline.skip_options(after, end)
             return blocks, self.inline.argument(after, end)[2] if name[0:3] == "the" else after
         if name == "abstract":
