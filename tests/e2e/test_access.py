@@ -189,7 +189,7 @@ def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: 
     for status, text in asked_by(place, [TEAM.gr_gid], samples(place, CHANGES)):
         assert status == 403
         message = json.loads(text)["error"]["message"]
-        assert "this needs " in message and "read" in message
+        assert "needs the role " in message and "read" in message
     seen = json.loads(asked_by(place, [TEAM.gr_gid], samples(place, ["status"]))[0][1])
     assert (before["documents"], seen["documents"]) == (3, 2)
     assert [one["name"] for one in seen["sources"]] == ["open"]
