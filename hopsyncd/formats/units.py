@@ -30,6 +30,7 @@ _COUNTED = re.compile(
     r"(?:Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November"
     r"|Dezember|Jahrhunderts?|Jahrestag)\b"
 )
+_LABEL = re.compile(r"\n[ \t]*\(?(?:\d{1,3}|[ivx]{1,5})\Z", re.IGNORECASE)  # of a list item
 _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 _HYPHEN_BREAK = re.compile(r"(?<=[^\W_]-)\n[ \t]*(?=[^\W\d_])")
@@ -137,6 +138,8 @@ def sentences(text: str) -> Iterator[str]:
 
     >>> list(sentences("Dr. J. Smith left. He was 4.5 km away."))
     ['Dr. J. Smith left. ', 'He was 4.5 km away.']
+    >>> list(sentences("12. Stir it. Serve."))
+    ['12. Stir it. ', 'Serve.']
     >>> list(sentences("Sie begann am 31. Januar. Er kam 1998. Juli war es."))
     ['Sie begann am 31. Januar. ', 'Er kam 1998. ', 'Juli war es.']
     """
@@ -158,7 +161,8 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
     if mark[0][0] != "." or not (before[-1:].isalnum() or before[-1:] == "_"):
         return False
     is_ordinal = _NUMBER.search(before) and _COUNTED.match(text, mark.end())
-    return bool(is_ordinal or _ABBREVIATION.search(before))
+    is_label = _LABEL.search(before if mark.start() > len(before) else f"\n{before}")
+    return bool(is_ordinal or is_label or _ABBREVIATION.search(before))
 
 
 def _take_links(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:

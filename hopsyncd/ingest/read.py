@@ -48,7 +48,7 @@ from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/51"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/52"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 _MARKUP = re.compile(rb"<[^<>]*>")

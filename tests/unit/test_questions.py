@@ -103,6 +103,16 @@ def test_the_vectors_are_of_the_passage_and_of_its_contexts() -> None:
     assert len(made(TEXTS["english"]).vectors) == len(drafts.contexts)
 
 
+@pytest.mark.parametrize("label", ["2.", "10.", "XII."])
+def test_the_number_of_a_list_item_ends_no_sentence(label: str) -> None:
+    text = f"Load all the shelves.\n{label} Set the program. It starts."
+    assert [text[start:end] for start, end in sentence_spans(text)] == [
+        "Load all the shelves.",
+        f"{label} Set the program.",
+        "It starts.",
+    ]
+
+
 def test_sentences_end_at_marks_and_line_ends() -> None:
     text = (
         "One is here. Two is there!\nThree stands on a line long enough to be read alone\nFour ends"
