@@ -47,16 +47,16 @@ class InlineText:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.has_text = False
-        self.lines = (0, 0)  # the first and the last piece with text
+        self.lines = (0, 0)  # the lines where the text begins and ends
         self.is_plain = False  # whether any text is not bold
         self.is_linked = True  # whether all of the text is in links
         self.links: list[tuple[str, list[str]]] = []  # addresses, with the pieces of visible text
         self.readings: list[str] = []
         self.pictures: list[str] = []  # the visible text of images
-        self.signs: list[str] = []  # the same where one word is enough, such as "Yes" in a table
+        self.signs: list[str] = []  # short names of images, such as "Yes" in a table
         self._href, self._is_shown = "", False
         self._bold = 0
-        self._marked: list[tuple[int, str]] = []  # the starts of superscripts and subscripts
+        self._marked: list[tuple[int, str]] = []  # open superscripts and subscripts
 
     def begin(self) -> None:
         """Begin a new block; an open link or bold text continues in it."""
@@ -193,7 +193,7 @@ class InlineText:
 
 
 def _is_note_reference(link: Element) -> bool:
-    """Whether a link to a note is raised by its role only, as in EPUB, and not by `sup`."""
+    """Whether only its role marks a link as a note reference, as in EPUB, without a `sup`."""
     is_marked = "noteref" in (link.get("epub:type") or "") or link.get("role") == "doc-noteref"
     return is_marked and next(link.iterancestors("sup"), None) is None and link.find("sup") is None
 

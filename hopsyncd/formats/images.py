@@ -9,13 +9,13 @@ from hopsyncd.errors import DocumentUnreadable
 
 PNG, JPEG, TIFF = "image/png", "image/jpeg", "image/tiff"
 IMAGES = (PNG, JPEG, TIFF)
-MAX_PIXELS = 50_000_000  # A4 at 600 dots an inch has 35 million
+MAX_PIXELS = 50_000_000  # an A4 page at 600 dots per inch has 35 million
 _LEAST_PIXELS = 5_000  # smaller pictures are icons
 _MOST_PAGES = 200
 _PNG_SIGN, _JPEG_SIGN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
 _TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
-_NO_FRAME = {0xC4, 0xC8, 0xCC}  # among the markers of frames: tables
-_WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # of TIFF
+_NO_FRAME = {0xC4, 0xC8, 0xCC}  # markers of JPEG tables, not of frames
+_WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # TIFF tags and a TIFF type
 
 
 def without_text(hint: str) -> DocumentUnreadable:
@@ -82,7 +82,7 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
                 (size[tag],) = struct.unpack_from(order + form, data, at + 8)
         yield size[_WIDTH], size[_HEIGHT]
         (place,) = struct.unpack_from(order + "I", data, place + 2 + 12 * count)
-    yield MAX_PIXELS, 2  # no directory: the offsets may form a cycle
+    yield MAX_PIXELS, 2  # too many pages: the offsets may form a cycle
 
 
 def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:

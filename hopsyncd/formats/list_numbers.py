@@ -6,7 +6,7 @@ from hopsyncd.formats.blocks import Links
 
 _MAX_ROMAN = 4000
 _MAX_LETTERS = 26 * 40
-_MAX_DIGITS = 9  # of a start that a document gives
+_MAX_DIGITS = 9  # longer numbers in a document are ignored
 _ROMAN = (
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"),
     (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
@@ -25,14 +25,14 @@ class ItemNumbers:
     step: int = 1
 
     def take(self, given: str = "") -> str:
-        """Return the number of the next item, with a point. `given` is the item's own number."""
+        """Return the next item's number and a period. `given` is the number in the document."""
         number = parse_number(given, self.next)
         self.next = number + self.step
         return f"{number_text(number, self.style)}."
 
 
 def parse_number(text: str, otherwise: int) -> int:
-    """Parse a whole number of a few digits, perhaps negative."""
+    """Parse a whole number of up to nine digits. Returns `otherwise` for other texts."""
     digits = text.strip().removeprefix("-")
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS
     return int(text) if is_number else otherwise

@@ -93,7 +93,10 @@ def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int
 
 
 def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | None, int]:
-    """Read a grid table. Returns None if cells span rows or columns, or if the table has no end."""
+    """Read a grid table. Also returns the line at which reading stopped.
+
+    The table is None if its cells span rows or columns, or if its last line is missing.
+    """
     border = line(start).strip()
     indent = len(line(start)) - len(border)
     edges = [at for at, sign in enumerate(border) if sign == "+"]

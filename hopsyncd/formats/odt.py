@@ -33,7 +33,7 @@ _FURNITURE = ("date-time", "footer", "header", "page-number")
 _MARGINS = frozenset(
     f"{kind}{which}" for kind in ("header", "footer") for which in ("", "-left", "-first")
 )
-_MAX_REPEATED = 10_000  # extra cells of a document from repeated cells
+_MAX_REPEATED = 10_000  # repeated cells of a document that are read
 _MAX_SPACES = 1000
 _BOLD = ("bold", "600", "700", "800", "900")
 _SVG = "svg"  # in the namespace of the titles of pictures; fields have titles too
@@ -170,10 +170,10 @@ class _Reader:
         self.deletions = 0  # texts that are struck through
         self._archive, self._marks, self._numbers = archive, marks, numbers
         self._repeats = _MAX_REPEATED
-        self._charts: set[str] = set()  # already read notes
+        self._charts: set[str] = set()  # the charts that have been read
         self._leads = ListLeads()
         self._list_numbers = lists
-        self._lists: list[OpenList] = []  # from the outermost
+        self._lists: list[OpenList] = []  # the open lists, outermost first
         self._item: Element | None = None  # a list item whose text has not been read
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:

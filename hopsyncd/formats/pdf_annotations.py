@@ -9,21 +9,21 @@ from typing import Any
 from hopsyncd.formats.blocks import in_one_line
 from hopsyncd.formats.pdf_text import Box, Span, turned_box
 
-_MAX_ANNOTATIONS = 5_000  # of a page
+_MAX_ANNOTATIONS = 5_000  # per page
 _MAX_LINKS = 500
-_MAX_BYTES = 200_000  # of a value
+_MAX_BYTES = 200_000  # of a field's value
 _MAX_OPTIONS = 1_000
-_PASSWORD = 1 << 13  # among the flags of a text field
+_PASSWORD = 1 << 13  # a flag of text fields
 _HIDDEN = 2 | 32  # the flags Hidden and NoView
 _MAX_OBJECTS = 20_000
-_FORMS_WITHIN = 3  # the nesting depth of forms that are searched for pictures
-_THIN = 3.0  # points
-_LEAST_FILL = 6.0  # points: each side of a background
-_MAX_FILLS = 1000  # of a page
-_WHITE = 250  # of 255: the least of each colour
-_MAX_SEGMENTS = 5_000  # of the paths of a page that draw many lines
-_SIMPLE_PATH = 6  # segments of a line or a rectangle
-_BACKGROUND = 0.8  # of both sides of the page
+_FORMS_WITHIN = 3  # form objects are searched for pictures to this depth
+_THIN = 3.0  # points: thinner shapes are lines
+_LEAST_FILL = 6.0  # points: the minimum width and height of a background
+_MAX_FILLS = 1000  # backgrounds per page
+_WHITE = 250  # of 255: the minimum of red, green and blue
+_MAX_SEGMENTS = 5_000  # per page, in paths with many lines
+_SIMPLE_PATH = 6  # the maximum number of segments in a line or rectangle
+_BACKGROUND = 0.8  # share of the page's width and height
 _LINE_HEIGHT = 11.0
 _SEPARATE_NOTES = ("HIGHLIGHT", "UNDERLINE", "SQUIGGLY", "STRIKEOUT", "TEXT", "CARET", "INK")
 _DRAWN_NOTES = ("LINE", "SQUARE", "CIRCLE", "POLYGON", "POLYLINE", "FILEATTACHMENT")

@@ -35,16 +35,16 @@ _COMPOUND = frozenset(
 )
 _ENDS = (".", "!", "?", ":", ".”", '."', ".)", "。")
 
-_SHORT = 0.6  # of the column's longest line: nothing was left to wrap
-_SHORT_AT_END = 0.9  # the same, of a line that ends a sentence
+_SHORT = 0.6  # share of the column's longest line: a shorter line ends its paragraph
+_SHORT_AT_END = 0.9  # the share for a line that ends with the end of a sentence
 _SCRIPT = re.compile(r"[\w)\]][\^_][\w(+\u2212-]")
-_LARGE = 1.12  # times the type of most of the text: a heading
-_SAME_SIZE = 0.97  # type this close is of one level
+_LARGE = 1.12  # times the font size of most text: larger text is a heading
+_SAME_SIZE = 0.97  # headings whose sizes have a higher ratio have the same level
 _MOST_LEVELS = 6
 _MOST_HEADING_LINES, _MOST_HEADING_PARTS = 3, 3
-_PARAGRAPH_GAP = 1.35  # times the usual distance of lines
-_MOST_BOOKMARKS_OF_PAGE = 2  # whose titles the page does not show
-_MARGIN_LINES = 2  # at the top and at the bottom of a page: they may be running
+_PARAGRAPH_GAP = 1.35  # times the usual line distance: a larger gap ends a paragraph
+_MOST_BOOKMARKS_OF_PAGE = 2  # bookmarks with titles that are not on their page
+_MARGIN_LINES = 2  # lines at the top and bottom of a page that can be running heads
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Headings:
             if _key(entry.title) not in texts.get(entry.page, ""):
                 self.missing[entry.page].append(entry)
         for entries in self.missing.values():
-            if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # of pages that were cut out
+            if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # they belonged to removed pages
                 entries.clear()
 
     @cached_property
@@ -156,7 +156,7 @@ def _levels(lines: Iterable[Line]) -> dict[float, int]:
     """Return a heading level for each type size that is larger than most of the text."""
     letters: Counter[float] = Counter()
     known = [*lines]
-    # A line with a raised or lowered sign has the size of the sign.
+    # A superscript or subscript reduces the size of its line.
     for line in [line for line in known if not _SCRIPT.search(line.text)] or known:
         if line.size:
             letters[line.size] += len(line.text)

@@ -16,15 +16,15 @@ from hopsyncd.formats.pdf_tables import (
 )
 from hopsyncd.formats.pdf_text import Box, PageText, Span
 
-_LEAST_LINES = 4  # of a column
-_LEAST_CHARACTERS = 18  # of the lines of a column, on the average: the text of a table is shorter
-_LEAST_NARROW = 8  # the same, where its lines do not stand beside lines of the other
+_LEAST_LINES = 4  # in a text column
+_LEAST_CHARACTERS = 18  # average per line of a text column; table cells have shorter text
+_LEAST_NARROW = 8  # average per line of columns with lines at different heights
 _SAME_LINE, _MAX_SHARED = 0.25, 0.4
-_MAX_CROSSING = 0.5  # of the spans of a page that has columns
+_MAX_CROSSING = 0.5  # share of spans that may cross the gap between the columns
 _MAX_COLUMN_DEPTH = 3
-_MAX_VISITS = 200_000  # of spans on a page to find their backgrounds
-_EDGE = 4  # points: the left edges of a column's lines are this close
-_MIDDLE = (0.2, 0.85)  # where a second column begins, in shares of the width
+_MAX_VISITS = 200_000  # comparisons per page of spans with backgrounds
+_EDGE = 4  # points: tolerance for the left edges of a column's lines
+_MIDDLE = (0.2, 0.85)  # the second column begins between these shares of the width
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
 
 
@@ -37,11 +37,11 @@ class Line:
     bottom: float
     right: float
     top: float
-    size: float  # of its smallest type
+    size: float  # the smallest font size in the line
     is_bold: bool = False
-    is_broken: bool = False  # a hyphen ends it
-    parts: int = 1  # spans with wide gaps between them
-    longest: int = 0  # characters of the longest line of its column
+    is_broken: bool = False  # whether the line ends with a hyphenated word
+    parts: int = 1  # the number of spans with wide gaps between them
+    longest: int = 0  # the number of characters in the longest line of the column
 
     @property
     def height(self) -> float:

@@ -17,9 +17,9 @@ from hopsyncd.formats.pdf_text import Box, Span, TextReader, turned_box
 _WIDTH_PX = 1100
 _MOST_PIXELS = 2_500_000
 _WORD = re.compile(r"[^\W_]+")
-_SEQUENCE = 3  # words in a row that are looked up in the passage
-_SHARE = 0.6  # of the words of a span that must be in the passage
-_MARGIN = 0.15  # of the height of a span, around its box
+_SEQUENCE = 3  # consecutive words that are looked up in the passage
+_SHARE = 0.6  # share of a span's words that must be in the passage
+_MARGIN = 0.15  # around a box, as a share of its height
 
 
 def page_preview(data: bytes, number: int, wanted: str) -> Block:
@@ -73,7 +73,7 @@ def _find_boxes(
 
 
 def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
-    """Return the spans that contain words of the passage `wanted`, in the same order.
+    """Return the spans that contain words of the passage `wanted`, in the order of `spans`.
 
     Short spans occur in many places. They count only between longer spans of the passage, or if the
     passage has no longer spans.

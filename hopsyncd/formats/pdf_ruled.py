@@ -15,13 +15,13 @@ from hopsyncd.formats.pdf_tables import (
 )
 from hopsyncd.formats.pdf_text import Box, Span
 
-_TOUCH = 3.0  # points: lines this close meet
-_MAX_RULES = 600  # of a page: a drawing has more
+_TOUCH = 3.0  # points: lines that are closer count as touching
+_MAX_RULES = 600  # per page: with more lines, the page has a drawing
 _LEAST_SIDE = 8.0
-_OFF_CENTER = 0.1  # of the width of a cell
-_LEAST_FRAMED = 8  # spans of a cell: fewer may be the parts of a value
+_OFF_CENTER = 0.1  # share of a cell's width
+_LEAST_FRAMED = 8  # spans in a frame; fewer spans can be parts of a cell's value
 _LEAST_CELLS = 6
-_MOST_OF_TEXT = (0.6, 0.85)  # in one cell of a table with few cells, and of one with more
+_MOST_OF_TEXT = (0.6, 0.85)  # maximum share of text in one cell, in small and in larger tables
 _VALUE_WORDS, _LINES_BEGUN = 4, 0.7
 
 
@@ -82,7 +82,7 @@ def _edges_drawn(
     edges: Sequence[float],
     across: Sequence[float],
 ) -> Iterator[tuple[int, int]]:
-    """Yield each edge with each interval of `across` whose middle a drawn line covers."""
+    """Yield each pair of an edge and an interval of `across` in which the edge is drawn."""
     middles = [(begin + end) / 2 for begin, end in pairwise(across)]
     for places, begin, end in sides:
         passed = range(bisect_right(middles, begin), bisect_right(middles, end))
@@ -107,7 +107,7 @@ def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
 
 def _touching(rules: Sequence[Box]) -> list[list[Box]]:
     """Group the boxes that touch each other, from left to right."""
-    groups: list[tuple[list[float], list[Box]]] = []  # the bounds of each, and its boxes
+    groups: list[tuple[list[float], list[Box]]] = []  # the bounds and the boxes of each group
     for box in sorted(rules):
         bounds, members = list(box), [box]
         apart = []
@@ -185,7 +185,7 @@ def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cel
     for span, (first, last, at), region in zip(ordered, places, regions, strict=True):
         left, right, bottom, top = region
         if left < first and not _is_centered(grid, span, left, right):
-            left, right = first, max(first, last)  # its own column shows where it belongs
+            left, right = first, max(first, last)  # the text itself shows its column
         if len(heights[region]) > 1:  # separate lines, which may belong to neighbouring rows
             bottom = top = at
         cell = cells.setdefault((-top, left), Cell(left, 1, [], top - bottom + 1))

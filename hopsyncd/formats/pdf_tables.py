@@ -9,23 +9,23 @@ from hopsyncd.formats.cell_values import is_number, is_year
 from hopsyncd.formats.pdf_text import Span
 from hopsyncd.formats.tables import Table, TableBuilder
 
-_TOUCH = 3.0  # points: lines this close meet
+_TOUCH = 3.0  # points: lines that are closer count as touching
 _LEADERS = re.compile("(?:[.\u00b7\u2026] ?){5,}")
 _LED_TO = re.compile(r"[ivxlc]{1,8}\Z|[^\W\d_]{0,3}[-$€£¥ ]{0,2}\d[\d.,:/-]{0,9} ?[\w$€£¥%]{0,4}\Z")
-_SAME_ROW = 0.45  # of the height of a line
-_NO_SPACE = 0.08  # the same: two spans so close make a word
-_MAX_ROW_GAP = 2.6  # times the height of a line: beyond it another table begins
-_PROSE_WORDS = 6  # a cell in a table without ruling lines has fewer on the average
+_SAME_ROW = 0.45  # share of the line height
+_NO_SPACE = 0.08  # share of the line height: spans that are closer form one word
+_MAX_ROW_GAP = 2.6  # line heights: after a larger gap another table begins
+_PROSE_WORDS = 6  # average per cell: with more words, unruled rows are prose, not a table
 _NUMBERS_IN_COLUMNS = 0.3
 _MAX_COLUMNS, _MAX_BLOCK_ROWS = 60, 500
 _ROWS_TO_COMPARE = 12
-_LEAST_NAMED = 3  # columns
-_MAX_SHADED = 3  # rows of headers
+_LEAST_NAMED = 3  # columns of a table with guessed names
+_MAX_SHADED = 3  # header rows
 _MAX_CELL_LINES = 8
-_WRAPPED = 1.6  # times the height of a line: the next line of a cell is as close
-_WRAPPED_SHARE = 0.8  # of the distance of rows
-_HEADING_SIZE = 1.1  # times the size of the type in a table: a heading below it is as large
-_MARKER_GAP = 2.5  # times the height of a line: the text of a list item is as close to its marker
+_WRAPPED = 1.6  # line heights: the maximum distance to the next line of a cell
+_WRAPPED_SHARE = 0.8  # share of the distance between rows
+_HEADING_SIZE = 1.1  # times the table's font size: larger text below it is a heading
+_MARKER_GAP = 2.5  # line heights: the maximum distance from a list marker to its text
 _LIST_MARKER = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?(?:\d{1,2}|[a-z])[.)])\Z")
 
 
@@ -84,7 +84,7 @@ def without_leaders(rows: list[list[Span]]) -> list[list[Span]]:
     if len(values) < 2:
         return rows
     edge = max(span.right for span in values)
-    for value in values:  # one below the other, however far the dots go
+    for value in values:  # align the values, because the dots end at different positions
         value.left, value.right = edge - 1, edge
     return parted
 
@@ -170,7 +170,7 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
 
 
 def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
-    """Whether the last row is one more line of a cell, not in the first column, of the row above.
+    """Whether the last row only continues a cell of the row above, outside the first column.
 
     Its distance from that row is less than the smallest distance between other rows.
     """

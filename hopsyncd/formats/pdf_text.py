@@ -16,10 +16,10 @@ _LETTER = re.compile(r"[^\W_]")
 _UNPRINTABLE = re.compile("[^\r\n -~]")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
 _ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
-HYPHEN = "\ufffe"  # PDFium's mark where a hyphen ended a line
-_WIDE_GAP = 0.8  # times the height of a line: no space between words is as wide
-_LETTERS_APART = 1.5  # times its height and its letters: a word so wide is several
-_RAISED, _LOWERED = 0.18, 0.03  # of the height of the letters beside
+HYPHEN = "\ufffe"  # PDFium's mark for a hyphen at the end of a line
+_WIDE_GAP = 0.8  # line heights: spaces between words are narrower
+_LETTERS_APART = 1.5  # line heights per letter: a wider word is several words
+_RAISED, _LOWERED = 0.18, 0.03  # shares of the height of neighbouring letters
 _SMALL = 0.85
 _FONT_NAME_BYTES = 128
 _EDGES, _MATRIX = struct.Struct("4f"), struct.Struct("6f")
@@ -47,13 +47,13 @@ class Span:
     right: float
     top: float
     order: int = 0
-    size: float = 0.0  # of its smallest type, in points; 0 if unknown
+    size: float = 0.0  # the smallest font size in points; 0 if unknown
     is_bold: bool = False
-    is_broken: bool = False  # a hyphen ends it, and a word goes on in the next line
-    is_value: bool = False  # dots lead to it, or a form field shows it
-    first: int = 0  # its first character
+    is_broken: bool = False  # whether its last word continues in the next line
+    is_value: bool = False  # whether leader dots precede it or a form field contains it
+    first: int = 0  # the position of its first character in the page's text
     last: int = 0
-    shade: int = 0  # the colour of its background; 0 for white
+    shade: int = 0  # the background colour; 0 for white
     gaps: list[tuple[int, float, float]] = field(default_factory=list)
     """Of each space: its offset in the text, and where it begins and ends on the page."""
 

@@ -131,7 +131,8 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
     """Return the number of rows above the header that describe the table, such as the customer and
     date of an invoice.
 
-    They have at most half of the cells; the header is a full row with a column of numbers below it.
+    Each has text in at most half as many cells as the fullest row. The header is a full row above a
+    column of numbers.
     """
     counts = [sum(map(bool, row.texts)) for row in part[: _MAX_ROWS_ABOVE + 3]]
     most = max(counts)

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from hopsyncd.formats.blocks import Block
 
 Run = tuple[int, list[str]]
-"""Lines between blank ones, with the number of the first, 1-based."""
+"""The 1-based number of the first line, and consecutive lines without blank lines."""
 
 TAB = 8
 _PAGE_FOOT = re.compile(r"\S.*\[Page [0-9ivxlc]+\][ \t]*\Z")
 _PAGE_HEAD = re.compile(r"\f?(?:RFC|Internet-Draft)[ \t].*[ \t](?:19|20)\d\d[ \t]*\Z")
-_LEAST_PAGES = 3  # on which a line stands that is a running head
+_LEAST_PAGES = 3  # a running head must be on this many pages
 _DIGITS = re.compile(r"\d+")
 
 NUMBERED = re.compile(r"(?P<number>(?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)(?P<dot>\.?)[ \t]{1,4}")
-WRAPPED = 58  # where a line of wrapped text ends at the earliest
+WRAPPED = 58  # the minimum length of a full line of wrapped text
 COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
 _MAX_HEADING_CHARACTERS = 80
 _MAX_INDENT = 9
-_MAX_GAP = 3  # headings that are not seen as such between two that are
-_LOOK_BACK = 12  # headings
+_MAX_GAP = 3  # between the numbers of two headings; those between may not be recognized
+_LOOK_BACK = 12  # earlier headings to compare
 
 
 def indent_of(line: str) -> int:
@@ -49,7 +49,7 @@ class TextPages:
     end."""
 
     lines: list[str]
-    breaks: list[int]  # numbers of lines, ascending
+    breaks: list[int]  # line numbers, ascending
 
 
 def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
@@ -129,12 +129,12 @@ class NumberedHeading:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    at: int  # of its run
+    at: int  # the position of its run
     number: tuple[int, ...]
     indent: int
     text: str
-    is_plain: bool  # it begins with a letter, and is not a question
-    is_above_text: bool  # the next text is indented more
+    is_plain: bool  # whether it begins with a letter and is not a question
+    is_above_text: bool  # whether the next text is indented deeper
 
     @property
     def is_lettered(self) -> bool:
@@ -274,7 +274,7 @@ def _is_dotted(line: str) -> bool:
 ITEM = re.compile(r"(?:[-*+o\u2022]|\(?\d{1,3}[.)]|\(?[a-z][.)])[ \t]+(?=\S)")
 _COMMENT = re.compile(r"#\s|//|/\*|--\s")
 _MAX_TAG_CHARACTERS = 40
-_MOST = 8  # columns of a run
+_MOST = 8  # columns to try in a run
 
 
 @dataclass(frozen=True, slots=True)
