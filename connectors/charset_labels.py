@@ -39,7 +39,7 @@ _LABELS = {
     "unicode-1-1-utf-7": "utf-7",
     "unicode-1-1-utf-8": "utf-8",
     "utf8mb4": "utf-8",
-    "ansinew": "cp1252",  # as LaTeX calls them
+    "ansinew": "cp1252",  # a name that LaTeX uses
     "applemac": "mac_roman",
     "utf8x": "utf-8",
     "cp-850": "cp850",

@@ -39,7 +39,7 @@ MAX_ID_CHARACTERS = 65_536
 """Folders that are nested deeper, or whose path is longer, are a Problem and are not listed."""
 
 Scope: TypeAlias = "dict[str, Scope] | None"
-"""Which children to list: None for all, or those named, each with its own scope."""
+"""The children to list: None for all, or the scope of each child by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Root:
     inode: int
     never: frozenset[str]
     folders: OpenFolders
-    left_out: Counter[str]  # as in the protocol
+    left_out: Counter[str]  # see Connector
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class FolderConnector:
         self._settings = settings
         self._max_bytes = settings.max_bytes
         self._never = tuple(never)
-        self.left_out: Mapping[str, int] = {}  # as in the protocol
+        self.left_out: Mapping[str, int] = {}  # see Connector
 
     def discover(
         self, since: str | None, under: Sequence[str] | None = None

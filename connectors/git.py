@@ -102,9 +102,9 @@ class _Rules:
 
     rules: Rules
     levels: Mapping[str, Level]
-    hidden: dict[str, bool] = field(default_factory=dict)  # a cache, by folder
-    left_out: Counter[str] = field(default_factory=Counter)  # as in the protocol
-    counted: set[str] = field(default_factory=set)  # folders in `left_out`
+    hidden: dict[str, bool] = field(default_factory=dict)  # whether a folder is hidden (a cache)
+    left_out: Counter[str] = field(default_factory=Counter)  # see Connector
+    counted: set[str] = field(default_factory=set)  # folders that `left_out` already counts
 
     def wants(self, path: str) -> bool:
         folder = path.rpartition("/")[0]
@@ -143,9 +143,9 @@ class GitConnector:
         self._branch = branch_name(settings.branch)
         self._rules = settings.rules()
         self._listed: tuple[str, ...] = ()  # the commits that the last listing covered
-        self._changes_of: dict[str, _Change] | None = None  # by file
+        self._changes_of: dict[str, _Change] | None = None  # the last change of each file
         self._blobs = BlobReader()
-        self.left_out: Mapping[str, int] | None = None  # until a listing of all files
+        self.left_out: Mapping[str, int] | None = None  # None until all files have been listed
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Implement the protocol, in git's order of paths.
@@ -356,7 +356,7 @@ def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _
     The oldest commit of a shallow clone is skipped, because it seems to add every file.
     """
     changes: dict[str, _Change] = {}
-    # Dates are not worth more than a minute, or a failed listing.
+    # Dates are optional: they take at most a minute to read, and an error does not end the listing.
     with suppress(SourceUnavailable):
         limited = replace(repository, limit_s=min(repository.limit_s, _DATES_LIMIT_S))
         cut = limited.path / _text(limited.run("rev-parse", "--git-path", "shallow").strip())

@@ -174,7 +174,7 @@ class Repository:
     def _environment(self) -> dict[str, str]:
         return {
             **{k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _INHERITED},
-            "LC_ALL": "C",  # the messages are compared
+            "LC_ALL": "C",  # so that error messages are in English and can be compared
             "GIT_ALLOW_PROTOCOL": self.protocols,
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ASKPASS": "",
@@ -224,7 +224,7 @@ class BlobReader:
         try:
             return self._read(repository, blob, max_bytes, id_)
         except BaseException:
-            self.close()  # the rest of the answer may still come
+            self.close()  # the process may still send the rest of its answer
             raise
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class BlobReader:
         line = ask(process, blob)
         if not line:
             self._process = None
-            self._held.close()  # raises git's error
+            self._held.close()  # raises SourceUnavailable with git's error
         facts = line.split()
         if len(facts) != 3 or facts[1] != b"blob":
             return None
@@ -246,7 +246,7 @@ class BlobReader:
         check_size(id_, size, max_bytes)
         assert process.stdout is not None
         data = process.stdout.read(size)
-        process.stdout.read(1)  # the newline after it
+        process.stdout.read(1)  # the newline after the content
         if len(data) != size:
             raise repository.unavailable(
                 f"its object {blob} is truncated", "Run `git fsck` in the repository."
@@ -447,7 +447,7 @@ class Mirror:
             _TOKEN: self.token,
             "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": key,
-            "GIT_CONFIG_VALUE_0": "",  # resets the list of helpers
+            "GIT_CONFIG_VALUE_0": "",  # an empty value removes all other helpers
             "GIT_CONFIG_KEY_1": key,
             "GIT_CONFIG_VALUE_1": _HELPER_SCRIPT,
         }
@@ -471,5 +471,5 @@ def _leftovers(folder: Path) -> Iterator[Path]:
 def _size(path: Path) -> int:
     try:
         return path.lstat().st_size
-    except FileNotFoundError:  # git has renamed it meanwhile
+    except FileNotFoundError:  # git has renamed the file meanwhile
         return 0

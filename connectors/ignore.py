@@ -69,16 +69,16 @@ NAMED = {
     SCRIPTS: is_script_name,
     IMAGES: is_image_name,
 }
-"""The entries of an `include` list that are not patterns but stand for names."""
+"""The entries of an `include` list that stand for a group of names, with the test of each group."""
 
 OWN_IGNORE_FILE = ".hopsyncdignore"
 GIT_IGNORE_FILE = ".gitignore"
 IGNORE_FILES = (OWN_IGNORE_FILE, GIT_IGNORE_FILE)
 MAX_IGNORE_FILE_BYTES = 1 << 20
 MAX_PATTERNS = 5_000
-"""How many different patterns an ignore file may have, and all those above one path together."""
+"""The limit for different patterns in an ignore file, and in all ignore files above a path."""
 
-_MAX_PATTERN_CHARACTERS = 4_096  # the longest path of the system
+_MAX_PATTERN_CHARACTERS = 4_096  # the longest path on Linux
 _KEPT_COMPILED = 32
 
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj", ".bzr", "_darcs", "CVS"))
@@ -120,7 +120,10 @@ SECRETS = (
     *(".password-store/", "keyrings/", ".keyrings/", "keychains/", ".vault/", ".mozilla/"),
     *("secrets/", ".secrets/"),
 )
-"""Names (case-insensitive; a final `/` means folders only) that hold secrets. Never listed."""
+"""Names of files and folders that contain secrets, which are never listed.
+
+Case-insensitive; a name with a final `/` matches only folders.
+"""
 
 NOISE = (
     # dependencies, caches and build output
@@ -130,9 +133,9 @@ NOISE = (
     *(".terraform/", ".next/", ".nuxt/", ".svelte-kit/", ".parcel-cache/", ".dart_tool/"),
     *("build/", "dist/", "target/", "_build/", "DerivedData/"),
     *("*.min.js", "*.min.css", "*.map", "*.pyc", "*.class", "*.o"),
-    # settings of editors and desktops, bins, snapshots
+    # settings of editors and desktops, trash folders, snapshots
     *(".idea/", ".vscode/", ".obsidian/", ".Trash/", ".Trash-*/", "$RECYCLE.BIN/", "lost+found/"),
-    # what note programs keep for themselves, and their bins (`logseq/bak`, `logseq/.recycle`)
+    # data of note programs, and their trash folders (`logseq/bak`, `logseq/.recycle`)
     *(".trash/", ".logseq/", ".recycle/", "bak/", ".foam/", ".makemd/", ".space/", ".smtcmp*/"),
     *(".smart-env/", ".smart-connections/", ".joplin/", ".zk/", ".silverbullet/"),
     *("System Volume Information/", ".snapshot/", ".snapshots/", ".stversions/"),
@@ -142,7 +145,10 @@ NOISE = (
     *("*.bak", "*.orig", "*.rej", "*.part", "*.crdownload", "*.kate-swp", ".goutputstream-*"),
     *("*___jb_tmp___", "*___jb_old___"),
 )
-"""Names (case-sensitive; a final `/` means folders only) that are not documents by default."""
+"""Names of files and folders that are not documents by default.
+
+Case-sensitive; a name with a final `/` matches only folders.
+"""
 
 _STARS = re.compile(r"(?:\[\^/\]\*){2,}")
 _CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
@@ -203,7 +209,7 @@ class Patterns:
     def of_file(cls, lines: Iterable[str]) -> "Patterns":
         """Parse the lines of an ignore file, and skip invalid lines like git. Raises
         TooManyPatterns."""
-        # Of equal lines the last decides, so only that line is kept.
+        # The last of several equal lines decides, so only the last line is kept.
         distinct = [*dict.fromkeys(reversed([line for line in lines if _may_be_pattern(line)]))]
         if len(distinct) > MAX_PATTERNS:
             raise TooManyPatterns(
@@ -297,7 +303,7 @@ class Rules:
         not_secret: Sequence[str] = (),
     ) -> None:
         wanted = [line for line in include if line not in NAMED]
-        Patterns(wanted)  # refuses invalid ones
+        Patterns(wanted)  # raises ValueError for an invalid pattern
         self._dot_folders = _dot_names_in(wanted)
         self._named = [NAMED[line] for line in include if line in NAMED]
         self._include = GitIgnoreSpec.from_lines(wanted)

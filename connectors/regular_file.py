@@ -180,7 +180,7 @@ class OpenFolders:
     def __init__(self, root: str, most_open: int = _MOST_OPEN) -> None:
         self._most_open = most_open
         self.root = os.open(root, FOLDER_FLAGS)
-        self._open: dict[str, int] = {}  # in order of depth
+        self._open: dict[str, int] = {}  # descriptors by id, topmost folder first
 
     def enter(self, id_: str) -> int:
         """Return the descriptor of a folder, which is valid until the next call. The empty id is

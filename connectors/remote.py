@@ -35,7 +35,8 @@ from connectors.regular_file import check_size, check_text, too_large
 from connectors.remote_driver import Driver, Facts
 from connectors.settings import FileSettings
 
-# Opaque marks of a content, the most reliable first. An S3 ETag need not be an MD5: only compare.
+# Fields that identify a content, the most reliable first. They are only compared for equality: an
+# S3 ETag need not be an MD5.
 _MARKS = (
     *("ETag", "etag", "sha", "blob_id", "content_hash", "md5Hash", "md5Checksum"),
     *("generation", "version_id", "VersionId"),
@@ -92,8 +93,8 @@ def modified_s(facts: Mapping[str, Any]) -> float | None:
 
 
 def clock_tick_s(facts: Mapping[str, Any]) -> float:
-    """Return for how many seconds after a write another write of the same size may not
-    be detected."""
+    """Return the resolution of the file's timestamp in seconds. Within this time, a second write of
+    the same size may not be detected."""
     seconds = modified_s(facts)
     if seconds is None or any(facts.get(key) for key in _MARKS):
         return 0.0

@@ -44,7 +44,7 @@ FETCH_S = 10.0
 MAX_MEMORY_BYTES = 512 << 20
 
 _MORE_THAN_A_ROW_BYTES = 1 << 20
-_AT_REST_S = 2.0  # file systems may have timestamps this coarse
+_AT_REST_S = 2.0  # some file systems have timestamps of this resolution
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 20,
@@ -234,7 +234,7 @@ def _is_apart() -> bool:
 
 MAX_ROWS = 250_000
 MAX_KEY_BYTES = 1_000
-_TABLES_BYTES = 1 << 20  # of a table's name or a column's
+_TABLES_BYTES = 1 << 20  # the limit for a value when tables are described
 _KEY_HINT = "Set `key` to a column whose values are never NULL and all different."
 _REPEATED = "several rows have this key"
 _TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's rule for text columns

@@ -22,7 +22,7 @@ from connectors.settings import ImapSettings
 Answer: TypeAlias = Sequence[Any]
 """The data of a reply from imaplib: bytes, (bytes, literal) pairs, or None."""
 
-_WORDS_BYTES = 4 << 20  # the most in a reply, without the message in it
+_WORDS_BYTES = 4 << 20  # the limit for a reply, without the message that it contains
 _ROW = re.compile(rb"^\d+ \(")
 _UID = re.compile(rb"\bUID (\d{1,10})\b")
 _SIZE = re.compile(rb"\bRFC822\.SIZE (\d{1,20})\b")

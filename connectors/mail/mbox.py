@@ -30,10 +30,9 @@ from connectors.protocol import (
 from connectors.regular_file import revision_of
 
 _BLOCK_BYTES = 1 << 20
-_OVERLAP_BYTES = 4096  # longer than any `From ` line with the field after it
-# A blank line before it and a header field after it distinguish the line from a sentence; of a
-# message without fields, a date in it does. The expression begins with its rarest part, which makes
-# it ten times as fast.
+_OVERLAP_BYTES = 4096  # more than a `From ` line and the header field after it
+# A `From ` line, not a sentence: it has a blank line before it, and a header field after it or a
+# date in it. The expression begins with its rarest part, which makes it ten times as fast.
 _LINE = (
     rb"(From [^\n]*\n(?=[!-9;-~]+:)"
     rb"|From \S+ +(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z][a-z] +\d{1,2} +\d\d:[^\n]*\n(?=\r?\n))"

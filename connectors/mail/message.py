@@ -25,7 +25,7 @@ MEDIA_TYPE = "message/rfc822"
 MAX_HEAD_BYTES = 256 * 1024
 
 MAX_FIELD_CHARACTERS = 4_000
-"""How much of a subject or an address is read. A line that a person reads is shorter."""
+"""The maximum length of a subject or an address that is read."""
 
 _MAX_DATE_CHARACTERS = 200
 _MAX_IDS_CHARACTERS = 64 * 1024
@@ -100,7 +100,7 @@ def decoded_words(raw: str) -> str:
     'Café at 8 tonight'
     """
     pieces: list[str] = []
-    run, run_charset, run_raw = bytearray(), "", ""  # adjacent words: a character may be split
+    run, run_charset, run_raw = bytearray(), "", ""  # adjacent words, which may split a character
     end = 0
 
     def close_run() -> None:
@@ -143,7 +143,7 @@ def _in_charset(data: bytes, charset: str, raw: str) -> str:
     names = codecs_of(charset)
     if not names:
         return raw
-    for codec in (*names, "utf-8"):  # programs declare one and use the other
+    for codec in (*names, "utf-8"):  # mail programs declare other charsets for UTF-8
         with suppress(ValueError):
             return data.decode(codec)
     return data.decode(names[0], "replace")

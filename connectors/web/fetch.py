@@ -30,9 +30,9 @@ IsAllowed = Callable[[str], bool]
 
 USER_AGENT = "hopsyncd"
 _CONNECT_S = 10.0
-_MAX_PACKED_RATIO = 200  # ordinary text rarely reaches 20
+_MAX_PACKED_RATIO = 200  # ordinary text is rarely compressed to less than 1/20
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_GLOBAL = ipaddress.ip_network("2000::/3")  # all of IPv6 that has been allocated
+_GLOBAL = ipaddress.ip_network("2000::/3")  # all public IPv6 addresses that are allocated
 _PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
 _PORTS = {"http": 80, "https": 443}
 _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
@@ -224,8 +224,8 @@ class RobotsForbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A server's reply and its address `url`. After redirects, `elsewhere` is this address too;
-    otherwise it is empty."""
+    """A server's reply and its address `url`. `elsewhere` is equal to `url` after redirects, and
+    empty without redirects."""
 
     url: str
     reply: HttpReply

@@ -69,8 +69,7 @@ class PageContent:
 
 
 def is_readable(media_type: str) -> bool:
-    """Whether a body of this media type is worth fetching. A reply without a media type is worth
-    it."""
+    """Whether to fetch a body of this media type. True if the reply states no media type."""
     return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
 
 

@@ -119,7 +119,7 @@ def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
-    """Return the address for each relationship id of a member that leads outside the file."""
+    """Return the addresses outside the file to which a member refers, by relationship id."""
     return all_targets_of(archive, name)[1]
 
 

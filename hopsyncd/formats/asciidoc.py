@@ -69,7 +69,7 @@ class _Reader:
     _attributes: dict[str, str] = field(default_factory=dict)
     _above: str = ""  # attributes in brackets for the next block
     _title: str = ""
-    _markers: list[str] = field(default_factory=list)  # of the open lists
+    _markers: list[str] = field(default_factory=list)  # the markers of the open lists
 
     def rewrite(self) -> list[str]:
         """Rewrite the document as lines of Markdown; lines of tables become empty."""
@@ -201,7 +201,7 @@ _BARE = re.compile(r"\*\*([^*]+)\*\*|\\(?=\|)")
 
 @dataclass(slots=True)
 class _TableCell:
-    at: int  # its line in the table
+    at: int  # the cell's line in the table
     style: str
     text: str
     columns: int = 1

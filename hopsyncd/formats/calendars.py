@@ -94,7 +94,7 @@ def _contact_value(value: _Value) -> str:
     """Format the parts of a value in order, followed by its kind: "+46 1 (work)"."""
     text = value.text
     if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
-        text = text.partition(":")[2]  # tel:, mailto:
+        text = text.partition(":")[2]  # without the scheme (tel:, mailto:)
     parts = (" ".join(_plain(part).split()) for part in re.split(r"(?<!\\);", text))
     parts_text = ", ".join(filter(None, parts))
     if found := re.match(r"(\d{4})(\d\d)(\d\d)\Z", parts_text):
@@ -135,7 +135,7 @@ def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Ev
                 )
                 parameters[key.upper()] = before + values_text.strip('"')
             event.values.setdefault(name, []).append(_Value(value.strip(), parameters))
-    if event is not None:  # a truncated file
+    if event is not None:  # the file is truncated
         yield event
 
 

@@ -34,10 +34,10 @@ _WORD = re.compile(
     r"[^\W\d_]{1,40}(?:[\u00a1-\u00b6\u00b8-\u00bf\u00d7\u00f7\u2200-\u25ff][^\W\d_]{1,40}){0,4}"
 )
 _MOST_WORDS = 500
-_MOST_JUDGED = 10  # character sets
+_MOST_JUDGED = 10  # character sets to compare
 _LEAST_WORDS = 4
 _ODD = 0.3
-# for box drawing, for East Asia
+# Symbols in real texts: box drawing, and punctuation of East Asia.
 _USUAL_SIGN = re.compile(r"[\u2500-\u259f\u3000-\u303f\uff00-\uff65]")
 _ALPHABETS = frozenset(("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "ARMENIAN", "GEORGIAN"))
 _FOREIGN = _ALPHABETS - {"LATIN"}
@@ -136,7 +136,7 @@ def guess_codecs(data: bytes) -> Iterator[str]:
     is_ascii_mostly = len(_ASCII_LETTER.findall(sample)) > 20 * len(_BEYOND_ASCII.findall(sample))
     for codec, confidence in sorted(likely.items(), key=lambda pair: -pair[1])[:_MOST_JUDGED]:
         if codec in _EBCDIC and sample.count(b"\x40") <= sample.count(b"\x20"):
-            continue  # the space in EBCDIC, and in all others
+            continue  # 0x40 is a space in EBCDIC, 0x20 in ASCII
         text = sample[:_JUDGED_BYTES].decode(codec, "replace")
         share = odd_share(text)
         if share <= _ODD and not _is_heap_of_signs(text):
@@ -167,7 +167,7 @@ def _is_odd(word: str) -> bool:
 
 
 def _is_heap_of_signs(text: str) -> bool:
-    """Whether a text consists mostly of non-ASCII characters, many of them symbols, as in no
+    """Whether a text consists mostly of non-ASCII characters, and has too many symbols for any
     language."""
     beyond = [
         character

@@ -11,7 +11,7 @@ from hopsyncd.formats.tables import TableBuilder, table_blocks
 
 _NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?\Z")
 _KIND = re.compile(r"(bar|line|pie|area|scatter|bubble|radar|doughnut|surface|stock)(?:3D)?Chart\Z")
-_MAX_POINTS = 200  # of one series; larger series are in the sheet anyway
+_MAX_POINTS = 200  # of one series; the sheet also contains the points of larger series
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:

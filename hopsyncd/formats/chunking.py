@@ -231,7 +231,7 @@ class _Boundary:
 def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
     """Yield the units of each passage. A long section is never in memory as a whole."""
     gap, limit = max(1, target * 3 // 10), 2 * target
-    row: list[_Boundary] = []  # since the last cut
+    row: list[_Boundary] = []  # the boundaries since the last cut
     for place in _compare_neighbors(_boundaries(units, gap), gap):
         is_cut = not place.is_beaten
         # A stretch of this length is split in the same way wherever it ends.

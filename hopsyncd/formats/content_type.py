@@ -60,7 +60,7 @@ def type_of_content(data: bytes, media_type: str) -> str:
 def _type_of_package(data: bytes, media_type: str) -> str:
     """Return the type of a ZIP archive. It is not unpacked, because this function also runs in the
     daemon process."""
-    if data[30:38] == b"mimetype":  # the first file of OpenDocument and EPUB, and not compressed
+    if data[30:38] == b"mimetype":  # OpenDocument and EPUB begin with this uncompressed file
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
         return declared if declared in _PACKAGES else media_type
     names = _directory_of(data)

@@ -106,7 +106,7 @@ def _declared_charset(
         for codec in codecs_of(label):
             if codec == "utf-8" and utf_8 is not None:
                 yield codec
-            if codec in ("ascii", "utf-8"):  # as programs do without checking the content
+            if codec in ("ascii", "utf-8"):  # many programs declare these without a check
                 continue
             if codec.startswith(("utf-16", "utf-32")) and utf_8 is not None and b"\0" not in data:
                 continue

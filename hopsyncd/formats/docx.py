@@ -81,11 +81,11 @@ class _Reader:
         self._parts, self._links = all_targets_of(archive, main)
         self._first_of = dict(reversed(self._parts.values()))
         self._styles = Styles(self._data("styles"))
-        self._notes: dict[str, dict[str, Element]] = {}  # by kind and id, until they are read
+        self._notes: dict[str, dict[str, Element]] = {}  # unread notes, by kind and id
         self._leads = ListLeads()
         self._caption: tuple[str, ...] = ()
         self._title = ("", 1)
-        self._fields: list[bool] = []  # the open fields: whether each is still in its instruction
+        self._fields: list[bool] = []  # for each open field, whether its instruction is being read
 
     def blocks(self, core: str) -> tuple[Block, ...]:
         body = child_of(tree_of(self._archive, self._main), "body")

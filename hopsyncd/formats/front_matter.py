@@ -149,8 +149,8 @@ def _without_lines(text: str, count: int) -> tuple[int, str]:
 
 
 def _second(text: str) -> tuple[int, list[str]] | None:
-    """Find another front matter below the first, which a program added. Returns the number of empty
-    lines before it, and its lines."""
+    """Find a second block of front matter below a first block that a program added. Returns the
+    number of empty lines before the second block, and its lines."""
     bare = text.lstrip("\n")
     fenced = _find_fence(bare) if bare.startswith("---") else None
     if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
@@ -188,7 +188,7 @@ def _is_yaml(lines: Sequence[str]) -> bool:
     Each line is a name with a value, continues the value above it, or is a comment.
     """
     named = False
-    opened = 0  # brackets of a multi-line list
+    opened = 0  # open brackets of a multi-line list
     for line in lines:
         if not line.strip() or line.startswith("#"):
             continue

@@ -80,15 +80,15 @@ class _Builder:
         self.title_line = 1
         self._page = page
         self._is_whole = is_whole
-        self._menus = 0  # blocks of links within the page or the site
+        self._menus = 0  # the number of blocks that consist of links within the page or the site
         self._inline = InlineText()
         self._element = ""
         self._has_headings = any(element.tag in HEADINGS for element in page.elements)
-        self._level = 0  # of the last heading
-        self._levels: list[int] = []  # of the headings above each box
-        self._is_caption = False  # whether a heading here belongs to a note or a table
-        self._has_caption = False  # whether the figure around has one
-        self._around: dict[Element, str] = {}  # the kind of each open element
+        self._level = 0  # the level of the last heading
+        self._levels: list[int] = []  # the levels of the headings above each open box
+        self._is_caption = False  # whether the next heading is the title of a note or table
+        self._has_caption = False  # whether the enclosing figure has a caption
+        self._around: dict[Element, str] = {}  # the kinds of the open elements
         self._leads = Leads()
 
     @property

@@ -12,7 +12,7 @@ from hopsyncd.formats.list_numbers import ItemNumbers, add_label, parse_number
 _UNSAID = " "  # stands for a missing lead
 _MAX_LEADS = 3
 _NO_NUMBERS = re.compile(r"list-style(?:-type)?\s*:\s*none", re.IGNORECASE)
-_MAX_DEPTH = 12  # of the stack; unclosed lists nest without limit
+_MAX_DEPTH = 12  # unclosed lists would nest without limit
 
 
 class Leads:

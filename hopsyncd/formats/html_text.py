@@ -48,12 +48,12 @@ class InlineText:
         self.parts: list[str] = []
         self.has_text = False
         self.lines = (0, 0)  # the lines where the text begins and ends
-        self.is_plain = False  # whether any text is not bold
+        self.is_plain = False  # whether some text is not bold
         self.is_linked = True  # whether all of the text is in links
         self.links: list[tuple[str, list[str]]] = []  # addresses, with the pieces of visible text
         self.readings: list[str] = []
         self.pictures: list[str] = []  # the visible text of images
-        self.signs: list[str] = []  # short names of images, such as "Yes" in a table
+        self.signs: list[str] = []  # also texts of one word, such as "Yes" in a table
         self._href, self._is_shown = "", False
         self._bold = 0
         self._marked: list[tuple[int, str]] = []  # open superscripts and subscripts

@@ -138,7 +138,7 @@ def apply_dialects(root: Element, text: str) -> None:
 
 def _write_tables(root: Element) -> None:
     """Turn elements that have table roles into tables."""
-    inside: set[Element] = set()  # of a table
+    inside: set[Element] = set()  # the elements in tables
     for element in root.iter(_etree().Element):
         tag = _TABLE_ROLES.get((element.get("role") or "").strip().lower())
         is_inside = element.getparent() in inside
@@ -284,7 +284,7 @@ class Event(NamedTuple):
     """
 
     what: Literal["text", "open", "close", "link", "table"]
-    value: str  # the text, the name of the element, the address
+    value: str  # the text, the element's name, or the address
     line: int
     element: Element = None
 

@@ -42,14 +42,14 @@ _PLAIN = frozenset(
 _FACTS = {"author": "author", "date": "date", "keywords": "tag"}
 _RULES = frozenset("hline midrule endhead endfirsthead".split())
 _NUMBERED = ("enumerate", "compactenum", "inparaenum")
-_NUMBER_STYLES = ("1", "a", "i", "A")  # by the depth of the list
+_NUMBER_STYLES = ("1", "a", "i", "A")  # by the nesting depth of a list
 _HIGHLIGHTED = re.compile(r"\\[A-Za-z]{1,40}Tok\{((?:[^{}\\]|\\.|\{[^{}]*\})*)\}", re.DOTALL)
 _HIGHLIGHT_SIGNS = (
     ("\\textgreater{}", ">"), ("\\textless{}", "<"), ("\\textbackslash{}", "\\"),
     ("\\{", "{"), ("\\}", "}"), ("{-}", "-"), ("{[}", "["), ("{]}", "]"),
 )  # fmt: skip
 _MAX_LEADS = 3
-_MAX_NAME_TOKENS = 10  # of an environment; an unclosed brace ends with the document
+_MAX_NAME_TOKENS = 10  # in an environment's name, because a brace may be unclosed
 
 
 def latex_blocks(text: str) -> tuple[Block, ...]:
@@ -76,7 +76,7 @@ class _List:
     term: str = ""
     is_open: bool = False
     numbers: ItemNumbers | None = None
-    depth: int = 0  # among numbered lists
+    depth: int = 0  # the nesting depth among numbered lists
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Reader:
         self._paragraph = _Paragraph()
         self._lists: list[_List] = []
         self._ends = self._find_ends()
-        self._names: dict[str, str] = {}  # of theorems, lemmas and proofs, by environment
+        self._names: dict[str, str] = {}  # titles of theorems, lemmas and proofs, by environment
         self._prefix = ""
 
     def read(self) -> Iterator[Block]:
@@ -374,7 +374,7 @@ class _Reader:
     def _table(self, first: int, end: int, caption: str) -> Iterator[Block]:
         inline, source = self.inline, self.source
         at = inline.skip_options(first, end)
-        while at < end and source.tokens[at] == "{":  # the width and the columns
+        while at < end and source.tokens[at] == "{":  # skip the width and the column definitions
             at = inline.skip_options(inline.argument(at, end)[2], end)
         builder = TableBuilder(caption)
         rows: list[list[tuple[int, int]]] = [[]]

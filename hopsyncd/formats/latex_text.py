@@ -142,8 +142,8 @@ class InlineReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.macros: dict[str, Macro] = {}
-        self.notes: list[tuple[str, Links, int]] = []  # text, links and line
-        self.left_out = 0  # commands that bring in other files
+        self.notes: list[tuple[str, Links, int]] = []  # the text, links and line of each note
+        self.left_out = 0  # the number of commands that include other files
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
     def text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
@@ -260,7 +260,7 @@ class InlineReader:
         if name == "cmidrule" and at < end and self.source.tokens[at][0] == "(":
             at += 1
         first, close, _ = self.argument(at, end)
-        is_short = close == first + 1  # an unclosed brace ends with the document
+        is_short = close == first + 1  # an unclosed brace extends to the end of the document
         has_width = name == "begin" and is_short and self.raw(first, close) == "minipage"
         for _ in range(2 if has_width else SILENT.get(name, 1)):
             at = self.argument(self.skip_options(at, end), end)[2]

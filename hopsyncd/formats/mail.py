@@ -3,7 +3,7 @@
 The Message-ID is the name of a message. The message links to the messages that it answers, nearest
 first. Attached or inline messages come below their own subject, sender and date.
 
-Quotations are left out and counted, because the quoted message has the text. A message that
+Quotations are left out and counted, because the quoted message contains their text. A message that
 consists only of quotations keeps them. Line numbers count the lines of the extracted text, not of
 the raw message.
 """
@@ -247,7 +247,7 @@ class _MailReader:
         if self._known is None or not quotes:
             self._skipped["quotes"] += quotes
             blocks = [*self._read(own, "text/html")]
-        else:  # only what was read before is left out
+        else:  # leave out only quotations of known lines
             blocks, before = [*self._read(page, "text/html")], [*self._read(own, "text/html")]
             quoted = [line for b in blocks[len(before) :] for line in b.text.split("\n")]
             if self._known.knows(quoted):

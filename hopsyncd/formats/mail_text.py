@@ -40,7 +40,7 @@ _FIELD_BEGINS = re.compile(rf" (?=(?:{'|'.join(_ROLES)}): )", re.IGNORECASE)
 _MAX_HEAD_CHARACTERS = 2_000
 _MAX_FORWARDED = 50
 _MAX_ANSWERED_LINES = 3
-_MOST_COMPARED = 100  # lines to compare; the rest then counts as known
+_MOST_COMPARED = 100  # lines of a quotation or signature to compare with known lines
 
 
 @dataclass(slots=True)
@@ -96,10 +96,10 @@ def _line_hash(line: str) -> bytes:
 def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
     r"""Return the sender's own text and forwarded text, without quotations.
 
-    A quotation is left out with the line that introduces it, because the quoted message has the
-    text. With `known`, only quotations of known lines and known signatures are left out. A message
-    that consists only of quotations keeps them. Replies between quotations keep the quoted lines
-    above them. If `forwards`, "Original Message" begins the forwarded text.
+    A quotation is left out with the line that introduces it, because the quoted message contains
+    its text. With `known`, only quotations of known lines and known signatures are left out. A
+    message that consists only of quotations keeps them. Replies between quotations keep the quoted
+    lines above them. If `forwards`, "Original Message" begins the forwarded text.
 
     >>> written_in("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
     'Yes.'
@@ -248,7 +248,7 @@ def forwarded_fields(text: str) -> dict[str, str]:
     """Return the fields of a forwarded message if the text consists of its header lines, else
     empty."""
     if "\n" not in text and len(text) < _MAX_HEAD_CHARACTERS and _FIELD.match(text):
-        text = _FIELD_BEGINS.sub("\n", text)  # line breaks of HTML are spaces
+        text = _FIELD_BEGINS.sub("\n", text)  # the HTML reader turns line breaks into spaces
     lines = text.split("\n")
     first = 1 if _FORWARD_BEGINS.match(lines[0].strip()) else 0
     fields, end = _fields_below(lines, first)

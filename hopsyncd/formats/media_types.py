@@ -33,7 +33,7 @@ _UNITS = {
     CANVAS: "card",
     **dict.fromkeys((PDF, *IMAGES), "page"),
 }
-_COLUMNS = 16_384  # of the widest sheet that the format allows
+_COLUMNS = 16_384  # the maximum in an Excel sheet
 
 
 def unit_of(media_type: str) -> str:

@@ -10,13 +10,13 @@ from hopsyncd.formats import library
 _OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
 # A point in the format of a date, except before fractions of seconds: the library drops it.
 _POINT = re.compile(r'("[^"]*"|\\.|\[[^\]]*\])|\.(?!0)')
-_MAX_SHOWN_DIGITS = 11  # of a number without a format; Excel shortens longer ones
+_MAX_SHOWN_DIGITS = 11  # Excel rounds longer numbers without a format
 _GENERAL = ("General", "@", "")
 _MAX_FORMAT_CHARACTERS = 255  # as in Excel
 _FIRST_DAY = datetime(1899, 12, 30)
 
 
-@lru_cache(1 << 14, typed=True)  # True equals 1, and 1.0 does too
+@lru_cache(1 << 14, typed=True)  # otherwise True, 1 and 1.0 share one cache entry
 def show_value(value: object, number_format: str) -> str:
     """Format a value as its spreadsheet program does.
 

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from hopsyncd.formats.archive import attribute, local_name
 from hopsyncd.formats.list_numbers import number_text, parse_number
 
-_DEPTHS = 10  # of OpenDocument's lists
+_DEPTHS = 10  # the maximum list depth in OpenDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ListNumbers:
         return OpenList(style, depth, counts)
 
     def next_label(self, around: OpenList, item: Element) -> str:
-        """Count an item and return its number, or nothing in a list without numbers."""
+        """Count an item and return its number, or an empty string in a list without numbers."""
         depth, counts = around.depth, around.counts
         counts[depth] = parse_number(attribute(item, "start-value"), counts[depth] + 1)
         level = self._levels.get((around.style, depth))

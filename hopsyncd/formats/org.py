@@ -75,8 +75,8 @@ class _Reader:
     title: str = ""
     title_line: int = 1
     _caption: str = ""
-    _inside: str = ""  # the block in progress
-    _without_drawer_end: int = 0  # no drawer ends up to this line
+    _inside: str = ""  # the kind of the open block
+    _without_drawer_end: int = 0  # no drawer has an end before this line
 
     def rewrite(self) -> list[str]:
         written: list[str] = []

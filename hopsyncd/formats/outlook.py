@@ -72,7 +72,7 @@ def _is_cut_off(file: Any, size_bytes: int) -> bool:
     sector_bytes, table = file.sector_size, file.fat
     for entry in filter(None, file.direntries):
         if entry.size < file.minisectorcutoff and entry is not file.root:
-            continue  # it is in the root stream
+            continue  # a small stream is inside the root stream
         sector, left = entry.isectStart, entry.size
         for _ in range(len(table)):
             if left <= 0 or sector > _LAST_SECTOR:
@@ -104,7 +104,7 @@ class _Properties:
         """Return the codec for a property that contains a code page; empty if it is missing or
         unknown."""
         page = self.number(number)
-        with suppress(Exception):  # the library has two errors of its own for unknown pages
+        with suppress(Exception):  # unknown code pages raise errors of the library
             return str(library("oxmsg.domain.encodings").encoding_from_codepage(page))
         return ""
 

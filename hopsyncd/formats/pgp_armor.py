@@ -24,7 +24,7 @@ def without_armor(text: str) -> tuple[str, dict[str, int]]:
     lines = text.split("\n")
     kept: list[str] = []
     counts: Counter[str] = Counter()
-    unended: set[str] = set()  # the kinds of blocks of which no more end
+    unended: set[str] = set()  # the kinds of blocks without a further end line
     is_signed = False
     at = 0
     while at < len(lines):

@@ -36,9 +36,9 @@ from hopsyncd.formats.text_layout import (
 _MAX_TERM_CHARACTERS = 300
 _MAX_HEADING_CHARACTERS = 80
 _MAX_LEADS = 3
-_MARGIN = 72  # up to which a line of a narrow paragraph may be filled
+_MARGIN = 72  # a line is full if the next word would exceed this width
 _RAGGED_CHARACTERS = 45
-_HEAD_BLOCKS = 8  # among which a title may stand
+_HEAD_BLOCKS = 8  # the title must be in one of the first blocks
 
 _MANUAL = re.compile(r"(\S{1,60}\(\w{1,4}\))[ \t].*[ \t]\1[ \t]*\Z")
 _MANUAL_NAME = re.compile(r"(\S.{0,100}?) +[-\u2013\u2014] +\S")

@@ -119,7 +119,7 @@ class _Slide:
         properties = child_of(shape, "nvPicPr", "cNvPr")
         if properties is not None:
             text = picture_text(attribute(properties, "descr"))
-            if text and "." not in text[-5:-2]:  # not the name of a file
+            if text and "." not in text[-5:-2]:  # a file name is no description
                 yield Block("figure", text, *self._lines)
 
     def _graphic(self, frame: Element) -> Iterator[Block]:
@@ -228,7 +228,7 @@ class _Slide:
 
     def _notes(self, notes: Element) -> Iterator[Block]:
         shapes = [shape for shape in notes.iter() if local_name(shape) == "sp"]
-        self._links = {}  # these are read elsewhere
+        self._links = {}  # the notes have links of their own
         texts = [
             block
             for shape in shapes

@@ -32,7 +32,7 @@ from hopsyncd.formats.media_types import (
 
 PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
 PREVIEW_OF_PAGE = "; preview-of-page="
-"""After a media type, what the daemon asks a worker for beside the text."""
+"""Suffixes of a media type by which the daemon requests pictures from a worker."""
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 

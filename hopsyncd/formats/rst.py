@@ -34,7 +34,7 @@ _TARGET = re.compile(r"\.\. _`?([^`:]{1,100})`?:")
 _MAX_LEADS = 3
 _MAX_TARGETS = 20
 _MAX_DEPTH = 6
-_MAX_SUBSTITUTIONS = 8  # nested in one another
+_MAX_SUBSTITUTIONS = 8  # levels of nested substitutions
 _NUMBER_STYLES = {
     "loweralpha": "a", "upperalpha": "A", "lowerroman": "i", "upperroman": "I",
 }  # fmt: skip

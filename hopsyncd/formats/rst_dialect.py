@@ -20,8 +20,8 @@ from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
 class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
     """The argument of a directive (the first child, a paragraph) and its content.
 
-    If `is_lead`, the argument is context for the content. If `is_shown`, the argument is also a
-    text itself.
+    If `is_lead`, the argument is context for the content. If `is_shown`, it is also read as a text
+    of its own.
     """
 
 
@@ -221,7 +221,7 @@ class _States(dict[str, states.RSTState]):
 
     def __missing__(self, name: str) -> states.RSTState:
         state = self[name] = self._classes[name](self._machine, self._machine.debug)
-        if hasattr(self._machine, "memo"):  # it runs
+        if hasattr(self._machine, "memo"):  # the state machine is already running
             state.runtime_init()
         return state
 

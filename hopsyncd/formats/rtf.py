@@ -49,8 +49,8 @@ class _State:
     """The state of a group: inherited from the outer group, and dropped at the end of the group."""
 
     story: Story
-    sink: list[str] | None = None  # where text goes, if not to the main story
-    kind: bytes = b""  # the destination that the text belongs to
+    sink: list[str] | None = None  # receives the text instead of the story
+    kind: bytes = b""  # the destination of the text
     opened: bytes = b""  # the destination that this group began
     font: int = -1
     fallback: int = 1
@@ -63,7 +63,7 @@ class _State:
     is_in_table: bool = False
     nesting: int = 1
     depth: int = -1
-    address: list[str] | None = None  # of the enclosing field
+    address: list[str] | None = None  # the link address in the enclosing field
     link_start: int = 0
 
 

@@ -47,7 +47,7 @@ class Grid:
 
     rows: list[_Row] = field(default_factory=list)
     cells: list[tuple[str, Links]] = field(default_factory=list)
-    bold: list[bool | None] = field(default_factory=list)  # by cell; None if it has no text
+    bold: list[bool | None] = field(default_factory=list)  # for each cell, None if it has no text
     places: list[CellPlace] = field(default_factory=list)
     next_place: CellPlace = field(default_factory=CellPlace)
     is_header: bool = False
@@ -156,7 +156,7 @@ class Story:
         self.blocks: list[Block] = []
         self.line = Line()
         self.label, self.level, self.depth = "", 0, -1
-        self.is_bold: bool | None = None  # of all text in the line; None if there is none
+        self.is_bold: bool | None = None  # whether all text in the line is bold; None without text
         self._next_line = next_line
         self._leads = ListLeads()
         self._grids: list[Grid] = []

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 Token = tuple[str, bytes, int | None]
-"""What it is ("{", "}", "word", "symbol", "hex" or "text"), its bytes, its number."""
+"""A token's kind ("{", "}", "word", "symbol", "hex" or "text"), its bytes and its number."""
 
 _TOKEN = re.compile(
     rb"\\([A-Za-z]{1,32})(?:(-?\d{1,10})\d*)? ?|\\'([0-9A-Fa-f]{2})|\\(\r\n|[^A-Za-z])"

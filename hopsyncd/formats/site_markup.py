@@ -70,7 +70,7 @@ def without_site_markup(text: str) -> tuple[str, Counter[str]]:
             lines = _without_comments(lines, codes, begin, end, skipped)
     if _IS_MDX.search(text):
         lines = _without_imports(lines, codes, skipped)
-    indents: list[int] = []  # of the admonitions around, whose text is indented
+    indents: list[int] = []  # the indentation of the text of each open admonition
     read: list[str] = []
     for line, is_code in zip(lines, codes, strict=True):
         bare = line.lstrip()

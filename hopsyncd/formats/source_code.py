@@ -117,7 +117,7 @@ def notebook_blocks(text: str) -> tuple[Block, ...]:
     Raises ValueError for other JSON.
     """
     notebook = json.loads(text) if text.strip() else {"cells": []}
-    sheets = notebook.get("worksheets") or [notebook]  # up to version 3 of the format
+    sheets = notebook.get("worksheets") or [notebook]  # in versions up to 3 of the format
     cells = [cell for sheet in sheets for cell in sheet["cells"]]
     blocks = [block for number, cell in enumerate(cells, 1) for block in _cell(cell, number)]
     outputs = sum(len(cell.get("outputs") or ()) for cell in cells)

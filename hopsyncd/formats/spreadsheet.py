@@ -24,7 +24,7 @@ from hopsyncd.formats.numbers import show_plainly, show_value
 from hopsyncd.formats.odt import count_of, table_rows
 from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
 
-_MAX_REPEATED = 1000  # of what an OpenDocument sheet repeats, such as a styled empty row
+_MAX_REPEATED = 1000  # copies of a repeated row or cell; cells of a merged area
 _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _FILTER = re.compile(rb'<(?:\w+:)?autoFilter\s[^>]*?ref="\$?([A-Z]+)\$?(\d+):\$?([A-Z]+)\$?\d+"')

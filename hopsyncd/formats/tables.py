@@ -211,7 +211,7 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
             break
         texts = [cell.text for cell in rows[count].distinct]
         if count and all(map(is_number, texts)) and not all(map(is_year, texts)):
-            break  # data in bold
+            break  # a row of bold numbers is data
         count += 1
     if count == len(rows):
         return min(count, 1)

@@ -11,8 +11,8 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-
 _ENDS = ".!?…؟\u06d4।"
 _CLOSERS = r"[\"'”\u2019»\u203a)\]}*_]"
 _CJK_ENDS = "。\uff01\uff1f｡"
-# It begins with a set, for which `re` looks fast. Without the second look-behind a run of marks
-# (".....") would take quadratic time.
+# The pattern begins with a set, because `re` searches fast for a set. Without the second
+# look-behind, a run of marks (".....") would take quadratic time.
 _SENTENCE_END = re.compile(
     rf"[{_ENDS}{_CJK_ENDS}]"
     rf"(?:(?<=[{_ENDS}])(?<![{_ENDS}][{_ENDS}])[{_ENDS}]*+{_CLOSERS}*+\s++"

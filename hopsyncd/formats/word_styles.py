@@ -29,7 +29,7 @@ _STYLES = {
 class Style:
     """The settings of a style for paragraphs or runs; the empty style has no settings."""
 
-    level: int = 0  # of a heading; TITLE for the title, 0 for others
+    level: int = 0  # the heading level; TITLE for the title, 0 for other styles
     number: str = ""  # the id of the list
     depth: int | None = None  # the level in that list, from 0
     mark: str = ""  # "^" raises text, "_" lowers it
@@ -108,8 +108,8 @@ class _Level:
     start: int = 1
     kind: str = "decimal"
     text: str = ""
-    is_legal: bool = False  # all numbers in it are decimal
-    restarts_after: int = _LEVELS  # a level above this one restarts it
+    is_legal: bool = False  # whether all numbers in a label are decimal
+    restarts_after: int = _LEVELS  # items of levels before this number restart it
     style: str = ""
 
 
@@ -122,7 +122,7 @@ class Numbering:
         self._said_abstract = Children(data, "abstractNum", "abstractNumId")
         self._abstract: dict[str, dict[int, _Level]] = {}
         self._lists: dict[str, tuple[str, dict[int, _Level]]] = {}
-        self._restarts: dict[str, dict[int, int]] = {}  # by list: levels that restart
+        self._restarts: dict[str, dict[int, int]] = {}  # by list: start numbers of restarted levels
         self._counts: dict[str, list[int | None]] = {}
 
     def _list(self, number: str) -> tuple[str, dict[int, _Level]]:

@@ -11,8 +11,8 @@ from hopsyncd.formats.header_rows import header_rows, may_name_columns
 from hopsyncd.formats.tables import Table, TableBuilder
 from hopsyncd.formats.word_styles import is_on
 
-_FIRST_ROW = 0x20  # bits of a number that encodes what is formatted in the table
-_MAX_SPAN = 63  # columns; the limit in Word
+_FIRST_ROW = 0x20  # bits of a table's formatting flags
+_MAX_SPAN = 63  # columns in a Word table
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class WordCell:
 
 
 class WordTable:
-    """The rows of a table, without deleted ones."""
+    """The rows of a table, without deleted rows."""
 
     def __init__(self, table: Element) -> None:
         self.rows: list[list[WordCell]] = []

@@ -17,7 +17,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-_NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22  # of prctl
+_NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22  # options of prctl
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
 _RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
 # The number of file rights in each Landlock version; the last number is for all later versions.
@@ -132,9 +132,9 @@ def refuse_system_calls(may_run: bool = False) -> bool:
         (_LOAD, 0, 0, 4),  # the architecture of the call
         (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, 0),  # its number
+        (_LOAD, 0, 0, 0),  # the number of the call
         *_only_with(_TGKILL[machine], os.getpid()),  # abort() signals the process itself
-        *_only_with(_PRLIMIT[machine], 0),  # its own limits
+        *_only_with(_PRLIMIT[machine], 0),  # the process may change only its own limits
     ]
     numbers = [n for n in _REFUSED[machine] if not (may_run and n == _EXECVE[machine])]
     refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in numbers)]
@@ -195,9 +195,9 @@ def confine(memory_bytes: int) -> None:
 
 
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
-    """Execute another program, confined in the same way; it may also read below `places`.
+    """Execute another program, confined like a reader process; it may also read below `places`.
 
-    Its environment contains only the limit to one thread.
+    The program's environment contains only OMP_THREAD_LIMIT, which limits it to one thread.
     """
     _take_resources(memory_bytes)
     # The soft limit sends SIGXCPU, which names the cause; the hard limit always kills.

@@ -186,4 +186,4 @@ SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
         "text/plain": lambda: b"Sample\n",
     }
 )
-"""Type to what makes its sample: the word "Sample" stands in each."""
+"""Functions that build the sample of each media type. Every sample contains the word "Sample"."""

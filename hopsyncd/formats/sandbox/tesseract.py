@@ -25,11 +25,11 @@ from hopsyncd.formats.sandbox.messages import Died
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _NICE = 10
-_MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 60, 300.0  # for one picture, of up to MAX_PIXELS
-_END_S = 5.0  # after its text
+_MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 60, 300.0  # for a picture of MAX_PIXELS
+_END_S = 5.0  # time to exit after the end of the output
 _MOST_TEXT_BYTES = 4 << 20
 _PIECE_BYTES, _POLL_S = 1 << 16, 0.2
-_DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below where it is installed
+_DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below its installation
 
 
 @dataclass(frozen=True, slots=True)
