@@ -419,7 +419,7 @@ def _displayed_id(id_: str) -> str:
 
 
 def _quote_name(name: str) -> str:
-    # In double quotes, SQLite takes an unknown column for a string.
+    # SQLite reads an unknown column name in double quotes as a string.
     return "`" + name.replace("`", "``") + "`"
 
 

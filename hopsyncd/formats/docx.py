@@ -336,7 +336,7 @@ class _Reader:
     def _table(self, element: Element, leads: tuple[str, ...] = ()) -> Iterator[Block]:
         table = WordTable(element)
         only = table.only_cell
-        if only is not None:  # a frame around text
+        if only is not None:  # a single cell is a frame around text
             yield from self._content(only)
             return
         leads += tuple(filter(None, (self._leads.introduction, *self._caption)))

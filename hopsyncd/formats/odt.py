@@ -347,7 +347,7 @@ class _Reader:
 
     def _table(self, element: Element) -> Iterator[Block]:
         cells = [cell for row, _ in table_rows(element, False) for cell in row]
-        if len(cells) == 1 and local_name(cells[0]) == "table-cell":  # a frame around text
+        if len(cells) == 1 and local_name(cells[0]) == "table-cell":  # only a frame around text
             yield from self.content(cells[0])
             return
         leads = tuple(filter(None, (self._leads.introduction,)))

@@ -328,8 +328,8 @@ def _column_number(letters: str) -> int:
 
 
 def _span_cells(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
-    """Return the spans of merged cells. Cells larger than a screen or two are backgrounds and are
-    left out."""
+    """Return the spans of merged cells. Merged areas of more than 1,000 cells are backgrounds and
+    are left out."""
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     covered: set[tuple[int, int]] = set()
     for top, left, bottom, right in ranges:

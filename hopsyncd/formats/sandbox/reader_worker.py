@@ -22,7 +22,7 @@ from hopsyncd.formats.readers import Extract, extract_or_picture
 from hopsyncd.formats.sandbox.confine import confine
 from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
 
-_NICE = 10  # queries, and the user's programs, have priority
+_NICE = 10  # gives priority to queries and the user's programs
 # Optional libraries: the fewer libraries read untrusted bytes, the better.
 _NOT_WANTED = ("numpy", "pandas", "PIL", "defusedxml")
 _HINT = "Save it in smaller parts, or add it to `ignore`"
