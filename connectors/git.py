@@ -273,8 +273,8 @@ class GitConnector:
                 yield self._classify(entry, size.decode().strip())
 
     def _classify(self, entry: _Entry, size: str) -> Item | Problem:
-        """Return the item or problem at an entry. `size` is git's output, because a partial clone
-        may lack the object."""
+        """Return the item or problem at an entry. `size` is the text that git prints: a number, or
+        another text if a partial clone lacks the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")

@@ -1,7 +1,7 @@
 """Runs git on a repository, without prompts or hooks, and with limits on time and memory.
 
-Only the fetch of a `Mirror`, a bare local copy of a branch of a remote repository, uses the
-network.
+Only fetching a `Mirror` uses the network. A Mirror is a bare local copy of one branch of a remote
+repository.
 """
 
 import fcntl
@@ -254,7 +254,7 @@ class BlobReader:
         return data
 
     def _open_process(self, repository: Repository) -> Process:
-        """Return the running git process. If it has used half of its time, it is replaced first."""
+        """Return the git process. A process that has used half of its time limit is replaced."""
         if self._process and self._repository == repository and time.monotonic() < self._until_s:
             return self._process
         self.close()
@@ -370,7 +370,7 @@ def branch_name(branch: str) -> str:
 class Mirror:
     """A remote repository, and the local folder into which one of its branches is fetched.
 
-    The last `depth` commits are fetched, or all if it is 0. The folder may grow to `max_bytes`.
+    The last `depth` commits are fetched; 0 means all. The folder may grow to `max_bytes`.
     Raises ValueError for a URL that git must not use.
     """
 

@@ -113,7 +113,7 @@ SECRETS = (
     *("token", "token.*", "tokens", "tokens.*", "*.token", "*token*.txt", "*_token", "*-token"),
     *("*api_key*.txt", "*api-key*.txt", "*apikey*.txt", "rootkey.csv", "*accesskeys.csv"),
     *("*recovery*codes*.txt", "*backup*codes*.txt", "*recovery*key*.txt", "seed*phrase*"),
-    # shell histories carry passwords typed on the command line
+    # shell histories, which contain passwords typed on the command line
     *(".*_history",),
     # folders
     *(".ssh/", ".gnupg/", ".aws/", ".azure/", ".gcloud/", "gcloud/", ".kube/", ".docker/"),
@@ -239,7 +239,7 @@ class Patterns:
         for pattern, folders_only in self._last_first:
             if is_folder or not folders_only:
                 found = pattern.match_file(line)
-                # A group matched if the match ended within the path, before a `/`.
+                # If a group matched, the pattern matches only a folder above the path.
                 if found is not None and found.match.lastindex is None:
                     return pattern.include
         return None
@@ -444,8 +444,8 @@ def _parse_or_none(line: str) -> _Parsed | None:
 
 
 def _parse(line: str) -> _Parsed | None:
-    """Parse a line into a pattern without a final `/`, and whether it had one. Returns None for a
-    blank line or a comment."""
+    """Parse a line. Returns its pattern without a final `/`, and whether the line had a final `/`.
+    Returns None for a blank line or a comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
     try:

@@ -41,7 +41,7 @@ _DOCUMENTS: dict[str, str] = {
     ".canvas": CANVAS,
 }
 
-# Files with these names are read only if their content has a readable format.
+# A file with one of these suffixes is read only if its content is in another, readable format.
 _OLD_DOCUMENTS: dict[str, str] = {
     ".doc": "application/msword",
     ".ppt": "application/vnd.ms-powerpoint",
@@ -71,7 +71,7 @@ _SOURCE_SUFFIXES = _words(
     " .vhd .sol .cu .nix .awk"
 )
 
-# Next to notes and pages, these only define their appearance.
+# Files next to notes and web pages that only define their appearance.
 _SCRIPT_SUFFIXES = _words(".js .mjs .cjs .jsx .css .scss .less")
 
 _TEXT_NAMES = _words(
@@ -137,7 +137,7 @@ def _known_type(name: str) -> str | None:
 
 
 def kind_of_name(name: str) -> str:
-    """Return the suffix under which a file that is left out is counted, shortened if needed, or "no
+    """Return the suffix under which a skipped file is counted: at most 20 characters, or "no
     suffix"."""
     return suffix_of(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
 

@@ -103,7 +103,7 @@ Found = Item | Gone | Problem | Cursor
 
 HIDDEN_FOLDERS = "hidden folders"
 SECRET = "secret: "
-"""Begins the key of a count of files or folders that look like secrets."""
+"""The prefix of the keys in `left_out` that count secrets."""
 SECRET_FOLDERS = f"{SECRET}folders"
 
 
@@ -140,7 +140,10 @@ class Connector(Protocol):
 
 
 class ConnectorError(Exception):
-    """The base class of these errors: what failed (`what`), why (`why`) and what to do (`hint`)."""
+    """The base class of connector errors.
+
+    `what` is what failed, `why` the reason, and `hint` what the user can do.
+    """
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")

@@ -19,7 +19,7 @@ from connectors.protocol import ItemUnreadable, ItemVanished, vanished_error
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
 SNIFF_BYTES = 8192
-# Word and PowerPoint files from before 2007 begin with this.
+# The first bytes of Word and PowerPoint files from before 2007.
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _UTF16_OR_32_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 

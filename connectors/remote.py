@@ -105,7 +105,7 @@ def _seconds(value: object) -> float | None:
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if value < 1e11 else value / 1000  # some drivers give milliseconds
+        return float(value) if value < 1e11 else value / 1000  # some drivers return milliseconds
     if not isinstance(value, str):
         return None
     for parse in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
@@ -226,7 +226,7 @@ class RemoteConnector:
         is_folder = facts.get("type") == "directory"
         within = facts["name"].strip("/") == self._path(folder.id).strip("/")
         if within and not (is_folder and facts["name"].endswith("/")):
-            return None  # the folder's own entry
+            return None  # the entry is the listed folder itself
         name = "" if within else _name_of(facts)
         id_ = f"{folder.id}/{name}" if folder.id else name
         if facts.get("islink") or facts.get("type") not in ("file", "directory"):

@@ -127,7 +127,7 @@ class Database:
             for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {pragma}")
             if _is_apart():
-                # Temporary tables count too, so that none fills the disk.
+                # Temporary tables are in memory, so that the limit covers them too.
                 connection.execute("PRAGMA temp_store = MEMORY")
                 connection.execute(f"PRAGMA hard_heap_limit = {MAX_MEMORY_BYTES}")
         except BaseException:
@@ -285,7 +285,7 @@ class SqliteConnector:
         self._settings = settings
         self._database = Database(settings.path, 2 * settings.max_bytes, busy_s, tuple(never))
         self._list_s, self._fetch_s = list_s, fetch_s
-        # With other columns, or other rules for reading them, the same row is another document.
+        # If one of these settings changes, every row becomes a different document.
         self._mark = mark_of(
             settings.table, settings.query, settings.text, settings.title, settings.media_type
         )
@@ -363,7 +363,7 @@ class SqliteConnector:
         settings = self._settings
         select = self._select([settings.title, settings.updated, *settings.text])
         key = _column(settings.key)
-        # The first can use an index; a key without a type needs the second.
+        # The first condition can use an index. A key of another type needs the second condition.
         for condition in (f"{key} = ?", f"CAST({key} AS TEXT) = ?"):
             for row in connection.execute(f"{select} WHERE {condition}", [id_]):
                 if _text(row[0]) == id_:

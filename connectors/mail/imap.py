@@ -40,7 +40,7 @@ from connectors.protocol import (
 )
 from connectors.settings import ImapSettings
 
-_WINDOW = 1000  # messages per request
+_WINDOW = 1000  # the maximum number of messages per FETCH command
 _LEFT_OUT = frozenset(("\\trash", "\\junk", "\\drafts", "\\all"))
 _NO_FOLDER = frozenset(("\\noselect", "\\nonexistent"))
 _FAILURES = (OSError, imaplib.IMAP4.error)

@@ -57,7 +57,7 @@ class Deadline:
 
     def _cut(self) -> None:
         self.passed = True
-        with suppress(OSError, AttributeError):  # it may be closed or not open yet
+        with suppress(OSError, AttributeError):  # the socket may be closed or not open yet
             self._server.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
@@ -114,7 +114,7 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
             "Set it to the account's password in the environment of the daemon.",
         )
     context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
-    # Set on the class, since the constructor already reads the greeting.
+    # The limits are class attributes, because the constructor already reads the greeting.
     base: type[Any] = _Tls if settings.tls == "tls" else _Plain
     limits = {"max_answer_bytes": settings.max_bytes + _WORDS_BYTES, "deadline": deadline}
     kind = type(base.__name__, (base,), limits)

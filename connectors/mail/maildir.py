@@ -28,8 +28,8 @@ from connectors.protocol import (
 from connectors.regular_file import GONE, OpenFolders, open_beneath
 from connectors.settings import DEFAULT_FOLDERS
 
-ROOT_FOLDER = "INBOX"  # the name that patterns use for the Maildir at `path` itself
-_PARTS = ("new", "cur")  # in this order, a message that moves during the listing is not missed
+ROOT_FOLDER = "INBOX"  # the name of the Maildir at the root in patterns
+_PARTS = ("new", "cur")  # `new` comes first, so a message that moves to `cur` is not missed
 _LOOKS = 3
 
 

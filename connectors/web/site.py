@@ -242,7 +242,7 @@ class WebConnector:
             now[url] = before
             yield Problem(url, answer.why, answer.hint)
         else:
-            # A sitemap index is always fetched, because its sitemaps can change while it does not.
+            # A sitemap index keeps no state: its sitemaps can change while the index does not.
             if answer.what == "list" and not (answer.content and answer.content.sitemaps):
                 now[url] = answer.state
             if before.revision:
