@@ -196,7 +196,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 def is_light(media_type: str, data: bytes = b"") -> bool:
     """Whether a document can be read in linear time and without native code.
 
-    HTML, reStructuredText, and Markdown that contains HTML cannot.
+    This is true for plain text, source code, and Markdown that contains no HTML.
     """
     kind = kind_of(media_type)
     if (
