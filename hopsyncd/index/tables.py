@@ -291,12 +291,13 @@ class MatchTable(IntervalTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPostings:
-    """Finds the rows of tables by a key. For example, `mentions_by_name` finds rows of `mentions`
-    by name.
+    """The postings of each table, by which its rows are found by a key.
 
-    The keys of `matches_by_source` and `matches_by_target` are the passage rows of the questions.
-    `documents_by_key` and `documents_by_property` find rows of `documents`. The keys of
-    `incoming_by_keyword` are made by `rank_keys` from names and ids of questions.
+    A field is named after its table and its key: `mentions_by_name` finds the rows of `mentions`
+    with a name. `documents_by_key` and `documents_by_property` find rows of `documents`. The keys
+    of `matches_by_source` and `matches_by_target` are the passage rows of a match's source question
+    and target question. `incoming_by_keyword` has keys from `rank_keys`, which combine a
+    name with a question id.
     """
 
     incoming_by_id: Postings = field(default_factory=Postings)

@@ -15,8 +15,8 @@ from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Mentions, Snapshot
 from store.records import QuestionId
 
-_OFFERED = 50  # joints of each passage that a search for paths looks at
-_MAX_TURNS = 500  # passages that a search for paths visits; this bounds its work
+_OFFERED = 50  # a search for paths follows only the best 50 joints of each passage
+_MAX_TURNS = 500  # a search for paths ends after visiting 500 passages
 
 
 @dataclass(frozen=True, slots=True)

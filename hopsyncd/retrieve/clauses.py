@@ -26,10 +26,10 @@ from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
-_OF_WORDS = 6.0  # the likeness of a passage that has all terms of a clause
-_SCALE = 2.5  # if smaller, only the best passage would answer a clause
-_LEAST_WORDS = 3  # of a clause
-_MOST_CLAUSES = 6  # questions with more clauses are stories
+_OF_WORDS = 6.0  # the likeness of a passage that has all terms of a clause.
+_SCALE = 2.5  # with a smaller scale, only the best passage would answer a clause.
+_LEAST_WORDS = 3  # shorter parts of a question are not clauses.
+_MOST_CLAUSES = 6  # a question with more clauses tells a story, and is not split.
 
 _ASKS = "who whom whose what which when where why how"
 _AUXILIARIES = (

@@ -40,8 +40,8 @@ from store.content import full_text
 from store.records import PassageId
 
 _BATCH = 128  # passages read in one query of the database.
-_MOST_READ = 2048  # passages whose texts are read.
-_MOST_PARTS = 32  # parts of a query that are looked for.
+_MOST_READ = 2048  # the most passages whose texts are read.
+_MOST_PARTS = 32  # the most parts of a query that are looked for.
 _ENOUGH = 20  # reading stops after 20 passages with every part as typed.
 _OF_SAME = 0.97  # the worth of a day in another spelling, or of a name in another form.
 _OF_VARIANTS = 0.9  # the worth of no-cache for the query noCache.
@@ -50,7 +50,7 @@ _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
 _MOST, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
 _LEAST_NAME = 4  # shorter words are not searched inside camelCase names.
 _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
-_MOST_ABSENT = 5  # with more absent words, a question is in another language.
+_MOST_ABSENT = 5  # with more absent words, a question is taken for another language.
 _FUSION_K = 60
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
@@ -394,7 +394,7 @@ def _find_absent(
         if found.part.kind == "word" and not found.names and len(found.rows):
             continue
         rows = found.rows
-        if len(rows) > _MOST_READ:  # too many to read them all
+        if len(rows) > _MOST_READ:  # too many to read; the part counts as present
             continue
         if not any(
             found.worth_in(row, text) >= _OF_VARIANTS for row, text in texts.read_rows(rows)

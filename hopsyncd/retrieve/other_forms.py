@@ -37,14 +37,14 @@ from hopsyncd.text.abbreviations import (
 from store.content import full_text
 from store.records import PassageId
 
-_MOST_FORMS = 3  # other forms of one form in the question.
-_MOST_TYPED = 4  # forms in a question that are looked up.
-_MOST_DEFINING = 32  # passages whose definitions of one form are read.
+_MOST_FORMS = 3  # the most other forms of a form in the question.
+_MOST_TYPED = 4  # the most forms in a question that are looked up.
+_MOST_DEFINING = 32  # the most passages that are read for definitions of a form.
 _MOST_QUESTION_WORDS = 64
 _KEPT_PATTERNS = 512
-_MOST_ENDING = 8  # letters of an ending, after the stem.
+_MOST_ENDING = 8  # the most letters of an ending, after the stem.
 _BETWEEN = r"\W{1,4}"  # between the words of a long form.
-_MOST_ROWS = 256  # passages that are read for one form.
+_MOST_ROWS = 256  # the most passages that are read for one form.
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class FormMatches:
 
 NO_FORMS = FormMatches()
 
-# The last text of each snapshot, because each question is looked at twice: by its words as typed,
-# and by its meaning.
+# Caches the last question of each snapshot, because a search needs its matches twice: for the words
+# as typed, and for the ranking by meaning.
 _LAST: WeakKeyDictionary[Snapshot, tuple[str, FormMatches]] = WeakKeyDictionary()
 
 

@@ -103,8 +103,10 @@ class Searcher(SearchTools):
         self._llm = llm
 
     def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
-        """Encode the texts that this search needs. Returns {} if the search changes the question
-        first."""
+        """Encode the texts whose vectors this search needs, and return the vectors by text.
+
+        Raises EncoderUnavailable.
+        """
         texts = find_strategy(search.strategy).list_texts(head, question)
         return dict(zip(texts, self.encoded.encode(texts), strict=True)) if texts else {}
 

@@ -40,11 +40,11 @@ class SectionShares:
 
 
 def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
-    """Compute what the neighbours of the best passages gain, from (n,) scores.
+    """Compute the scores that the neighbours of the best passages gain.
 
-    A part between two of the best passages gains from the passage with the higher score. Only the
-    first `DEPTH` passages share, because a part beside a later passage would not be ranked among
-    them.
+    scores: (n,) the score of each passage row. The best `DEPTH` passages share their scores with
+    the passages before and after them in the same section. A neighbour of two of them gains only
+    from the passage with the higher score.
     """
     givers = largest(scores, snapshot.passage_ids[: len(scores)], DEPTH)
     givers = givers[scores[givers] > 0]

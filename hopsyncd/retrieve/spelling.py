@@ -24,12 +24,12 @@ from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_
 from store.content import full_text
 from store.records import PassageId
 
-_FEW_UNKNOWN = 2  # A short question with more unknown words is in another language.
-_MOST_UNKNOWN = 10  # unknown words that are compared with the vocabulary.
-_LONG = 8  # letters of a word in which two may be wrong; in a shorter word, one.
-_READ = 256  # passages that are read to find a word.
-_LEAST_ROOT = 4  # letters of a word without its ending.
-_LEAST_PREFIX = 5  # letters of a word that begins a longer one.
+_FEW_UNKNOWN = 2  # A short question with more unknown words is taken for another language.
+_MOST_UNKNOWN = 10  # The same limit for a long question.
+_LONG = 8  # From this length, two letters of a word may be wrong; in a shorter word, one.
+_READ = 256  # The most passages that are read to find a word.
+_LEAST_ROOT = 4  # The least letters of a word without its ending.
+_LEAST_PREFIX = 5  # The least letters of a word that is the beginning of a longer word.
 _ENDING = re.compile(
     r"(?:ations?|ions?|ors?|ers?|ings?|ed|es|s|al|ive|ity|ments?|ness|able|ible|ists?|isms?|ly"
     r"|ances?|ences?|ants?|ents?|ful|less|e|y)$"
