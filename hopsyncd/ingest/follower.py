@@ -61,7 +61,8 @@ class Audience(Protocol):
     def generation_for(self, name: str) -> GenerationConfig:
         """Return this daemon's generation settings for the stored settings with this name.
 
-        If this daemon has no such settings, others are returned.
+        If this daemon has not loaded settings with this name, returns the settings that it uses
+        now.
         """
         ...
 

@@ -25,7 +25,7 @@ from store.sources import is_read_by, source_names
 from store.versions import head
 
 Price = Callable[[Sequence[Passage]], Estimate]
-"""The estimated cost of an LLM for passages."""
+"""Estimates the LLM calls and tokens for the questions of these passages."""
 
 _GROUP = 1000  # passages whose calls are estimated together, as in a batch of a sync
 

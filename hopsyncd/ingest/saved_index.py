@@ -55,10 +55,10 @@ _FEWEST_VECTORS = 4096
 _TEXTS_AT_ONCE = 1 << 12  # while they become JSON, other threads wait
 
 Layout = Mapping[str, tuple[str, int, int, int]]
-"""Of each column its type, where it begins in the file, its rows, and for how many is room."""
+"""By column: its dtype, its offset in the file (bytes), its rows, and its capacity in rows."""
 
 Parts = dict[str, Sequence[NDArray[np.generic]]]
-"""The content of each digest."""
+"""The arrays that each digest covers, by the name of the digest."""
 
 
 class SavedIndex:

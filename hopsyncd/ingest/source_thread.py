@@ -20,8 +20,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 YieldToEdits = Callable[[], None]
-"""Called at every slow step: small edits may be committed meanwhile, or it raises to abandon the
-work."""
+"""Called at every slow step of a sync. It may commit small edits, or raise an error to abandon the
+sync."""
 
 Result = TypeVar("Result")
 

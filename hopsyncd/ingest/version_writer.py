@@ -73,7 +73,7 @@ from store.versions import commit, commit_rebuilt, head, put_seen
 _AT_ONCE = 500  # passages added to the index at once, to limit the memory
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
-"""The passages that become vertices, with their question sets, in the order of these."""
+"""The passages that become vertices, with their question sets, ordered by the sets' ids."""
 
 
 class VersionWriter:

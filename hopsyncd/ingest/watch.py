@@ -29,8 +29,10 @@ from hopsyncd.ingest.connector_setup import folder_of
 from hopsyncd.ingest.folder_observer import DeepObserver, folder_observer
 
 OnChange = Callable[[Sequence[str] | None], None]
-"""Takes paths of files or folders, relative to the root and perhaps gone, the newest last; None:
-everything. If events were lost, it is called with None, and then with the paths that did come."""
+"""Called with the changed files and folders: paths relative to the root, the newest change last.
+
+A path may no longer exist. None means that anything in the folder may have changed. If events were
+lost, the function is called with None, and then with the paths that are known."""
 
 log = structlog.get_logger(__name__)
 

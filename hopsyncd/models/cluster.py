@@ -33,7 +33,7 @@ from hopsyncd.models.questions import BuiltinMaker, MakeResult
 from store.records import Passage, QuestionSet
 
 Load = Callable[[ModelsConfig], BuiltinMaker]
-"""Loads the models on a worker; it is known there by its name."""
+"""Loads the models on a worker. Must be a module-level function, because Ray sends its name."""
 Fingerprint = Mapping[str, str]
 
 _FEW = 33  # an edit with fewer passages is handled locally.

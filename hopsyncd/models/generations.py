@@ -46,8 +46,8 @@ class _Settings:
 
 
 def load_serving_models(config: Config, in_use: str = "") -> Models:
-    """Load the models of the stored vectors. If they are not the configured models, `next` has
-    those.
+    """Load the models of the stored vectors. If the configuration names other models, they are
+    loaded too and returned in `next`.
 
     `in_use` is the name of the newest version's generation. Raises ModelUnavailable or ConfigError
     if the configured models cannot be loaded. If only the models of the stored vectors cannot be

@@ -1,6 +1,7 @@
 """Finds keywords: the names that a text mentions, each in one spelling.
 
-A keyword is a normalised name. Mentions are of the same name if `normalise` returns the same text.
+A keyword is a normalised name. Two mentions have the same keyword if `normalise` returns the same
+text for both.
 In the language of the installed model, names are the named entities and proper nouns that it finds.
 In other languages they are sequences of capitalised words, quoted phrases and codes. In scripts
 without spaces they are sequences of characters of one script, and in scripts without capitals they
@@ -43,7 +44,7 @@ _OF_PARTS = frozenset(
     "synopsis syntax table terminology tips tools topics troubleshooting usage use warning "
     "warnings what".split()
 )
-_MAX_NAME_CHARACTERS = 500  # a stranger can write a longer one; some patterns are quadratic in it
+_MAX_NAME_CHARACTERS = 500  # some patterns take quadratic time, and anyone can write a longer name
 _SECTION_NUMBER = re.compile(r"(?:\d+\.)+\s+")
 
 

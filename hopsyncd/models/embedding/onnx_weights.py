@@ -1,8 +1,8 @@
 """Writes the weights of an ONNX graph in 8 bits, and the graph that pools token vectors.
 
-Each block of a column of a weight matrix gets a scale, and each row of an embedding table. ONNX
-Runtime then quantises activations by block and row instead of by call, so the vector of a text does
-not depend on other texts in the same call.
+Each block of a column of a weight matrix has its own scale, and so has each row of an embedding
+table. ONNX Runtime then quantises activations by block and row instead of by call, so the vector of
+a text does not depend on other texts in the same call.
 """
 
 from collections.abc import Mapping

@@ -52,7 +52,7 @@ class TorchModel:
         return vectors
 
     def _batches(self, features: Sequence[Any]) -> Iterator[tuple[list[int], "_Size | None"]]:
-        """Yield the rows of texts that run together, with the size that these texts have."""
+        """Yield the rows of the texts of each batch, and the size of these texts."""
         by_size = defaultdict(list)
         for row, of_text in enumerate(features):
             by_size[self._size_of(of_text)].append(row)
