@@ -100,7 +100,7 @@ class Children:
             found = re.search(rb"\s" + name + rb"""\s*=\s*("[^"]*"|'[^']*')""", root[2])
             declared = b" " + name + b"=" + found[1] if found else b""
             self._short_root = (b"<root" + declared + b">", b"</root>")
-        with suppress(ElementTree.ParseError):  # it needs another namespace
+        with suppress(ElementTree.ParseError):  # the element uses another namespace
             return ElementTree.fromstring(inside.join(self._short_root))[0]
         return ElementTree.fromstring(inside.join((root[0], b"</" + root[1] + b">")))[0]
 

@@ -360,8 +360,8 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
 
 
 def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
-    """Decode uuencoded lines from position `at`. Returns the position after their `end`, and the
-    data, or None for other lines."""
+    """Decode uuencoded lines from position `at` to the line `end`. Returns the next position, and
+    the data; the data is None if the lines are not uuencoded."""
     data = bytearray()
     while at < len(lines) and lines[at].rstrip() != "end":
         try:

@@ -159,8 +159,7 @@ def _end_of_quote(lines: list[str], at: int) -> int:
 
 
 def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
-    """Return the last lines of each quotation, to which the text after it replies, by the
-    quotation's start.
+    """Return the last lines of each quotation with a reply below it, by the quotation's position.
 
     Returns nothing unless replies come between quotations: a single reply below answers the whole
     message.
@@ -266,9 +265,9 @@ _FORWARDED = re.compile(
 
 
 def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
-    """Cut the HTML where common mail programs mark a quotation. Also returns 1 if it was cut.
+    """Cut the HTML where common mail programs mark a quotation. Also returns the number of cuts.
 
-    A forwarded message is kept.
+    Forwarded messages, and messages without text above the quotation, are not cut.
     """
     found = _HTML_QUOTE.search(html)
     if not found or forwards or _FORWARDED.search(html, found.start(), found.start() + 1000):

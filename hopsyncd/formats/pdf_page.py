@@ -115,7 +115,8 @@ def merge_lines(spans: Iterable[Span]) -> list[Box]:
 
 
 def _words(text: str) -> list[str]:
-    """
+    """Split a text into words in lower case.
+
     >>> _words("The well-known “Reader”")
     ['the', 'well', 'known', 'reader']
     """

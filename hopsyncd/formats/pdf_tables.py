@@ -182,8 +182,8 @@ def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
 
 
 def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
-    """Return the first row below a span that is alone in its row, skipping more lines of its
-    cell."""
+    """Return the row below the cell that begins in row `at` and may have several lines. Empty if
+    there is no such row."""
     end = at + 1
     while end < min(len(rows), at + _MAX_CELL_LINES) and len(rows[end]) == 1:
         above, line = rows[end - 1][0], rows[end][0]
@@ -307,8 +307,8 @@ def _noted_cell(
 def _unfinished_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """Return the cell above, except in the first column, that ends with a comma and continues in
-    this line."""
+    """Return the cell above that ends with a comma and continues in this line. Cells in the first
+    column do not count."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
@@ -319,8 +319,8 @@ def _unfinished_cell(
 def _wrapped_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]], pitch: float
 ) -> Cell | None:
-    """Return the cell above, except in the first column, that this line continues because it is
-    closer than a new row."""
+    """Return the cell above that this line continues, because the line is closer than a new row.
+    Cells in the first column do not count."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         last = cell.spans[-1]

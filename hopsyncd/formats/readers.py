@@ -116,12 +116,11 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
-    """Read a document like `extract`, or a page of a PDF as a picture.
+    """Read a document like `extract`, or render a page of a PDF if `media_type` has a suffix.
 
-    These suffixes of the media type are special. PICTURES adds a block of kind `picture` for each
-    picture that may show text. PICTURE_OF_PAGE and a page number return this page of a PDF as a
-    picture. PREVIEW_OF_PAGE, a page number, a semicolon and a text return the page in colour and
-    the positions of the text.
+    The suffix PICTURES adds a block of kind `picture` for each picture that may show text. With
+    PICTURE_OF_PAGE and a page number, the result is that page as a picture. With PREVIEW_OF_PAGE, a
+    page number, a semicolon and a text, it is the page in colour with the positions of the text.
     """
     kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
     if page_and_text:

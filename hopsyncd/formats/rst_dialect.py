@@ -199,8 +199,8 @@ def _show_role(
 
 
 def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
-    """Split `text <target>` into text and target. Without a text, it defaults to `untitled` or the
-    target."""
+    """Split `text <target>` into text and target. If only a target is given, the text is
+    `untitled`, or the target if `untitled` is None."""
     found = _TITLED.match(text)
     if found and found[1]:
         return found[1], found[2]

@@ -221,8 +221,8 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
 
 
 def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
-    """Return the number of rows above a table that shares no column with them, or 0 if there are
-    none.
+    """Return the number of rows above the lower of two tables that share no column. Returns 0 if
+    there are no two such tables.
 
     `filled` contains the first and last row with text of each column.
     """

@@ -186,8 +186,8 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
 
 
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
-    """Yield the level of each heading. Letters between two numbers are one level below the first
-    number."""
+    """Yield the level of each heading. A lettered heading between two numbered headings is one
+    level below the first of them."""
     last = max((at for at, heading in enumerate(headings) if not heading.is_lettered), default=-1)
     level = 1
     for at, heading in enumerate(headings):

@@ -44,8 +44,7 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
 class ExtractionProcess:
-    """Reads documents in a separate process, except small and simple documents, which this process
-    reads.
+    """Reads documents in a separate process. The calling process reads small, simple documents.
 
     Only one thread at a time may use it. `give_way` is called while it waits. It may raise an error
     to abandon the document, or read another document meanwhile with a second worker. Content that
