@@ -30,7 +30,7 @@ from store.transactions import transaction
 from store.versions import head, kept_versions
 
 _DAY_MS = 86_400_000
-# Rows deleted per transaction: matches; documents, intervals or question sets with their parts.
+# Rows deleted per transaction: of matches, and of documents, intervals or question sets.
 _MATCHES_AT_ONCE, _ROWS_AT_ONCE = 2000, 100
 
 # For the estimate: a row without its long columns, and a match with its index entry.

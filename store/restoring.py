@@ -156,7 +156,7 @@ def stage(
     shutil.rmtree(folder, ignore_errors=True)
     copy = folder / DATABASE
     try:
-        # Only the owner may enter either folder: mkdir applies the mode to the last one of a path.
+        # Only the owner may enter either folder. mkdir sets the mode only of a path's last folder.
         database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
         if isinstance(chosen, Backup):

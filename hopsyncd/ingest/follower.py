@@ -99,11 +99,11 @@ class Follower:
         self._made: Stamp | None = None
         self._accepted: set[int] = set()
         self._index: LiveIndex | None = None
-        self._encoder = ""  # of the index
+        self._encoder = ""  # the encoder of the index
         self._statistics: Statistics | None = None
         self._worn_check_s = 0.0  # when to look for unused rows again
         self.served = self.newest = 0
-        self.lacks_encoder = ""  # of the newest version, if this daemon has other models
+        self.lacks_encoder = ""  # the newest version's encoder, if this daemon has other models
         self.is_writer = False
 
     @property

@@ -66,14 +66,14 @@ class GenerationSwitch:
         self._piece = piece
         self._clock_s = clock_s
         self._queue: deque[PassageId] = deque()
-        self._lacking: set[PassageId] = set()  # of the queue: without a question set
+        self._lacking: set[PassageId] = set()  # the passages in the queue without a question set
         self._at: tuple[int, int] | None = None  # the head of the queue, and the rewrites then
-        self._rewrites = -1  # when the index was begun
+        self._rewrites = -1  # the number of rewrites when the index was begun
         self._total = 0
         self._spent_s, self._made = 0.0, 0
         self._failures, self._problem = 0, ""
         self._progress = SwitchProgress(0, 0, None, None)
-        self.due_s = 0.0  # when to do the next piece, by the clock
+        self.due_s = 0.0  # when to do the next piece, by `clock_s`
 
     @property
     def progress(self) -> SwitchProgress:

@@ -163,8 +163,8 @@ RETRY = ""  # a revision that no item has, so the next scan fetches it again
 
 _SMALL_ITEMS = 2000  # the limit of items that a small sync lists.
 _SMALL_STEPS = 100
-_SMALL_BYTES = 1 << 20  # of a document in a small sync
-_LONG_BYTES = 1 << 16  # of a document that other documents need not wait for
+_SMALL_BYTES = 1 << 20  # the largest document that a small sync reads.
+_LONG_BYTES = 1 << 16  # a larger document is read after the others.
 _WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed even if there are cursors.
 
 

@@ -87,7 +87,7 @@ class ClusterMaker(BuiltinMaker):
         super().__init__(language, encoder, config.workers)
         self._config, self._address, self._load = config, address, load
         self._joining = threading.Thread()
-        self._ray: Any = None  # once joined
+        self._ray: Any = None  # the module `ray` while the cluster is joined
         self._expected: Fingerprint = {}
         self._next_try_s = 0.0
         self._trouble: str | None = None
@@ -113,7 +113,7 @@ class ClusterMaker(BuiltinMaker):
 
     def _make_remotely(self, coming: Iterator[Passage]) -> Iterator[Sequence[MakeResult]]:
         ray, under_way = self._ray, dict[Any, list[Passage]]()
-        group: list[Passage] = []  # taken, and not under way yet
+        group: list[Passage] = []  # taken from `coming` but not submitted yet
         asked = ray.remote(num_cpus=1, max_retries=_TRIES)(make_on_worker)
         try:
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -130,8 +130,9 @@ class ClusterMaker(BuiltinMaker):
                     yield [*zip(under_way.pop(done), found, strict=True)]
                 yield ()
         except (ray.exceptions.RayError, ConnectionError, _Refused) as error:
-            # Its tasks, a second's work each, are not cancelled: if an answer meets a cancellation,
-            # Ray 2.60 aborts the process ("tried to complete task that was not pending").
+            # Running tasks take about a second and are not cancelled. If a result arrives during
+            # a cancellation, Ray 2.60 aborts the process
+            # ("tried to complete task that was not pending").
             self._leave(error)
         yield from super().make_each(chain(group, *under_way.values(), coming))
 

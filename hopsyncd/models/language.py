@@ -19,7 +19,8 @@ from hopsyncd.models.encoder import FairLock
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language_process import DEFAULT_MODEL
 
-_IDLE_S = 240.0  # after which the process ends: it takes more memory than the rest of the daemon
+# The idle process ends after this time, because it takes more memory than the daemon itself.
+_IDLE_S = 240.0
 
 log = structlog.get_logger(__name__)
 

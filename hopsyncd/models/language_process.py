@@ -200,14 +200,14 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
         try:
             if pipeline is None:
                 pipeline = _Pipeline(model)
-                os.nice(_NICE)  # from now on: an edit may have waited for the start
+                os.nice(_NICE)  # only after the start, for which an edit may wait
         except (OSError, ImportError, ValueError) as error:
             reply: dict[str, Any] = {"why": str(error)}
         else:
             reply = {"found": pipeline.find(wanted, texts)}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
-        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # restarts with each reply
+        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # each reply restarts the timer
 
 
 def _main() -> None:

@@ -44,9 +44,9 @@ from store.records import GRID, Vectors, compact_json, to_grid
 log = structlog.get_logger(__name__)
 
 PROBE = "The harbour master keeps a red notebook of every ship that arrived in March 1911."
-_SAME = 0.99  # the least cosine of two vectors of the probe by one model
+_SAME = 0.99  # the least cosine of the probe's vectors if both are from the same model
 _TIMEOUT_S = 60.0
-_QUESTION_S = 10.0  # a question is answered without its vector then
+_QUESTION_S = 10.0  # after this time, a question is answered without its vector
 _QUESTION_ATTEMPTS = 2
 _CHECK_EVERY_S = 300.0  # of questions
 _REAL_TIME = Timing()

@@ -73,7 +73,7 @@ def _remove(folder: Path) -> bool:
     try:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Under another name first, so that it is never found half removed.
+            # Rename the folder first, so that no process finds it half removed.
             hidden = folder
             if not folder.name.endswith(_REMOVED):
                 hidden = folder.with_name(f"{folder.name}.{os.getpid()}{_REMOVED}")

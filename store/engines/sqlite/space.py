@@ -21,8 +21,8 @@ from store.exceptions import BackupFailed, DiskFailure
 from store.search import generation_rows, move_vectors, renew_vectors, sparse_chunks
 from store.transactions import snapshot
 
-_PAGES = 1000  # freed per step
-_QUICK_BYTES = 1 << 25  # of a file that is rewritten within a second
+_PAGES = 1000  # pages freed per step.
+_QUICK_BYTES = 1 << 25  # a file of up to this size is rewritten within a second.
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
@@ -191,11 +191,11 @@ def _sync(path: Path) -> None:
 # SQLite's file format: https://sqlite.org/fileformat2.html.
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _RESERVED_AT, _FIRST_PAGE_HEADER = 20, 100
-_LOCK_BYTE = 1 << 30  # the page at this offset is not used
+_LOCK_BYTE = 1 << 30  # SQLite leaves the page at this offset unused.
 _MAP_ENTRY, _ROOT, _BTREE = 5, 1, 5  # bytes for a page in the pointer map; kinds of pages there
 _POINTERS_AT = {2: 12, 5: 12, 10: 8, 13: 8}  # by the type of a b-tree page
 
-_TRIES = 50  # to empty the log, of 0.2 s each
+_TRIES = 50  # attempts to empty the log, each of 0.2 s
 
 
 class _UnknownFormat(Exception):
