@@ -148,7 +148,7 @@ def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn |
     """
     columns, at = _columns_of(line(start)), start + 1
     lines: list[tuple[int, list[str]]] = []
-    while at < end and len(lines) < _MAX_ROWS and line(at) != line(start):
+    while at < end and len(lines) < _MAX_ROWS and not _COLUMNS.match(line(at)):
         lines.append((at, _cut(line(at), columns)))
         at += 1
     if at >= end or line(at) != line(start) or not lines:

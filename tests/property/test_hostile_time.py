@@ -121,6 +121,7 @@ UNITS = {
     "grid tables that do not end": "+--+\n|  |\n",
     "simple tables": "a b\n-- --\n",
     "simple tables without names": "-\n-- --\n",
+    "lines of tables that differ": "",  # see text_of
     "multiline tables that do not end": "---\na b\n-- --\n",
     "dots": ".",
     "sentences": "A. b ",
@@ -200,6 +201,9 @@ FORMATS = {
 def text_of(name: str, size: int) -> str:
     """A unit many times: one of UNITS by its name, or the given one."""
     unit = UNITS.get(name, name)
+    if name == "lines of tables that differ":
+        lines = (f"{'-' * (2 + at % 60)} {'-' * (2 + at // 60)}\n" for at in range(size // 8))
+        return "".join(lines)[:size]
     if not unit:
         return "".join(f"w{number}\n" for number in range(size // 5))[:size]
     return (unit * (size // len(unit) + 1))[:size]
