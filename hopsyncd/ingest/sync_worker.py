@@ -38,8 +38,8 @@ _LONGEST_ENCODER_RETRY_S = 10.0
 # doubled after each failure that does not concern only one source
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 _MAX_CHANGED_PATHS = 50_000  # only the newest changed paths of a source are remembered.
-_LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed.
-_SAVING_S = 1.0  # between two looks at the thread that saves the index.
+_LONGEST_SLEEP_S = 60.0  # a suspended machine or a changed clock is noticed within this time.
+_SAVING_S = 1.0  # interval of checks whether the index has been saved.
 _QUIET_S = 0.1  # until memory is given back: a question soon after an edit would want it again
 _HEAR_S = 0.1  # how often the writer of a server's database looks for requests of followers
 UPGRADE = "upgrade"  # the job that asks an LLM for missing questions

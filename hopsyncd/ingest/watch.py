@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
 _SETTLE_S = 0.02  # covers all events of one save of a file
-_FEW_PATHS = 32  # that are each passed on at once; more in so short a time are a storm
+_FEW_PATHS = 32  # with more paths within `debounce_s`, events are collected
 MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 LOG_FRAMES = 8192  # a checkpoint starts after this number of new frames, which are 32 MiB.
 MOST_FRAMES = 4 * LOG_FRAMES  # the limit for a large database.
-_PAGES_A_FRAME = 4  # of the database
+_PAGES_A_FRAME = 4  # the database's pages for each new frame.
 _HEADER, _FRAME_HEADER = 32, 24
 _SALT = slice(16, 24)  # in the log's header; a frame has its salt at offset 8
 
