@@ -1,6 +1,6 @@
 """Counts and times requests, for /v1/stats and, in Prometheus's format, for /v1/metrics.
 
-No metric's label contains a name or text of the user.
+No label contains anything that a user wrote, such as a source name or a question.
 """
 
 import shutil

@@ -131,8 +131,9 @@ def _notes_on(kind: str, every: object, at: object) -> list[str]:
     notes = []
     if kind in _SCANNED_KINDS and not every and not at:
         notes.append(
-            f"A source of kind {kind} is scanned every 5 minutes, or as watch.scan_every_s says."
-            " --every 1m scans more often. `hopsyncd sync NAME` scans now; a hook can call it."
+            f"A source of kind {kind} is scanned every 5 minutes, unless watch.scan_every_s says"
+            " otherwise. To scan it more often, set scan_every_s in its section, for example"
+            " scan_every_s = 60.0. To scan it now, or from a hook, run `hopsyncd sync NAME`."
         )
     if kind == "git":
         notes.append(

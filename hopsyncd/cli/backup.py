@@ -1,6 +1,7 @@
 """`hopsyncd backup now`, `list` and `restore`."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -26,13 +27,18 @@ _STOP_S = 60.0
 _SHOWN = 3  # how many lost tags and watched questions are named
 
 
+_LIKE_A_FILE = re.compile(r"[/.]")
+
+
 class _BackupGroup(click.Group):
-    """Accepts `hopsyncd backup FILE`, the form before there were subcommands, as `now --to
-    FILE`."""
+    """Accepts `hopsyncd backup FILE`, the form before there were subcommands, as `now --to FILE`.
+
+    FILE must have a slash or a point, so that a mistyped subcommand is not taken for a file.
+    """
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         words = [word for word in args if not word.startswith("-")]
-        if words and words[0] not in self.commands:
+        if words and words[0] not in self.commands and _LIKE_A_FILE.search(words[0]):
             at = args.index(words[0])
             args = ["now", "--to", args[at], *args[:at], *args[at + 1 :]]
         return super().parse_args(context, args)

@@ -87,7 +87,8 @@ def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> 
         trigger = CronTrigger.from_crontab(" ".join(fields), zone)
     except KeyError as error:
         raise ValueError(
-            "this machine's time zone is unknown, so the expression must name one"
+            "this machine's time zone is unknown: add a time zone to the end of the expression,"
+            " such as Europe/Berlin"
         ) from error
     when = When(f"at {' '.join(fields)} ({trigger.timezone})", trigger, fields[1] != "*", jitter_s)
     if trigger.get_next_fire_time(None, datetime.now(UTC)) is None:

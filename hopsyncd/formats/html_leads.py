@@ -67,8 +67,10 @@ class Leads:
         if self._element == "dt":
             self._terms.append(block)
             return []
-        text, links = add_label(self._label, block.text, block.links)
-        block, self._label = replace(block, text=text, links=links), ""
+        if self._label and block.kind != "code":
+            text, links = add_label(self._label, block.text, block.links)
+            block = replace(block, text=text, links=links)
+        self._label = ""
         leads = self.above()
         if self._terms:
             block = self._add_definition(block)

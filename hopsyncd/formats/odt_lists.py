@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 from hopsyncd.formats.archive import attribute, local_name
 from hopsyncd.formats.list_numbers import number_text, parse_number
 
+_MAX_AFFIX_CHARACTERS = 20
 _DEPTHS = 10  # the maximum list depth in OpenDocument
 
 
@@ -81,8 +82,8 @@ def _levels_of(style: Element) -> Iterator[tuple[int, _Level]]:
                 parse_number(attribute(element, "level"), 1) - 1,
                 _Level(
                     number_style,
-                    attribute(element, "num-prefix"),
-                    attribute(element, "num-suffix"),
+                    attribute(element, "num-prefix")[:_MAX_AFFIX_CHARACTERS],
+                    attribute(element, "num-suffix")[:_MAX_AFFIX_CHARACTERS],
                     parse_number(attribute(element, "start-value"), 1),
                     parse_number(attribute(element, "display-levels"), 1),
                 ),

@@ -384,7 +384,7 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
         raise SourceUnavailable(
             "The source is paused",
             f"all of its {documents} indexed documents have disappeared",
-            "Nothing was removed. If this is intended, run `hopsyncd sync --accept-empty`",
+            "Nothing was removed. If you emptied it on purpose, run `hopsyncd sync --accept-empty`",
         )
 
 

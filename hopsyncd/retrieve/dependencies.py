@@ -116,8 +116,8 @@ class Dependencies:
     def collect(
         cls, question: str, context: QueryContext, vector: Vectors, search: HopSearch, k: int
     ) -> Self:
-        """Collect the rows and names that the search used, and the results with the smallest
-        leads.
+        """Collect the passage rows and names that the search used, and the results that only
+        narrowly beat the next result.
         """
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
@@ -261,11 +261,11 @@ class _Order:
         return tuple(helpful.position for helpful in found[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
-        """Return the lead with which the direct hits were chosen.
+        """Return the smallest change that could alter the first k results through the direct hits.
 
-        If replacing the last direct hit by the next passage would change the results, this is the
-        lead of that hit. Otherwise it is the lead of the decision whether there are direct hits at
-        all.
+        If swapping the last direct hit for the next passage would change these results, this is the
+        hit's lead over that passage (`DirectHits.lead`). Otherwise it is the change in the names'
+        share of the question that would switch direct hits on or off (`DirectHits.lead_of_names`).
         """
         ranked, direct = self.rank(self.worth, k), self._direct
         now, instead = (keep_places(ranked, rows)[:k] for rows in (direct.rows, direct.instead))
@@ -274,10 +274,11 @@ class _Order:
 
 
 def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
-    """Find the results with the smallest leads, ascending. The last tie has no rows.
+    """Find the results that only narrowly beat the next result, the narrowest first.
 
-    `lead_of_start` is the lead of the last passage that was read for a follow-up. If another
-    passage were read, the results would be unknown.
+    The list ends with a tie that has a lead but no rows: if scores change by that lead, the results
+    are unknown. `lead_of_start` is the smaller lead of two choices: the last passage read for a
+    follow-up over the next one, and the direct hits (`lead_of_direct_hits`).
     """
     soon = min(_SOON / order.snapshot.statistics.passages, 1 / _DRIFT) * _SWAY
     together, ties = order.worth.copy(), list[Tie]()

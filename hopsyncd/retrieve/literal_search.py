@@ -11,6 +11,7 @@ Within these tiers the ranks of BM25 and of the strategy are fused, and BM25 cou
 stay where the strategy ranked them.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -49,6 +50,7 @@ _OF_FORMS = 0.8  # the worth of a word in another form.
 _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
 _MOST, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
 _LEAST_NAME = 4  # shorter words are not searched inside camelCase names.
+_POSSESSIVE = re.compile("['\u2019]s\\Z", re.IGNORECASE)
 _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
 _MOST_ABSENT = 5  # with more absent words, a question is taken for another language.
 _FUSION_K = 60
@@ -408,9 +410,8 @@ def _find_absent(
 
 def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
     """List the unusual words of a question that no visible passage has."""
-    unusual = [
-        word for word in query.words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())
-    ]
+    words = (_POSSESSIVE.sub("", word) for word in query.words)
+    unusual = [word for word in words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())]
     return tuple(word for word in unusual if not _is_held(snapshot, index_terms(word)))
 
 

@@ -217,7 +217,10 @@ def _write_own(file: Path, text: str) -> None:
 
 
 def team_page(config: Config) -> "TeamPage | None":
-    """Create the page at `access.page`, or return None without one. Raises SocketRefused."""
+    """Create the page at `access.page`, or return None if `access.page` is not set.
+
+    Raises SocketRefused if the secret or the CA file of the login provider cannot be used.
+    """
     if not config.access.page:
         return None
     from hopsyncd.web.team_page import make_team_page  # slow to import

@@ -24,6 +24,7 @@ def texts_of(text: str, media_type: str) -> list[str]:
         ("text/html", "<ol reversed><li>Two<li>One</ol>", "2. Two|1. One"),
         ("text/html", '<ol style="list-style: none"><li>Fill</ol>', "Fill"),
         ("text/html", "<ol><li><p>Fill</p><p>to the brim</p></li></ol>", "1. Fill|to the brim"),
+        ("text/html", "<ol><li>Fill<li><pre>fill()</pre><li>Stir</ol>", "1. Fill|fill()|3. Stir"),
         ("text/x-rst", "c) Fill\nd) Stir\n\n   i. slowly\n", "c. Fill|d. Stir|i. slowly"),
         ("text/asciidoc", ". Fill\n. Stir", "1. Fill|2. Stir"),
         ("text/org", "1. Fill\n2. Stir", "1. Fill|2. Stir"),
@@ -84,3 +85,10 @@ def test_opendocument_lists_are_numbered_by_their_styles() -> None:
     assert [block.text for block in odt_blocks_of(body, automatic=_STYLES)] == [
         "1. Fill", "2. Stir", "(b) slowly", "b.1 Spoon", "Salt", "3. Serve", "hot", "1. Again",
     ]  # fmt: skip
+
+
+def test_a_long_prefix_of_a_list_is_cut() -> None:
+    styles = _STYLES.replace('style:num-prefix="("', f'style:num-prefix="{"(" * 1000}"')
+    inner = _list(said("slowly"))
+    blocks = odt_blocks_of(_list(inner, attributes='text:style-name="L"'), automatic=styles)
+    assert len(blocks[0].text) < 100

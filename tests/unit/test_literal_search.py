@@ -102,6 +102,8 @@ def test_a_passage_with_the_words_as_typed_comes_first(
     [
         ("xyzzyx", ("xyzzyx",)),
         ("What is the xyzzyx of the build?", ("xyzzyx",)),
+        ("What is libFuzzer's purpose?", ()),
+        ("What is xyzzyx\u2019s purpose?", ("xyzzyx",)),
         ("--cache", ("--cache",)),
         ('"cache no"', ("cache no",)),
         ("2.3", ("2.3",)),

@@ -80,3 +80,13 @@ def test_adding_a_mailbox_says_when_new_mail_is_found(
     ran = CliRunner().invoke(cli, ["add", str(box), "--dry-run", *more])
     assert ran.exit_code == 0, ran.output
     assert ("is scanned every 5 minutes" in ran.output) is told
+
+
+def test_a_mistyped_subcommand_of_backup_writes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(cli, ["backup", "lst"])
+    assert ran.exit_code == 2 and "lst" in ran.output
+    assert not [*tmp_path.iterdir()]

@@ -98,7 +98,9 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
             break
         except OSError as error:
             log.warning(
-                "an exported encoder in use may be removed", folder=str(kept), why=str(error)
+                "cannot lock the exported encoder, so another process may delete it",
+                folder=str(kept),
+                why=str(error),
             )
     return encoder or SentenceEncoder(model, sha256, threads)
 
