@@ -75,7 +75,7 @@ def test_a_guide_is_read_without_its_signs() -> None:
         ("table", 21, "none since"),
         ("list_item", 24, "Winch"),
         ("list_item", 25, "Drum"),
-        ("list_item", 26, "First"),
+        ("list_item", 26, "1. First"),
         ("paragraph", 28, "More of it."),
         ("list_item", 30, "Draught: how deep it lies"),
         ("code", 34, '*left* = "as it is" #'),
