@@ -153,7 +153,7 @@ def test_the_memory_of_pages_that_were_read_is_given_back(path: Path) -> None:
         held_kib = _own_kib()
         release_memory(connection)
         assert held_kib - _own_kib() > 8_000
-        assert connection.execute("PRAGMA cache_size").fetchone()[0] == -65536
+        assert connection.execute("PRAGMA cache_size").fetchone()[0] == -32768
 
 
 def _own_kib() -> int:

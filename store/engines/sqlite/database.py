@@ -55,7 +55,7 @@ OperationalError = sqlite.OperationalError
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
 _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
-_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -65536"
+_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -32768"
 # Pages after which a commit checkpoints by itself. A thread does so earlier.
 _LOG = f"wal_autocheckpoint = {2 * MOST_FRAMES}"
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
