@@ -154,10 +154,7 @@ class Engine:
         return self._encoder.name
 
     def encoded_for(self, question: str, search: Search) -> EncodedTexts:
-        """Encode the texts whose vectors this search needs, and return the vectors by text.
-
-        Raises EncoderUnavailable.
-        """
+        """Return the vectors of the texts that this search needs. Raises EncoderUnavailable."""
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:

@@ -92,5 +92,5 @@ def test_recorded_replies_have_the_form_that_prompts_ask_for() -> None:
     assert len(replies) >= 40
     for one in replies.values():
         assert one.reply.keys() == {"found", "answer", "citations"}
-        assert one.reply["found"] == bool(one.reply["citations"])
+        assert one.reply["citations"] or not one.reply["found"]
         assert all(len(cited["quote"].split()) <= 8 for cited in one.reply["citations"])
