@@ -161,7 +161,7 @@ class Guard:
         # The response has no end, so the server closes the connection.
 
     def _why_invalid(self, sent: bytes) -> str | None:
-        """Explain why a token or the key of a session is not valid any more. None if it is."""
+        """Return why a token or session key is no longer valid; None if it is valid."""
         if self._page and not sent.startswith(TOKEN_START):
             return None if self._page.find_person(sent) else _SESSION_ENDED
         try:

@@ -29,6 +29,7 @@ from hopsyncd.api.watch_delivery import (
 )
 from hopsyncd.api.watch_rights import Makers, Rights, is_maker, login_of, refuse_too_many
 from hopsyncd.api.watch_states import ask_head, reasons_of, state_at
+from hopsyncd.display import plural
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
@@ -209,10 +210,9 @@ class WatchedQuestions:
         found = [self._actions.problem] if self._actions.problem else []
         if off := self._off:
             found.append(
-                f"{off} watch{'es' if off > 1 else ''} of this database name"
-                f"{'' if off > 1 else 's'} a program or webhook that is turned off: it came with"
-                " the database. `hopsyncd watches` shows it; `hopsyncd watches NUMBER --allow`"
-                " turns it on."
+                f"Programs or webhooks are off for {plural(off, 'watched question')},"
+                " because the database was copied, restored or made by an older version."
+                " `hopsyncd watches` shows how to turn them on."
             )
         return found
 

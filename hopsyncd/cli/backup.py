@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 
 _STOP_S = 60.0
 _SHOWN = 3  # how many lost tags and watched questions are named
-
-
 _LIKE_A_FILE = re.compile(r"[/.]")
 
 
 class _BackupGroup(click.Group):
     """Accepts `hopsyncd backup FILE`, the form before there were subcommands, as `now --to FILE`.
 
-    FILE must have a slash or a point, so that a mistyped subcommand is not taken for a file.
+    FILE must contain a slash or a dot, so that a mistyped subcommand is not taken for a file.
     """
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

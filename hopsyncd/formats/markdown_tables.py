@@ -154,16 +154,15 @@ def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn |
     if at >= end or line(at) != line(start) or not lines:
         return None
     is_spaced = any(not any(cells) for _, cells in lines)
-    rows: Rows = []
+    parts: list[list[tuple[int, list[str]]]] = []
     for number, cells in lines:
         if not any(cells):
             continue
-        is_more = is_spaced and rows and rows[-1][1] == number
-        if is_more:
-            first, _, above = rows.pop()
-            rows.append((first, number + 1, _join([above, cells])))
+        if is_spaced and parts and parts[-1][-1][0] + 1 == number:
+            parts[-1].append((number, cells))
         else:
-            rows.append((number, number + 1, cells))
+            parts.append([(number, cells)])
+    rows = [(part[0][0], part[-1][0] + 1, _join([cells for _, cells in part])) for part in parts]
     return _Drawn(rows, 0, at + 1) if len(rows) > 1 else None
 
 

@@ -17,7 +17,7 @@ from hopsyncd.formats.archive import (
 from hopsyncd.formats.blocks import Block, Links, in_one_line, skipped_block
 from hopsyncd.formats.charts import chart_blocks
 from hopsyncd.formats.header_rows import header_rows
-from hopsyncd.formats.list_numbers import add_label, number_text
+from hopsyncd.formats.list_numbers import add_label, number_text, parse_number
 from hopsyncd.formats.office_math import math_text
 from hopsyncd.formats.office_text import (
     Line,
@@ -186,8 +186,7 @@ class _Slide:
             for below in [depth for depth in numbers if depth > level]:
                 del numbers[below]
             if number is not None:
-                start = attribute(number, "startAt")
-                begin = int(start) if start.isdecimal() and len(start) < 6 else 1
+                begin = parse_number(attribute(number, "startAt"), 1)
                 numbers[level] = numbers.get(level, begin - 1) + 1
                 label = _label(numbers[level], attribute(number, "type"))
                 text, links = add_label(label, text, links)

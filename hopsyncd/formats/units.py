@@ -30,7 +30,8 @@ _COUNTED = re.compile(
     r"(?:Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November"
     r"|Dezember|Jahrhunderts?|Jahrestag)\b"
 )
-_LABEL = re.compile(r"\n[ \t]*\(?(?:\d{1,3}|[ivx]{1,5})\Z", re.IGNORECASE)  # of a list item
+# The number of a list item, at the beginning of a line.
+_LABEL = re.compile(r"\n[ \t]*\(?(?:\d{1,3}|[ivx]{1,5})\Z", re.IGNORECASE)
 _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 _HYPHEN_BREAK = re.compile(r"(?<=[^\W_]-)\n[ \t]*(?=[^\W\d_])")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import Children, attribute, child_of, local_name
-from hopsyncd.formats.list_numbers import number_text
+from hopsyncd.formats.list_numbers import number_text, parse_number
 
 TITLE = -1  # the level of the document's title, above all headings
 # Word writes the names in English; other programs write them in the user's language.
@@ -213,7 +213,7 @@ def _levels_of(parent: Element) -> dict[int, _Level]:
             style=_value_of(child, "pStyle"),
         )
         start, restart = _value_of(child, "start"), _value_of(child, "lvlRestart")
-        level.start = int(start) if start.isdecimal() and len(start) < 10 else 1
+        level.start = parse_number(start, 1)
         if restart in _DEPTHS:
             level.restarts_after = int(restart)
         levels[int(depth)] = level

@@ -303,7 +303,7 @@ def _vocabulary() -> Mapping[int, bytes]:
     words = defaultdict(list)
     for word in (default_folder() / "vocab.txt").read_bytes().split():
         words[len(word)].append(word)
-    return {length: b"\n%b\n" % b"\n".join(of) for length, of in words.items()}
+    return {length: b"\n%b\n" % b"\n".join(same) for length, same in words.items()}
 
 
 def checked_digest(path: str, expected: str) -> str:

@@ -104,7 +104,9 @@ def _find_terms(text: str) -> tuple[str, ...]:
     return tuple(sorted(frozenset().union(*terms.values())))
 
 
-_find_short_terms = lru_cache(_SHORT_CACHED)(_find_terms)  # A question's are often needed again.
+_find_short_terms = lru_cache(_SHORT_CACHED)(
+    _find_terms
+)  # a question's terms are needed several times
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -385,29 +385,28 @@ def test_the_lines_of_a_wrapped_cell_make_one_value_where_rows_are_farther_apart
 
 
 def test_a_table_ends_at_a_larger_heading_and_at_a_list() -> None:
+    rows = [("Day", "Open", "Close"), ("Monday", "9", "17"), ("Tuesday", "10", "20")]
+    items = [("1.", "Check the gas"), ("2.", "Load it"), ("\u2022", "Go")]
+
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 12)
-        for at, row in enumerate([("Day", "Open", "Close"), ("Monday", "9", "17"),
-                                  ("Tuesday", "10", "20"), ("Friday", "11", "15")]):  # fmt: skip
+        for at, row in enumerate(rows):
             for column, text in enumerate(row):
-                canvas.drawString(72 + 90 * column, 700 - 15 * at, text)
+                canvas.drawString(72 + 130 * column, 700 - 15 * at, text)
         canvas.setFont("Helvetica-Bold", 14)
-        canvas.drawString(72, 635, "Steps")
+        canvas.drawString(72, 650, "Steps")
         canvas.setFont("Helvetica", 12)
-        for at, (marker, text) in enumerate(
-            [("1.", "Check the gas"), ("2.", "Load it"), ("•", "Go")]
-        ):
-            canvas.drawString(78, 618 - 15 * at, marker)
-            canvas.drawString(96, 618 - 15 * at, text)
+        for at, (marker, text) in enumerate(items):
+            canvas.drawString(78, 632 - 15 * at, marker)
+            canvas.drawString(100, 632 - 15 * at, text)
 
     assert texts(read(draw)) == [
         "Day: Monday | Open: 9 | Close: 17",
         "Day: Tuesday | Open: 10 | Close: 20",
-        "Day: Friday | Open: 11 | Close: 15",
         "Steps",
         "1. Check the gas",
         "2. Load it",
-        "• Go",
+        "\u2022 Go",
     ]
 
 

@@ -59,7 +59,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     assert (listed["action"], listed["disabled"], listed["changes"]) == (None, {"exec": program}, 1)
     assert acts(watching) == ['{"exec": true}'] and not made.exists()
     (problem,) = watching.watched.problems()
-    assert "1 watch of this database names a program" in problem and "--allow" in problem
+    assert "off for 1 watched question, because" in problem and "hopsyncd watches" in problem
 
     with pytest.raises(BadRequest, match="is not the one that you saw"):
         watching.watched.allow(number, {"exec": ["/usr/bin/touch", "elsewhere"]})

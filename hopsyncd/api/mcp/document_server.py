@@ -49,7 +49,7 @@ from hopsyncd.display import plural
 from hopsyncd.errors import REPORTABLE
 
 TEMPLATE = "hopsyncd://{source}/{+document}"
-PATH = "/mcp"  # of the HTTP address
+PATH = "/mcp"  # where MCP over HTTP is served
 TOKEN_NAME = "mcp_token"  # not the daemon's token, which would give agents all rights
 _MAX_SESSIONS = 100
 MIME_TYPE = "text/markdown"
