@@ -52,7 +52,7 @@ def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: 
     shown = place.run("watches").stdout
     assert f"run /usr/bin/touch {made}" in shown and "`hopsyncd watches 1 --allow`" in shown
     for text in (place.run("status").stdout, place.run("doctor").stdout):
-        assert "1 watch of this database names a program" in text
+        assert "Programs or webhooks are off for 1 watched question, because" in text
     refused = place.run("watches", "1", "--allow")
     assert refused.returncode == 1 and "--yes" in refused.stderr and not made.exists()
     backup = tmp_path / "backup.db"
@@ -63,7 +63,7 @@ def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: 
     assert allowed.returncode == 0 and "Watch 1 is on" in allowed.stdout, allowed.stderr
     _move(place, "Graz")
     place.until(made.exists)
-    assert "database names a program" not in place.run("status").stdout
+    assert "Programs or webhooks are off" not in place.run("status").stdout
     place.stop()
     copied = place.run("copy", "--to", str(tmp_path / "copy.db"))
     assert "The programs and webhooks of 1 watched question were not copied" in copied.stdout
