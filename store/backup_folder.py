@@ -27,9 +27,9 @@ from store.versions import head
 DATABASE, MANIFEST, CONFIG = "hopsyncd.db", "backup.json", "config.toml"
 _FORMAT = 1
 _PART = ".part"
-_REQUESTED = "-requested"  # follows the time in the name of a requested backup
+_REQUESTED = "-requested"  # the end of a requested backup's name, after the time
 _LOCK = ".lock"
-_SPARE_BYTES = 16 << 20  # besides the database: the manifest, and room for the file system
+_SPARE_BYTES = 16 << 20  # free space needed besides the copy: manifest, file system
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from store.versions import version
 
 Integers = NDArray[np.int64]
 
-_AT_ONCE = 50_000  # rows
+_AT_ONCE = 50_000  # rows fetched per batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

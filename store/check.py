@@ -26,7 +26,7 @@ from store.transactions import snapshot
 from store.versions import head, kept_versions, version
 
 Check = Callable[[Connection], Iterator[Finding]]
-OnCheck = Callable[[str], None]  # gets the name of each check as it begins
+OnCheck = Callable[[str], None]  # called with the name of each check before it runs
 
 # Errors that damaged rows raise when they are read as text, JSON, numbers or rows.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
@@ -149,7 +149,7 @@ def as_store_error(error: BaseException, connection: Connection) -> BaseExceptio
     except DatabaseGone as gone_:
         return gone_
     except DiskFailure:
-        pass  # report the first failure
+        pass  # the first error is the one to report
     return disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
 
 
@@ -173,9 +173,8 @@ def _versions(connection: Connection) -> Iterator[Finding]:
 def _intervals(connection: Connection) -> Iterator[Finding]:
     newest = head(connection)
     last = newest.id if newest else 0
-    wrong_types = connection.dialect.wrong_types(
-        "born", "died"
-    )  # a damaged file may hold such values
+    # A damaged file can contain texts in these integer columns.
+    wrong_types = connection.dialect.wrong_types("born", "died")
     for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, died FROM {table}"
@@ -236,7 +235,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
         "match": newest.matches,
     }
     for table, count in stated.items():
-        # An index counts both.
+        # Both counts read only an index.
         live = connection.execute(
             f"SELECT count(*) - (SELECT count(*) FROM {table} WHERE died < {ALIVE}) FROM {table}"
         ).fetchone()

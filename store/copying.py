@@ -37,7 +37,7 @@ _BEFORE = (
 _WITH_VERSIONS = (
     "version tag pin unused excluded purging waiting job quarantine watch telling"
 ).split()
-_AT_ONCE = 1000  # rows
+_AT_ONCE = 1000  # rows inserted per transaction
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
@@ -112,7 +112,7 @@ def _rows(source: Connection, table: str, columns: list[str]) -> list[tuple[obje
     rows: list[tuple[object, ...]] = source.execute(
         f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2"
     ).fetchall()
-    if table == "watch":  # programs and addresses stay on their machine
+    if table == "watch":  # the copy must not contain programs or addresses
         at = columns.index("act")
         return [(*row[:at], kind_of_act(cast(str | None, row[at])), *row[at + 1 :]) for row in rows]
     return rows
@@ -154,7 +154,7 @@ def _insert_rows(
 
 SHOWN_NAME = "shown.db"
 _TABLES = ("source recipe version document placement passage life question_set question").split()
-_ROWS_AT_ONCE = 1000  # rows that are looked up together
+_ROWS_AT_ONCE = 1000  # rows looked up per query
 
 
 class LocalCopy:
@@ -165,7 +165,7 @@ class LocalCopy:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._local = threading.local()
-        self.lost: ServerLost | None = None  # why the server is not used at present
+        self.lost: ServerLost | None = None  # the reason why the copy is used instead of the server
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
         """Return the server's connection, or a connection to the copy while the server is
@@ -173,7 +173,7 @@ class LocalCopy:
 
         Raises ServerLost if the server is unreachable and the copy lacks version `number`.
         """
-        lost = self.lost  # another thread may reach the server again
+        lost = self.lost  # read once, because another thread may reset it
         if lost is None:
             try:
                 found = opened()

@@ -13,7 +13,7 @@ from store.records import compact_json, content_hash
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
 PLACE_COLUMNS = "passage, first_line, last_line, links"
 _FIRST_PLACE_COLUMNS = "passage, first_line, last_line"
-_NONE = "[]"  # no names or no links
+_NONE = "[]"  # JSON of an empty list of names or links
 _NO_ORIGIN = "{}"
 
 Row = Sequence[object]

@@ -30,10 +30,10 @@ from store.transactions import transaction
 from store.versions import head, kept_versions
 
 _DAY_MS = 86_400_000
-# Rows deleted per transaction: of matches, and of documents, intervals or question sets.
+# Rows deleted per transaction. _ROWS_AT_ONCE is for documents, intervals and question sets.
 _MATCHES_AT_ONCE, _ROWS_AT_ONCE = 2000, 100
 
-# For the estimate: a row without its long columns, and a match with its index entry.
+# Estimated sizes of a row without its long columns, and of a match with its index entries.
 _ROW_BYTES, _MATCH_BYTES = 40, 60
 
 Gap = tuple[int, int]
@@ -237,7 +237,7 @@ def find_unused_sets(
             "SELECT passage FROM question_set WHERE passage > ? ORDER BY passage LIMIT 1 OFFSET ?",
             [after, sets_at_once],
         ).fetchone()
-        until = row[0] if row else ALIVE  # no id is larger
+        until = row[0] if row else ALIVE  # No id is larger than ALIVE.
         rows = connection.execute(
             "SELECT s.id FROM question_set AS s"
             f" WHERE s.passage > ? AND s.passage <= ? AND {_UNHELD}",

@@ -5,5 +5,5 @@ from contextlib import suppress
 
 
 def release_heap() -> None:
-    with suppress(AttributeError):  # only glibc has this function
+    with suppress(AttributeError):  # Only glibc has malloc_trim.
         ctypes.CDLL(None).malloc_trim(0)

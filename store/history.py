@@ -20,7 +20,8 @@ from store.visibility import Mask, hides, partly_hidden
 Edge: TypeAlias = tuple[QuestionId, QuestionId]
 """An outgoing question and the incoming question that it is matched with."""
 
-# Rows in force at version ?1 but not at a later version ?2, or at an earlier one.
+# _NO_LONGER: rows in force at version ?1 but not at the later version ?2.
+# _NOT_YET: rows in force at version ?1 but not at the earlier version ?2.
 _NO_LONGER = f"born <= ?1 AND died > ?1 AND died <= ?2 AND died < {ALIVE}"
 _NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
 # The number of documents that version ?1 moved to another path.
@@ -137,14 +138,15 @@ def _at_time(connection: Connection, at: str) -> Version:
     try:
         named = relative_moment(at, datetime.now())
         moment = (named or datetime.fromisoformat(at)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:  # overflow: within a day of the calendar's ends
+    # The time zone can move a time in year 1 or 9999 out of range.
+    except (ValueError, OverflowError) as error:
         raise NoSuchVersion(
             f"Cannot read version {at!r}",
             "it is not a number, a tag or a time",
             "Run `hopsyncd log` to list versions and tags. Write a time as 2026-11-01T09:00 or"
             " `2 days ago`",
         ) from error
-    # By number, not by the clock: the clock may have been set back between two versions.
+    # The largest id, not the latest time: the clock may have been set back between two versions.
     row = connection.execute(
         "SELECT max(id) FROM version WHERE created_ms <= ?", [round(moment.timestamp() * 1000)]
     ).fetchone()

@@ -20,9 +20,9 @@ from store.transactions import transaction
 _SCHEMA_VERSION = 1
 _WAIT_MS = 2000
 
-_SPENT = "spent"  # the table of a file
+_SPENT = "spent"  # the table's name in a file
 
-# {spent} is the table.
+# {spent} is replaced by the name of the table.
 _SUM = """
 SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens + completion_tokens + reserved_tokens),
     0) FROM {spent} WHERE day = ?
@@ -187,7 +187,7 @@ class Ledger:
         with self._lock:
             try:
                 if self._connection is not None and _identity(self._place) != self._file:
-                    self._drop()  # the user moved the file away to start a new one
+                    self._drop()  # The user moved the file away to start a new ledger.
                 if self._connection is None:
                     self._connection = _open(self._place)
                     self._file = _identity(self._place)
@@ -217,7 +217,7 @@ def _open(place: Database) -> Connection:
 
 def _open_file(path: Path) -> Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)  # SQLite accepts an empty file as a new database
+    path.touch(mode=0o600)  # SQLite treats an empty file as a new database.
     connection = open_file(path)
     try:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
@@ -237,7 +237,7 @@ def _open_file(path: Path) -> Connection:
 
 def _create(connection: Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == _SCHEMA_VERSION:
-        return  # another process created it first
+        return  # Another process has created the table.
     connection.execute(resources.files("store").joinpath("ledger.sql").read_text())
     connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 

@@ -12,7 +12,7 @@ from store.records import EdgeThreshold, QuestionId
 Span = tuple[int, int]
 Integers = NDArray[np.int64]
 
-_BLOCK = 4096  # matches that are searched together
+_BLOCK = 4096  # matches examined per step of a search
 
 
 class Losses:

@@ -15,7 +15,7 @@ from store.transactions import transaction
 UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000
 _KINDS_OF_ACTS = {"exec", "webhook", "mcp"}
-_MAX_NOTIFICATIONS = 100  # of a watched question
+_MAX_NOTIFICATIONS = 100  # kept for each watched question
 _WATCH = "id, question, act, created_ms, version, state, maker, login, rights"
 _NOTIFICATION = "id, number, watch, old, new, told_ms, before, after, delivered_ms, error"
 
@@ -359,7 +359,7 @@ def _provisional(connection: Connection) -> str:
     )
 
 
-_KEPT = 1000  # answered requests
+_KEPT = 1000  # answered requests to keep
 
 
 @dataclass(frozen=True, slots=True)

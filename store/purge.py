@@ -34,7 +34,7 @@ from store.search import delete_vectors, put_vectors
 from store.space import erase
 from store.transactions import count_rewrite, transaction
 
-_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # removed per transaction
+_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # deleted per transaction
 
 
 @dataclass(frozen=True, slots=True)

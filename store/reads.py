@@ -131,7 +131,7 @@ def live_holders(
     connection: Connection, passages: Iterable[PassageId]
 ) -> dict[PassageId, set[tuple[int, str]]]:
     """Return, for each passage, the documents that contain it at the head, as (source id, path)."""
-    # SQLite's planner expects few live documents, and would look in each of them.
+    # Without this clause, SQLite's planner would search all live documents for each passage.
     rows = connection.execute(
         "SELECT p.passage, d.source, d.path FROM placement AS p"
         f" JOIN document AS d {connection.dialect.unindexed} ON d.id = p.document"

@@ -18,7 +18,7 @@ from typing import NewType
 import numpy as np
 from numpy.typing import NDArray
 
-ALIVE = 2**63 - 1  # `died` of a row that is in force at the head
+ALIVE = 2**63 - 1  # the value of `died` while a row is in force at the head
 GRID = 4000
 REBUILD = "Run `hopsyncd rebuild` to recompute it from the stored content, without new questions"
 RESTORE = (
@@ -32,7 +32,7 @@ SetId = NewType("SetId", int)
 Vectors = NDArray[np.int16]
 
 
-# json.dumps creates an encoder for each call
+# Kept, because json.dumps would create an encoder for each call.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -298,7 +298,8 @@ class Finding:
         return f"{self.where}: {self.detail} (invariant: {self.invariant}). {self.hint}"
 
 
-# Scripts written without spaces: each character is a word, so that part of a phrase can be found.
+# Scripts without spaces between words. Each character is indexed as a word, so that a search finds
+# a part of a phrase.
 UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
 )

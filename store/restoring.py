@@ -46,7 +46,7 @@ from store.sources import (
 from store.transactions import reserve_lost, transaction, version_digest
 from store.versions import head
 
-BACKUP_JOB = "backup"  # the name of the scheduled job
+BACKUP_JOB = "backup"  # the name of the job that makes scheduled backups
 _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
 
 
@@ -298,7 +298,7 @@ def _continue(database: Path, former: Path, now_ms: int) -> Restored:
         put_access_rules(
             connection, {name: restored_rule(rule) for name, rule in rules.items() if rule}
         )
-        # Its next backup is made at the next scheduled time, not before the first scan.
+        # Note a run now. Otherwise a backup would be due at once, before the first scan.
         note_run(connection, BACKUP_JOB, now_ms, None)
         newest = head(connection)
     replaced_in = former.parent if former.exists() else None

@@ -14,11 +14,12 @@ from store.sources import names_json
 from store.transactions import transaction
 from store.visibility import Mask, hidden_folders
 
-# Ties in distance are broken by id, so a few more passages are fetched than requested.
+# Fetched besides the k requested passages: some may have the same distance as the k-th, and the
+# ids decide which of them are returned.
 _SPARE = 16
 _DISTANCE = "SELECT vec_distance_cosine(?, ?)"
-_MAX_K = 4096  # sqlite-vec's own limit
-_CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
+_MAX_K = 4096  # the largest k that sqlite-vec accepts
+_CHUNK_ROWS = 1024  # the rows of a chunk, which sqlite-vec allocates and frees as a whole
 
 
 def nearest(

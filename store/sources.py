@@ -244,7 +244,7 @@ def rows_under(
     joined = f"{begin} FROM {listed} {table} AS t ON t.source = ?1{where}"
     parts = [source, json.dumps(sorted(under))]
     yield from connection.execute(f"{joined} WHERE t.path = part.value", parts)
-    # "0" is the character after "/"
+    # "0" follows "/" in ASCII, so this is the range of all paths that begin with "part/".
     below = "t.path > part.value || '/' AND t.path < part.value || '0'"
     yield from connection.execute(f"{joined} WHERE {below}", parts)
 

@@ -77,7 +77,7 @@ def transaction(connection: Connection) -> Iterator[None]:
             count_write(connection)
             connection.execute("COMMIT")
         except BaseException:
-            # Some errors roll back by themselves; others do not, even on BEGIN and COMMIT.
+            # SQLite rolls back after some errors, but not after all of them.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -92,5 +92,5 @@ def snapshot(connection: Connection) -> Iterator[None]:
             connection.begin_read()
             yield
         finally:
-            if connection.in_transaction:  # a disk error may have ended it
+            if connection.in_transaction:  # A disk error may have ended the transaction.
                 connection.execute("COMMIT")

@@ -36,7 +36,7 @@ _COLUMNS = (
     "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
     "cut_similarity, cut_question, counters"
 )
-_MATCHES_AT_ONCE = 1000  # changed together
+_MATCHES_AT_ONCE = 1000  # matches ended or begun per statement
 CHANGES = "documents_added, documents_changed, documents_removed, passages_added, passages_removed"
 
 
@@ -51,7 +51,7 @@ def version(connection: Connection, number: int) -> Version:
     expired."""
     row = connection.execute(
         f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?",
-        [min(number, ALIVE)],  # SQLite refuses larger integers
+        [min(number, ALIVE)],  # SQLite rejects larger integers.
     ).fetchone()
     if row and row[0] is None:
         return _version(row[1:])

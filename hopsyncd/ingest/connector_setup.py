@@ -39,7 +39,7 @@ from store.sources import register_source
 
 log = structlog.get_logger(__name__)
 
-_STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources.
+_STOP_CALLS_S = 2.0  # how long a stop waits for running calls to sources
 _COMMON = set(SourceBase.model_fields)
 
 

@@ -24,7 +24,7 @@ def store_probe(connection: Connection, generation: GenerationConfig, encoder: E
     writer's thread."""
     if not isinstance(encoder, HttpEncoder):
         return
-    recall_probe(connection, encoder)  # another daemon may have stored it meanwhile
+    recall_probe(connection, encoder)  # Another daemon may have stored another probe meanwhile.
     row = find_generation_row(connection, generation.name)
     assert row is not None, "the settings are registered"
     put_probe(connection, row, encoder.probe())

@@ -42,9 +42,9 @@ from store.versions import head
 
 log = structlog.get_logger(__name__)
 
-_ROUND_S = 0.5  # how often a follower polls and stands for election.
-_WORN_S = 60.0  # how often it looks whether most of its index is unused.
-_REPLY_S = 0.05  # how often it polls while it waits for a reply.
+_ROUND_S = 0.5  # how often a follower looks for new versions and tries to become the writer.
+_WORN_S = 60.0  # how often it checks whether most rows of its index are unused.
+_REPLY_S = 0.05  # how often it looks for the reply to a request.
 
 Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
 Synced = tuple[SyncOutcome, ...]
@@ -99,11 +99,12 @@ class Follower:
         self._made: Stamp | None = None
         self._accepted: set[int] = set()
         self._index: LiveIndex | None = None
-        self._encoder = ""  # the encoder of the index
+        self._encoder = ""  # the encoder whose vectors are in the index
         self._statistics: Statistics | None = None
-        self._worn_check_s = 0.0  # when to look for unused rows again
+        self._worn_check_s = 0.0  # the time (monotonic) of the next check for unused rows
         self.served = self.newest = 0
-        self.lacks_encoder = ""  # the newest version's encoder, if this daemon has other models
+        # the encoder that the newest version needs, if this daemon does not have it
+        self.lacks_encoder = ""
         self.is_writer = False
 
     @property
@@ -130,7 +131,7 @@ class Follower:
             check_stop()
             try:
                 is_elected = server_of(connection).elect()
-                self.copy.lost = None  # before the copy may be recreated
+                self.copy.lost = None  # The server is reachable again.
                 if is_elected:
                     self._catch_up(connection, audience)
                     self._take_turns(writes=True)
@@ -230,7 +231,7 @@ class Follower:
         ServerLost."""
         asks = pending_syncs(connection)
         self.copy.lost = None
-        if self._is_kept and not self.copy.exists:  # a purge deleted it
+        if self._is_kept and not self.copy.exists:  # A purge has deleted the copy.
             newest = head(connection)
             self.keep(connection, newest.id if newest else 0)
         for sync in asks:
@@ -327,7 +328,7 @@ class Follower:
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
-            # Loading other vectors takes a while; meanwhile, the previous version is served.
+            # If the encoder has changed, this takes long. The previous version is served meanwhile.
             index = self._follow_to(connection, generation, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
             self._encoder = generation.encoder
@@ -360,7 +361,7 @@ class Follower:
     ) -> LiveIndex:
         """Return the index at version `until`, updated or rebuilt."""
         index, made = self._index, self._made
-        self._index = self._made = None  # invalid until this has finished
+        self._index = self._made = None  # While it is being changed, the index is invalid.
         rewritten = made is not None and not self._is_true(connection, made)
         is_other = self._encoder != generation.encoder
         if index is not None and made is not None and not rewritten and not is_other:

@@ -23,8 +23,10 @@ from store.records import PassageId, Version
 from store.transactions import rewrites
 from store.versions import head
 
-_PIECE = 32  # passages until another sync gets a turn
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 600.0  # after a failure, doubled after each further failure
+_PIECE = 32  # passages per piece; other syncs get a turn between two pieces.
+# Wait this long after a failure, and twice as long after each further failure, up to
+# _LONGEST_WAIT_S.
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 600.0
 
 log = structlog.get_logger(__name__)
 
@@ -66,14 +68,16 @@ class GenerationSwitch:
         self._piece = piece
         self._clock_s = clock_s
         self._queue: deque[PassageId] = deque()
-        self._lacking: set[PassageId] = set()  # the passages in the queue without a question set
-        self._at: tuple[int, int] | None = None  # the head of the queue, and the rewrites then
-        self._rewrites = -1  # the number of rewrites when the index was begun
+        # the passages in the queue that have no question set yet
+        self._lacking: set[PassageId] = set()
+        # The head version and the number of rewrites when the queue was filled.
+        self._filled_for: tuple[int, int] | None = None
+        self._rewrites = -1  # the number of rewrites when the separate index was begun
         self._total = 0
         self._spent_s, self._made = 0.0, 0
         self._failures, self._problem = 0, ""
         self._progress = SwitchProgress(0, 0, None, None)
-        self.due_s = 0.0  # when to do the next piece, by `clock_s`
+        self.due_s = 0.0  # when to build the next piece, on the clock `clock_s`
 
     @property
     def progress(self) -> SwitchProgress:
@@ -81,7 +85,7 @@ class GenerationSwitch:
 
     def begin_again(self) -> None:
         """Drop the unfinished index, for example because passages in it were purged."""
-        self._at = None
+        self._filled_for = None
         if self._writer:
             self._writer.forget_index()
 
@@ -108,7 +112,7 @@ class GenerationSwitch:
             self.due_s = self._clock_s() + _FIRST_WAIT_S
             return None
         writer = self._writer = self._writer or self._open_writer()
-        if not self._queue or self._at != (newest.id, rewrites(self._connection)):
+        if not self._queue or self._filled_for != (newest.id, rewrites(self._connection)):
             self._find_remaining(writer, newest)
         if not self._queue:
             return writer.switch_apart(newest)
@@ -118,7 +122,7 @@ class GenerationSwitch:
         try:
             writer.build_apart(piece, self._yield_to_edits)
         except BaseException:
-            self._at = None  # find the remaining passages again
+            self._filled_for = None  # so that the remaining passages are found again
             raise
         if lacking:
             self._spent_s += self._clock_s() - began_s
@@ -136,11 +140,12 @@ class GenerationSwitch:
             writer.begin_apart()
             self._rewrites = rewritten
         left, lacking = writer.left_to_build(newest)
-        # Passages that have sets come first, because then the time left is estimated best.
+        # Passages that already have sets come first. They are fast, so the time left is then
+        # estimated from the slow passages only.
         self._queue = deque(sorted(left, key=lambda passage: (passage in lacking, passage)))
         self._lacking = lacking
         self._total = newest.passages
-        self._at = newest.id, rewritten
+        self._filled_for = newest.id, rewritten
         self._note()
 
     def _note(self) -> None:

@@ -28,7 +28,7 @@ from store.content import full_text, get_generation, known_passages, sets_by_id,
 from store.contract import Connection
 from store.records import ALIVE, GenerationConfig, Passage, QuestionSet, SetId, Version, count_words
 
-_AT_ONCE = 1000  # question sets
+_AT_ONCE = 1000  # question sets loaded per batch
 
 
 def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, until: int) -> None:

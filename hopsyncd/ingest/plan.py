@@ -28,7 +28,7 @@ from store.sources import ListingState, excluded_paths, pins_of, seen_items
 
 log = structlog.get_logger(__name__)
 
-_CHUNK = 256  # items per call.
+_CHUNK = 256  # items taken from the connector per call
 
 
 class TooMuch(Exception):
@@ -133,7 +133,7 @@ def _take_found(
     except ConnectorError:
         raise
     except Exception as error:
-        # An unexpected error of a connector pauses only its own source.
+        # An error in a connector must pause only its own source, not end the writer's thread.
         kind = type(connector).__name__
         log.error("a connector failed", connector=kind, doing="list the source", exc_info=error)
         raise SourceUnavailable(
@@ -157,15 +157,17 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-CHANGED = "changed"  # the reason for a fetch of an edited document
-AGAIN = "read again"  # the reason for fetching an unusable item again, or reading by new rules.
-RETRY = ""  # a revision that no item has, so the next scan fetches it again
+CHANGED = "changed"  # the reason to fetch an edited document.
+# the reason to fetch an item that could not be used, or was read by other rules.
+AGAIN = "read again"
+RETRY = ""  # recorded as an item's revision, so that the next scan fetches the item again.
 
-_SMALL_ITEMS = 2000  # the limit of items that a small sync lists.
+_SMALL_ITEMS = 2000  # the most items that a small sync lists.
 _SMALL_STEPS = 100
-_SMALL_BYTES = 1 << 20  # the largest document that a small sync reads.
-_LONG_BYTES = 1 << 16  # a larger document is read after the others.
-_WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed even if there are cursors.
+_SMALL_BYTES = 1 << 20  # the largest document that a small sync reads (1 MiB).
+_LONG_BYTES = 1 << 16  # Documents larger than this (64 KiB) are read after the others.
+# Once a day a source is listed completely, even if it has cursors.
+_WHOLE_EVERY_MS = 24 * 3600 * 1000
 
 
 class Action(StrEnum):
@@ -270,7 +272,8 @@ def make_plan(
 
     Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
-    # Read before the listing, which may lack items that a small sync adds meanwhile.
+    # Read these before listing. A small sync may add items meanwhile, which the listing can lack;
+    # they must not be removed.
     seen = seen_items(connection, source.id, scope.under)
     live = live_documents(connection, source.id, scope.under)
     most = _SMALL_ITEMS if scope.small else None

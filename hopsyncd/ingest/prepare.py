@@ -45,7 +45,7 @@ from store.sources import source_names
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
 
-_GROUP = 32  # provisional sets stored together
+_GROUP = 32  # provisional sets stored per transaction
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 

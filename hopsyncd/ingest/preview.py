@@ -27,7 +27,7 @@ from store.versions import head
 Price = Callable[[Sequence[Passage]], Estimate]
 """Estimates the LLM calls and tokens for the questions of these passages."""
 
-_GROUP = 1000  # passages whose calls are estimated together, as in a batch of a sync
+_GROUP = 1000  # Estimate the calls for this many passages together, like a batch of a sync.
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def _count(found: Preview, passages: list[Passage], price: Price | None) -> None
         found.llm_tokens += cost.tokens
 
 
-_NO_SOURCE = 0  # no row has this id: the source was never synced
+_NO_SOURCE = 0  # No row has this id. It stands for a source that was never synced.
 
 DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 

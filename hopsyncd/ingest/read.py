@@ -48,8 +48,9 @@ from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/52"  # raised when documents would be read or cut differently
-READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
+CHUNKER = "chunk/52"  # Raise this number if documents would be read or split differently.
+# Items that a reader could not read are tried again by another reader.
+READER = f"hopsyncd {__version__}, {CHUNKER}"
 _MAX_ORIGIN_CHARACTERS = 1000
 _MARKUP = re.compile(rb"<[^<>]*>")
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
@@ -112,7 +113,7 @@ def read_step(
         return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint))
     content, origin = _content_of(fetched), _origin_text(fetched)
     seen = Seen(source.id, item.id, fetched.revision, content)
-    # An item that failed last time may be indexed by older rules.
+    # An item that failed at the last scan may still be indexed by older rules.
     by_old_rules = scope.afresh or step.reason == AGAIN
     state = (content, fetched.media_type, origin)
     is_live = live is not None and state == (live.content, live.media_type, live.origin)
@@ -134,7 +135,7 @@ def read_step(
         for passage, piece, links in zip(passages, pieces, _links(pieces, fetched), strict=True)
     )
     names, properties = names_of(blocks, fetched.title), _properties(blocks, fetched)
-    if live is not None and is_live:  # only touched, or read by other rules
+    if live is not None and is_live:  # The content is unchanged, so the document keeps its date.
         properties = _with_date_of(properties, live.properties)
     document = Document(
         source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
@@ -213,7 +214,7 @@ def _fetch(connector: Connector, item: Item) -> Fetched:
     except ConnectorError:
         raise
     except Exception as error:
-        # If a connector fails on one item, the others are still read.
+        # If a connector fails on an item, the other items are still read.
         kind = type(connector).__name__
         log.error("a connector failed", connector=kind, item=item.id, exc_info=error)
         raise ItemUnreadable(
@@ -332,9 +333,9 @@ class Progress:
 
 
 _FIRST_PASSAGES = 32
-_MOST_PASSAGES = 4096  # nothing else runs during their transaction.
-_SOON_S = 10.0  # work of up to this time is one batch.
-_LONGEST_BATCH_S = 60.0  # the longest work before a version.
+_MOST_PASSAGES = 4096  # Nothing else runs during a commit, so a batch is limited to this number.
+_SOON_S = 10.0  # Work of up to this time is one batch.
+_LONGEST_BATCH_S = 60.0  # A batch is planned to take at most this long.
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from store.reads import passages_at
 from store.records import Passage, PassageId, set_id
 from store.versions import head
 
-_SAMPLE = 24  # passages whose questions are made for the estimate; none is stored
-_AT_ONCE = 2000  # passages read together
+_SAMPLE = 24  # the passages whose questions are made for the estimate, without storing them
+_AT_ONCE = 2000  # passages loaded per batch
 
 
 @dataclass(frozen=True, slots=True)

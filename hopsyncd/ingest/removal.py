@@ -31,7 +31,7 @@ from store.records import GenerationConfig, Passage, QuestionSet, Version
 from store.sources import access_rules, forget_source, put_access_rules, source_names
 from store.versions import head
 
-_PASSES = 3  # retries: a fetch may be writing meanwhile.
+_PASSES = 3  # attempts to delete the mirror, because a fetch may be writing to it
 
 
 def remove_source_documents(
@@ -53,9 +53,9 @@ def remove_source_documents(
         row = rows[name]
         request = request_source_purge(connection, row) if purge else None
         gone = sorted(live_documents(connection, row))
-        # Before the version: a crash between the two only costs another scan.
+        # Forget the source before the commit. A crash between the two then costs only a scan.
         forget_source(connection, row)
-        # Older versions keep its documents: if it was closed, it must not become open.
+        # Older versions still have its documents, which must stay hidden if they were hidden.
         put_access_rules(connection, {name: left_rule(access_rules(connection)[name])})
         if gone:
             reason = f"{name}: the source was removed"

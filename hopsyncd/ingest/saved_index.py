@@ -44,15 +44,17 @@ log = structlog.get_logger(__name__)
 _FORMAT = 14
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
-_MORE = 1.25  # growth after which the index is saved again, plus 2,000 rows.
+_MORE = 1.25  # While sources are synced: save again after growth by this factor and _FEWEST rows.
 _FEWEST = 2000
-_FEW_ROWS, _FEW_VERSIONS = 500, 50  # that a start adds to a saved index at once
-_MORE_AT_REST = 1.02  # growth after which it is saved while nothing is synced, plus 500 rows
-_ROOM, _FEWEST_ROWS = 1.5, 4096  # spare room of a column: a factor and a minimum of rows.
+_FEW_ROWS, _FEW_VERSIONS = 500, 50  # A saved index that lacks at most this much is recent enough.
+# While no source is synced: save again after growth by this factor and _FEW_ROWS.
+_MORE_AT_REST = 1.02
+_ROOM, _FEWEST_ROWS = 1.5, 4096  # the capacity of a column: a factor for its rows, and a minimum.
 _ALIGNED = 64  # bytes
-_MORE_VECTORS = 1.02  # room of a file of vectors, which takes space on disk
+# the capacity of a vector file, as a factor for its rows. Spare room uses disk space.
+_MORE_VECTORS = 1.02
 _FEWEST_VECTORS = 4096
-_TEXTS_AT_ONCE = 1 << 12  # while they become JSON, other threads wait
+_TEXTS_AT_ONCE = 1 << 12  # Other threads wait while this number of texts is encoded as JSON.
 
 Layout = Mapping[str, tuple[str, int, int, int]]
 """By column: its dtype, its offset in the file (bytes), its rows, and its capacity in rows."""
@@ -67,11 +69,11 @@ class SavedIndex:
     def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
         self.folder = folder
         self._is_owned = is_owned
-        self.version = 0  # that the files have; 0 without files
-        self._entries = 0  # rows at the last save
+        self.version = 0  # the version of the saved files; 0 if there are none
+        self._entries = 0  # the number of rows at the last save
         self._is_mapped = False
-        self._is_kept = True  # all vectors are in the files
-        self._files: dict[str, int] = {}  # the inodes of the files of vectors that are mapped
+        self._is_kept = True  # whether all vectors are in the files
+        self._files: dict[str, int] = {}  # by name: the inodes of the mapped vector files
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
@@ -114,7 +116,8 @@ class SavedIndex:
         self.finish_saving()
         if not self._is_kept:
             return
-        self._entries = len(index.passages)  # even if the save fails for lack of space
+        # Set it even if the save fails for lack of space, so that it is not retried at once.
+        self._entries = len(index.passages)
         saving = _Saving(index, freeze(index), encoder, made)
         executor = ThreadPoolExecutor(1, "save index")
         self._saving = saving, executor.submit(self._try_to_save, saving)
@@ -140,7 +143,7 @@ class SavedIndex:
             use_columns(saving.index, moved)
         else:
             thaw(saving.index)
-        result.result()  # raises the error that ended the thread
+        result.result()  # This raises the error if one ended the thread.
 
     def _cancel_saving(self) -> None:
         if self._saving:
@@ -277,7 +280,7 @@ class SavedIndex:
     def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
         """Map the columns. Raises ValueError if a digest does not match."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
-        # Each file is opened once: a writer may replace it while a query worker starts.
+        # Open each file only once. A writer may replace it while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
         columns = self._columns(manifest["columns"])
         lengths = _lengths(manifest["columns"])
@@ -315,7 +318,7 @@ class SavedIndex:
         path = self.folder / f"{name}.bin"
         if not self._is_owned:
             return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
-        if self._is_mapped:  # readers keep the file of an earlier index
+        if self._is_mapped:  # Readers keep the file of the earlier index.
             shutil.copyfile(path, new := self.folder / f"{name}.new")
             new.replace(path)
         self._files[name] = path.stat().st_ino

@@ -24,7 +24,7 @@ from store.operational import all_jobs, note_run
 from store.restoring import BACKUP_JOB
 from store.sources import listing_state, seen_items
 
-GC, BACKUP = "gc", BACKUP_JOB  # the names of jobs
+GC, BACKUP = "gc", BACKUP_JOB  # the names of the jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,10 @@ def _at(expression: str, config: Config) -> When:
 
 log = structlog.get_logger(__name__)
 
-_SMALL_PARTS = 1000  # changed paths that may be handled before all else.
-_EDITS = 8  # documents that a storm brings before its other documents are read, at a time
-_MAX_PARTS = 2000  # changed paths per source; with more, the whole source is listed.
+_SMALL_PARTS = 1000  # Up to this number of changed paths are synced before all other work.
+# With more paths, this number of edited documents is synced at a time before the others.
+_EDITS = 8
+_MAX_PARTS = 2000  # With more changed paths than this, the whole source is listed.
 
 
 def scan_job(source: str) -> str:
@@ -323,7 +324,7 @@ class SourceScheduler:
 
     def accept(self, request: Request) -> None:
         """Accept a request, which is answered after the next scans of its sources."""
-        # A requested source may have been removed since.
+        # A requested source may have been removed from the configuration since.
         for name in sorted(self._due.keys() & (request.sources or self._due.keys())):
             request.outcomes[name] = None
             self._due[name].requests.append(request)
@@ -413,9 +414,10 @@ class SourceScheduler:
         parts, due.parts = due.parts, set()
         if not self._wants_all(due):
             return _Underway(self._path.turns(due.source, Scope(tuple(sorted(parts)))))
-        listed_ms = self._listed_ms(due)  # may fail before anything is taken
+        # This may raise an error, so it comes before any work is taken.
+        listed_ms = self._listed_ms(due)
         requests, due.requests = due.requests, []
-        due.asked = False  # a new request may arrive meanwhile
+        due.asked = False  # A new request may set it again during the sync.
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._times.is_due(due.full_scan)
         turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
@@ -428,7 +430,7 @@ class SourceScheduler:
             is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
             if due.full_scan in self._times and is_listed:
                 self._times.note(due.full_scan, outcome.problem)
-        due.underway = None  # an error before this line is reported to waiting requests
+        due.underway = None  # If an earlier line fails, the waiting requests receive its error.
         for request in scan.answers:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]

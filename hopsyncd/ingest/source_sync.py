@@ -57,7 +57,7 @@ from store.sources import (
 log = structlog.get_logger(__name__)
 
 
-_PIECE = 256  # passages to ask about before other work gets a turn
+_PIECE = 256  # Ask about this number of passages before other work gets a turn.
 _EVERY_S = 600.0
 _FIRST_WAIT_S = 30.0
 
@@ -124,11 +124,12 @@ class Upgrades:
         return float(min(_FIRST_WAIT_S * 2 ** (self._failures - 1), _EVERY_S))
 
 
-_MANY_DOCUMENTS = 100  # with more documents, edited ones come first, in a version of their own.
-_LOOKS = 3  # listings of a source whose items vanish while they are read.
-_RESTS = 4.0  # the longest pause for queries, as a multiple of the reading time.
-_SMALL_PASSAGES = 32  # the limit of new passages in a small sync.
-_LONGEST_READING_S = 10.0  # after this time reading a slow source, others get a turn.
+# With more documents than this, the edited documents get a version of their own.
+_MANY_DOCUMENTS = 100
+_LOOKS = 3  # How often to list a source whose items vanish while they are read.
+_RESTS = 4.0  # Pause for queries for at most this multiple of the reading time.
+_SMALL_PASSAGES = 32  # the most new passages in a small sync.
+_LONGEST_READING_S = 10.0  # After reading a slow source for this time, give other sources a turn.
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +307,7 @@ class SourceSync:
         run.moved = {} if run.is_slow else _by_content(plan.gone)
         yield from self._read_and_commit(run, plan, fetches)
         if run.removals and batch.readings and run.is_slow and not run.scope.afresh:
-            # The batch must be empty while others have their turns.
+            # Commit first, because other sources have turns during the listing.
             self._commit(run)
             yield Turn.COMMITTED
         batch.reports = plan.of(Action.REPORT)
@@ -327,7 +328,7 @@ class SourceSync:
         while waiting and not run.encoder_error:
             with yielding_to_queries(_RESTS if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
-            # Items that the source returned before it failed are kept.
+            # Keep the items that the source returned before it failed.
             if (problem or waiting) and run.batch.readings and not run.scope.afresh:
                 yield from self._add_moved(run, plan)
                 self._commit(run)

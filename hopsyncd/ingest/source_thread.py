@@ -122,7 +122,7 @@ class SourceThread:
     def _run(self) -> None:
         while next_ := self._calls.get():
             _work(*next_)
-            del next_  # otherwise it would stay in memory until the next call
+            del next_  # A reference would keep the call's data in memory until the next call.
 
 
 def in_turns(

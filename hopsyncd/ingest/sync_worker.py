@@ -35,13 +35,13 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 _LONGEST_ENCODER_RETRY_S = 10.0
-# doubled after each failure that does not concern only one source
+# The wait after a failure that concerns more than one source; doubled each time.
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
-_MAX_CHANGED_PATHS = 50_000  # only the newest changed paths of a source are remembered.
-_LONGEST_SLEEP_S = 60.0  # a suspended machine or a changed clock is noticed within this time.
-_SAVING_S = 1.0  # interval of checks whether the index has been saved.
-_QUIET_S = 0.1  # until memory is given back: a question soon after an edit would want it again
-_HEAR_S = 0.1  # how often the writer of a server's database looks for requests of followers
+_MAX_CHANGED_PATHS = 50_000  # kept per source; older paths are dropped, and the source is listed.
+_LONGEST_SLEEP_S = 60.0  # so that a resumed machine or a changed clock is noticed in this time.
+_SAVING_S = 1.0  # how often to check whether the index has been saved.
+_QUIET_S = 0.1  # Release memory after this time. A question soon after an edit needs it again.
+_HEAR_S = 0.1  # how often the writer of a server's database looks for requests of followers.
 UPGRADE = "upgrade"  # the job that asks an LLM for missing questions
 
 
@@ -90,15 +90,15 @@ class SyncWorker:
         self._require_encoder = require_encoder
         self._wake = threading.Condition()
         self._change_events: dict[str, dict[str, None]] = {}  # paths by source, the newest last
-        self._unsure: set[str] = set()  # sources of which anything may have changed
+        self._unsure: set[str] = set()  # the sources in which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []
         self._stopping = self._ended = self._in_change_events = self.busy = False
         self._next_changes_s, self._retry_s = 0.0, _RETRY_S
         self._opened: _Opened | None = None
-        self._latest: SourceSync | None = None  # also while it is being reopened
+        self._latest: SourceSync | None = None  # kept while the database is being reopened
         self.error: str | None = None
-        self.waits_for_encoder = False  # `error` says why
+        self.waits_for_encoder = False  # If true, `error` says why.
         self._thread: threading.Thread | None = None
         self._chores = ChoreRunner(self.submit, self._note_run)
 
@@ -124,7 +124,7 @@ class SyncWorker:
 
     def add_change(self, source: str, paths: Sequence[str] | None) -> None:
         """Record changes at or below `paths` (newest last); None means anywhere in the source."""
-        if self.is_following:  # the writer gets its own change events
+        if self.is_following:  # The writer receives change events itself.
             return
         with self._wake:
             if paths is None:
@@ -227,7 +227,7 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether changes may be known that the served version lacks."""
+        """Whether the daemon may know of changes that are not in the served version."""
         opens = self._opened is None and not (self.error or self.is_following)
         return bool(self.busy or opens or self._change_events or self._unsure or self._requests)
 
@@ -364,7 +364,7 @@ class SyncWorker:
             requests, self._requests = self._requests, []
         for request in requests:
             self._at_work.scheduler.accept(request)
-            if request.is_answered:  # none of its sources exists any more
+            if request.is_answered:  # It is answered already if all its sources were removed.
                 request.answer()
         while job := self._next_job():
             job.run(self._at_work.sync)
@@ -452,7 +452,7 @@ class SyncWorker:
             left: Sequence[str] = [*reversed(paths)]
             try:
                 left = self._at_work.scheduler.preempt(name, left)
-            finally:  # all of them, if it failed
+            finally:  # If this failed, all paths are left.
                 if left:
                     with self._wake:
                         newer = self._change_events.get(name, ())
@@ -466,11 +466,12 @@ class SyncWorker:
         opened = self._opened
         failure = as_store_error(error, opened.sync.connection) if opened else error
         self.error = str(failure) or type(failure).__name__
-        self.busy = False  # after the error, so that no status in between says that all is well
+        self.busy = False  # set after `error`, so that no status in between reports success
         if self._follower and self._follower.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure | EncoderUnavailable):
-            self._opened = None  # begin as after a start, because the served head may have changed
+            # Open everything again, because the served version may be wrong now.
+            self._opened = None
         if isinstance(error, EncoderUnavailable):
             if not self.waits_for_encoder:
                 log.warning("indexing waits for the encoder", why=self.error)

@@ -67,8 +67,8 @@ from store.versions import head
 from store.versions import version as require_version
 
 MATCH_CHECKS = 2
-_SAMPLE = 8  # passages that the estimate is based on
-_GROUP = 2000  # matches checked together
+_SAMPLE = 8  # the passages that are timed for the estimate
+_GROUP = 2000  # matches checked per batch
 
 _MATCHES = """
     SELECT m.question, m.target, m.similarity, m.died, q.question_set, t.question_set
@@ -155,7 +155,7 @@ def check_database(
 
     findings = check(connection, deep, on_check)
     if deep and not findings:
-        # If rows are damaged, the check of matches would only repeat the findings.
+        # If rows are damaged, the checks of matches would only report the damage again.
         findings = verify_matches(connection, on_check)
     return {
         "version": newest.id if newest else 0,
@@ -364,7 +364,7 @@ def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
     """Remove documents from the head by a new version, then purge them from all other versions."""
     document_keys = ((asked.source, asked.path),)
     if live_content(path.connection, *document_keys[0]) is not None:
-        # The reason names no document, because it stays in the log.
+        # The log keeps the reason, so it must not name the purged document.
         path.commit(Batch("a document was purged", gone=document_keys, unseen=document_keys))
     if path.switch:
         path.switch.begin_again()

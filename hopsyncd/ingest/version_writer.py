@@ -70,7 +70,7 @@ from store.space import release_memory
 from store.transactions import snapshot
 from store.versions import commit, commit_rebuilt, head, put_seen
 
-_AT_ONCE = 500  # passages added to the index at once, to limit the memory
+_AT_ONCE = 500  # passages added to the index at once. More would need more memory.
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, ordered by the sets' ids."""
@@ -98,7 +98,7 @@ class VersionWriter:
         """
         self._connection = connection
         self._maker = maker
-        self.rules = rules  # how its documents were split into passages
+        self.rules = rules  # the rules by which its documents are split into passages
         self._budget_factor = budget_factor
         self._now_ms = now_ms
         self._preparer = Preparer(connection, maker, now_ms=now_ms, patience_s=patience_s)
@@ -383,13 +383,13 @@ class VersionWriter:
             ended = matches_at(self._connection, newest.id).question.tolist()
             change = replace(change, matches_ended=[QuestionId(question) for question in ended])
             version = commit(self._connection, change, self._now_ms())
-        self.forget_index()  # it has no documents, and no older versions
+        self.forget_index()  # The separate index has no documents and no older versions.
         return version
 
     def _switch_generation(self, newest: Version) -> Version:
         cost = Cost()
         old = tuple(questions.passage for questions in sets_at(self._connection, newest.id))
-        # An LLM would take too long for all: use built-in questions until it has answered.
+        # An LLM would take too long for all passages. Use built-in questions until it has answered.
         passages = [*known_passages(self._connection, old).values()]
         self._preparer.prepare({"": passages}, cost)
         reason = Batch(f"the question generator is now {self._maker.generation.name}")
@@ -399,7 +399,7 @@ class VersionWriter:
             get_generation(self._connection, newest.generation).encoder
             != self._maker.generation.encoder
         ):
-            self.forget_index()  # its links were followed before it had passages
+            self.forget_index()  # Its links were resolved before it had passages.
         return version
 
     def _foreign(self, newest: Version) -> list[QuestionId]:

@@ -37,14 +37,14 @@ lost, the function is called with None, and then with the paths that are known."
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
-_SETTLE_S = 0.02  # covers all events of one save of a file
-_FEW_PATHS = 32  # with more paths within `debounce_s`, events are collected
+_SETTLE_S = 0.02  # One save of a file causes several events. This time covers all of them.
+_FEW_PATHS = 32  # With more paths within `debounce_s`, events are collected.
 MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-# Without opened, read and closed-unwritten, so that our own reads cause no change event.
+# Events of opening and reading are left out, so that our own reads cause no change event.
 _EVENTS: list[type[events.FileSystemEvent]] = [
     events.FileCreatedEvent,
     events.FileModifiedEvent,
@@ -101,7 +101,8 @@ class FolderWatcher:
         self._stopping = threading.Event()
         self._status = WatchStatus(False, "the watch was not started", "Call watch().")
         self._wait_s = check_every_s
-        self._passed_on_s: dict[str, float] = {}  # time of the last event by path
+        # by path: the time (monotonic) of the last event passed on
+        self._passed_on_s: dict[str, float] = {}
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
 
@@ -117,7 +118,7 @@ class FolderWatcher:
             raise RuntimeError(
                 "This watcher already watches a folder. Create a watcher for each folder."
             )
-        # A warning can have 100 MB of text: the whole table of watches.
+        # A warning of watchdog can contain the whole table of watches, 100 MB of text.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
         logging.getLogger("watchdog").addHandler(self._losses)
         self._begin(root)
@@ -186,7 +187,7 @@ class FolderWatcher:
             self._give_up(root, error)
             return False
         except Exception:
-            # A folder must never prevent the daemon from starting.
+            # A problem with a folder must never prevent the daemon from starting.
             log.exception("watch_failed", root=str(root))
             self._give_up(root, OSError(errno.EIO, "an unexpected error (see the log)"))
             return False
@@ -325,7 +326,7 @@ class _Session:
         more watches."""
         if _identity(root) != self._identity:
             raise OSError(errno.ESTALE, "the folder was replaced by another folder")
-        # The thread that reads the kernel's queue is not an emitter, and exists only on Linux.
+        # Only on Linux, a thread besides the emitters reads the kernel's queue of events.
         reader = getattr(self._observer, "_inotify_fd", self._observer)
         threads = [self._observer, reader, *self._observer.emitters]
         if len(threads) < 3 or not all(thread.is_alive() for thread in threads):

@@ -27,8 +27,8 @@ LEASE_S = 12
 _BEAT_S = 3.0
 _PATIENCE_S = 5.0
 _ROUND_S = 1.0
-_CONNECT_S = 3  # seconds in which the other connection must be made, and its query answered
-_ATTEMPTS = 2  # a server under load may be slow to accept a connection
+_CONNECT_S = 3  # the limit for connecting, and again for the query.
+_ATTEMPTS = 2  # A server under load may fail to accept the first connection in time.
 
 
 class Line:
@@ -39,7 +39,7 @@ class Line:
     def __init__(self, url: str) -> None:
         self.url = url
         self.lock = threading.RLock()
-        self.process = 0  # the server's process of this session
+        self.process = 0  # the id of the server process that runs this session
         self.used_s = time.monotonic()
         self._since_s: float | None = None
         self._ended = threading.Event()
@@ -116,7 +116,7 @@ def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") 
         return False
     if time.monotonic() - line.used_s < _BEAT_S / 2:
         return True
-    # A failed transaction refuses the statement, which is an answer too.
+    # In a failed transaction the server rejects the statement. That is an answer too.
     with suppress(psycopg.Error), line.in_use():
         connection.execute("SELECT 1")
     return not connection.closed
@@ -129,12 +129,12 @@ class _Watchdog:
         self._lock = threading.Lock()
         self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
         self._process = 0
-        self._asked_s: dict[str, float] = {}  # when each server was last asked
+        self._asked_s: dict[str, float] = {}  # by URL: when the server was last asked (monotonic)
 
     def watch(self, line: Line) -> None:
         with self._lock:
             self._lines.add(line)
-            if self._process != os.getpid():  # a fork has no threads
+            if self._process != os.getpid():  # A forked process does not inherit the thread.
                 self._process = os.getpid()
                 threading.Thread(target=self._run, name="database watchdog", daemon=True).start()
 
@@ -194,5 +194,5 @@ def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
     except errors.ConnectionTimeout:
         return None
     except psycopg.Error:
-        # A server that refuses connections does answer. It ends its sessions itself if needed.
+        # The server answered, but refused the connection. So its sessions are still alive.
         return None if is_late.is_set() else set(processes)

@@ -39,13 +39,13 @@ from store.exceptions import (
 )
 from store.open_database import displayed_url
 
-CHANNEL = "hopsyncd"  # the channel that notifies followers of new versions
+CHANNEL = "hopsyncd"  # the NOTIFY channel that announces new versions to followers
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
 _OLDEST_SERVER = 15
 _BUSY_S = 3.0  # how long a new writer waits for the lock of a killed writer.
-_UNLOCK_S = 2.0  # how long a closing writer waits for an answer of the server.
+_UNLOCK_S = 2.0  # how long a closing writer waits for the server's answer.
 _MIGRATION_S = 10.0  # how long a new reader waits for the writer to create the tables.
-# The server detects a dead client, and clients a dead server, within seconds.
+# The client detects a dead server within seconds. `_SETTINGS` does the same for the server.
 _CLIENT: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -54,17 +54,20 @@ _CLIENT: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
 }
 _TABLES = "relkind = 'r' AND relnamespace = 'hopsyncd'::regnamespace"
-_FEW_ROWS, _MANY_ROWS, _GROWTH = 1000, 300_000, 2  # of all tables: when to renew statistics
+# Statistics are first renewed after _FEW_ROWS inserted rows, then each time the tables have grown
+# by the factor _GROWTH. With more than _MANY_ROWS rows, autovacuum does it in time.
+_FEW_ROWS, _MANY_ROWS, _GROWTH = 1000, 300_000, 2
 _SETTINGS = (
     "SET search_path = hopsyncd, pg_catalog",
     "SET client_min_messages = warning",
-    # Indexes fit into memory or are on an SSD.
+    # The default, 4, is for hard disks. Our indexes are in memory or on an SSD.
     "SET random_page_cost = 1.1",
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = 10000",
-    # A lost reader must not keep locks and dead rows. A long snapshot loads an index.
+    # A lost reader must not keep locks and dead rows for long. But loading an index in one
+    # snapshot takes minutes.
     "SET idle_in_transaction_session_timeout = '15min'",
 )
 _WRITER_NAME = "hopsyncd writer"
@@ -77,7 +80,7 @@ _END_SILENT_WRITER = (
     "SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid"
     " = l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.objid = ? AND l.database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND a.usename = current_user"  # another user's session must not be ended
+    " AND a.usename = current_user"  # Sessions of other users are left alone.
     f" AND a.application_name = '{_WRITER_NAME}' AND a.wait_event_type = 'Client'"
     f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
 )
@@ -95,8 +98,8 @@ class PostgresDialect:
 
     @staticmethod
     def ids(parameter: str = "?") -> str:
-        # The planner expects few rows from an array, and uses indexes. From JSON it expects a
-        # hundred, so it would scan a table of 20,000 rows for one id.
+        # For an array the planner expects few rows, and uses indexes. For JSON it expects a hundred
+        # rows, and would scan a table of 20,000 rows to find one id.
         return f"(SELECT unnest(translate({parameter}, '[]', '{{}}')::bigint[]))"
 
     @staticmethod
@@ -113,7 +116,7 @@ class PostgresDialect:
 
     @staticmethod
     def wrong_types(*columns: str) -> str:
-        return "false"  # the server refuses such values
+        return "false"  # The server itself refuses values of a wrong type.
 
 
 class _Whole(Loader):
@@ -133,7 +136,7 @@ class Session:
     def __init__(self, url: str, *, is_writer: bool) -> None:
         self._url = url
         self._is_writer = is_writer
-        self._is_amid = False  # in a snapshot or another transaction
+        self._is_in_transaction = False
         self._inserted, self._analyze_after = 0, _FEW_ROWS
         self.line = Line(url)
         self._connection = self._connect()
@@ -144,7 +147,7 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        with self.line.lock:  # while a heartbeat is under way the status says "active"
+        with self.line.lock:  # The status is "active" while a heartbeat runs.
             status = self._connection.info.transaction_status
         return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 
@@ -155,7 +158,7 @@ class Session:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def disk_failures(self) -> AbstractContextManager[None]:
-        return nullcontext()  # `_raise_store_errors` raises them
+        return nullcontext()  # `_raise_store_errors` converts these errors.
 
     def refuse_gone(self) -> None:
         """Do nothing: a database on a server has no local file."""
@@ -167,26 +170,28 @@ class Session:
         server itself syncs each commit to disk.
         """
         if self._inserted > self._analyze_after:
-            with suppress(StoreError):  # the change is committed, whatever happens here
+            with suppress(StoreError):  # The commit has succeeded, even if this fails.
                 self._analyze()
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
-        return nullcontext()  # references have indexes here, so the checks are cheap
+        return nullcontext()  # All references have indexes, so the checks are cheap.
 
     def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
-        was_amid, self._is_amid = self._is_amid, sql.startswith("BEGIN") or self._is_amid
-        if sql in ("COMMIT", "ROLLBACK"):
-            self._is_amid = False
+        was_in_transaction = self._is_in_transaction
+        if sql.startswith("BEGIN"):
+            self._is_in_transaction = True
+        elif sql in ("COMMIT", "ROLLBACK"):
+            self._is_in_transaction = False
         try:
             with self._raise_store_errors():
                 return self._run(sql, parameters)
         except ServerLost:
-            self._is_amid = False
-            if self._is_writer or was_amid:
+            self._is_in_transaction = False
+            if self._is_writer or was_in_transaction:
                 raise
             self._disconnect()
             self._connection = self._connect()
-            self._is_amid = sql.startswith("BEGIN")
+            self._is_in_transaction = sql.startswith("BEGIN")
             with self._raise_store_errors():
                 return self._run(sql, parameters)
 
@@ -239,7 +244,7 @@ class Session:
         if known <= _MANY_ROWS:
             self.execute(f"ANALYZE {', '.join(tables)}")
             self._analyze_after = max(_FEW_ROWS, _GROWTH * known)
-        else:  # the server does so on its own
+        else:  # Autovacuum analyzes large tables in time.
             self._analyze_after = sys.maxsize
 
     def _tables(self) -> list[str]:
@@ -266,13 +271,13 @@ class Session:
             return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
 
     def lock_table(self, table: str) -> None:
-        # If this process is stopped within the transaction, others do not wait long.
+        # If this process is suspended here, other sessions wait only for the lease.
         self.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S}s'")
         self.execute(f"SET LOCAL lock_timeout = '{3 * LEASE_S}s'")
         self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
 
     def elect(self) -> bool:
-        self._is_writer = True  # must not be reopened in the middle of it
+        self._is_writer = True  # so that `execute` does not reopen the session meanwhile
         lock = "SELECT pg_try_advisory_lock(?)"
         self._is_writer = bool(self.execute(lock, [_WRITER_LOCK]).fetchone()[0])
         if self._is_writer:
@@ -286,7 +291,7 @@ class Session:
     def _run(self, sql: str, parameters: Parameters) -> FoundRows:
         values = self._name_parameters(sql, parameters)
         cursor = self._connection.cursor()
-        if isinstance(values, dict):  # types that the server cannot infer
+        if isinstance(values, dict):  # The server cannot infer the types of named parameters.
             cursor = psycopg.ClientCursor(self._connection)
         cursor.execute(with_parameters(sql), values)
         return cast(FoundRows, cursor)

@@ -41,7 +41,7 @@ from store.contract import Connection, Opened
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.transactions import count_of, version_digest
 
-_SLOT_BYTES = 4096  # each slot fills a separate page on any disk
+_SLOT_BYTES = 4096  # so that each slot is in a separate disk page
 
 
 @dataclass(frozen=True, slots=True)

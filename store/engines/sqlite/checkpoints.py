@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LOG_FRAMES = 8192  # a checkpoint starts after this number of new frames, which are 32 MiB.
-MOST_FRAMES = 4 * LOG_FRAMES  # the limit for a large database.
-_PAGES_A_FRAME = 4  # the database's pages for each new frame.
+LOG_FRAMES = 8192  # new frames, 32 MiB, after which a checkpoint starts
+MOST_FRAMES = 4 * LOG_FRAMES  # the same limit for a large database
+_PAGES_A_FRAME = 4  # Between these limits: one new frame per this number of database pages.
 _HEADER, _FRAME_HEADER = 32, 24
-_SALT = slice(16, 24)  # in the log's header; a frame has its salt at offset 8
+_SALT = slice(16, 24)  # where the log's header has the salt; in a frame's header it is at offset 8
 
 
 class Checkpointer:
@@ -35,7 +35,7 @@ class Checkpointer:
         self._frame_bytes = _FRAME_HEADER + page_bytes
         self._checkpoint = checkpoint
         self._thread: threading.Thread | None = None
-        self._moved = 0  # frames of the log at the last checkpoint
+        self._moved = 0  # the length of the log at the last checkpoint, in frames
         self._is_paused = False
 
     def after_commit(self) -> None:
@@ -48,9 +48,9 @@ class Checkpointer:
                 self._moved = 0
                 return
             frames = count_frames(self._log, self._frame_bytes)
-        except OSError:  # the commit is done; a disk that fails is reported by the next statement
+        except OSError:  # The commit is done. If the disk fails, the next statement reports it.
             return
-        if frames < self._moved:  # the log has started over
+        if frames < self._moved:  # SQLite has restarted the log.
             self._moved = 0
         if frames - self._moved >= enough:
             self._moved = frames

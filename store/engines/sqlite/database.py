@@ -53,13 +53,14 @@ else:
 SqliteError = sqlite.Error
 OperationalError = sqlite.OperationalError
 
-APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
-_WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
+APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header identifies our files, also to file(1).
+# Before this version, two connections could damage a log that is being emptied.
+_WAL_REPAIRED = (3, 51, 3)
 _WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -32768"
-# Pages after which a commit checkpoints by itself. A thread does so earlier.
+# A commit itself runs a checkpoint only if the checkpoint thread is far behind.
 _LOG = f"wal_autocheckpoint = {2 * MOST_FRAMES}"
-_FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
-_PAGES_KIB = 2000  # SQLite's cache of the idle writer
+_FULL, _IO_ERROR = 13, 10  # the result codes SQLITE_FULL and SQLITE_IOERR
+_PAGES_KIB = 2000  # the size of the idle writer's page cache
 _AGAIN = "syncs then continue automatically. Repeat any other request"
 
 
@@ -366,7 +367,7 @@ def _has_open(path: Path) -> bool:
     except FileNotFoundError:
         return False
     for descriptor in Path("/dev/fd").iterdir():
-        with suppress(OSError):  # the descriptor of the listing itself
+        with suppress(OSError):  # One entry is the descriptor of this listing.
             if os.path.samestat(os.fstat(int(descriptor.name)), wanted):
                 return True
     return False
@@ -390,7 +391,8 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
         _refuse_foreign(connection, path)
         with connection.disk_failures():
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only while it is empty
+                # This takes effect only while the file is empty.
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise DiskFailure(
                     f"Cannot open {path}",

@@ -21,8 +21,8 @@ from store.exceptions import BackupFailed, DiskFailure
 from store.search import generation_rows, move_vectors, renew_vectors, sparse_chunks
 from store.transactions import snapshot
 
-_PAGES = 1000  # pages freed per step.
-_QUICK_BYTES = 1 << 25  # a file of up to this size is rewritten within a second.
+_PAGES = 1000  # pages freed per step
+_QUICK_BYTES = 1 << 25  # A file of up to this size is rewritten within a second.
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
@@ -192,10 +192,12 @@ def _sync(path: Path) -> None:
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _RESERVED_AT, _FIRST_PAGE_HEADER = 20, 100
 _LOCK_BYTE = 1 << 30  # SQLite leaves the page at this offset unused.
-_MAP_ENTRY, _ROOT, _BTREE = 5, 1, 5  # bytes for a page in the pointer map; kinds of pages there
-_POINTERS_AT = {2: 12, 5: 12, 10: 8, 13: 8}  # by the type of a b-tree page
+# The pointer map has this number of bytes per page, and these types of b-tree pages.
+_MAP_ENTRY, _ROOT, _BTREE = 5, 1, 5
+# By the type of a b-tree page: where its cell pointers begin, in bytes.
+_POINTERS_AT = {2: 12, 5: 12, 10: 8, 13: 8}
 
-_TRIES = 50  # attempts to empty the log, each of 0.2 s
+_TRIES = 50  # attempts to empty the log, each of _NO_WAIT_MS
 
 
 class _UnknownFormat(Exception):
@@ -277,7 +279,7 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
 
 def _file_of(connection: Connection) -> _File:
     if not connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
-        raise _UnknownFormat  # it has no pointer map
+        raise _UnknownFormat  # Without auto_vacuum a file has no pointer map.
     path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
     page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])
     return _File(path, _descriptor(path), page_bytes)
@@ -288,7 +290,7 @@ def _descriptor(path: Path) -> int:
     has a lock."""
     wanted = path.stat()
     for entry in Path("/dev/fd").iterdir():
-        with suppress(OSError):  # the descriptor of the listing itself
+        with suppress(OSError):  # One entry is the descriptor of this listing.
             number = int(entry.name)
             mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
             if mode == os.O_RDWR and os.path.samestat(os.fstat(number), wanted):

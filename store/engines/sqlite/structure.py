@@ -9,7 +9,7 @@ from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.records import REBUILD, RESTORE, Finding
 from store.search import create_vectors
 
-VECTORS = "passage_vector_"  # each generation has such a table
+VECTORS = "passage_vector_"  # the prefix of the vector tables, one per generation
 
 
 def quick_integrity(connection: Connection) -> Iterator[Finding]:
