@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from store.records import GRID
 
-VERSION = "c1"  # part of the names of encoders; change it with the texts.
+VERSION = "c1"  # Part of the names of encoders. Change it with the texts below.
 CENTRE_TEXTS = (
     "Add two spoons of sugar and stir until the mixture is smooth.",
     "The function returns an error if the file does not exist.",

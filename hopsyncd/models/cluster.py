@@ -36,13 +36,13 @@ Load = Callable[[ModelsConfig], BuiltinMaker]
 """Loads the models on a worker. Must be a module-level function, because Ray sends its name."""
 Fingerprint = Mapping[str, str]
 
-_FEW = 33  # an edit with fewer passages is handled locally.
-_TOGETHER = 8  # passages per task: about one second of work.
-_AHEAD = 2  # tasks per core, running or queued.
-_TRIES = 3  # retries of a task whose worker was lost.
-_WAIT_S = 0.1  # how often an edit can preempt.
-_AGAIN_S = 60.0  # pause before joining again after a loss or refusal.
-# Every machine makes these question sets, and the fingerprints compare them.
+_FEW = 33  # An edit with fewer passages is handled on this machine.
+_TOGETHER = 8  # passages per task, which are about one second of work.
+_AHEAD = 2  # tasks that run or wait, per core of the cluster.
+_TRIES = 3  # Ray repeats a task this often if its worker is lost.
+_WAIT_S = 0.1  # the longest wait for results before edits can preempt.
+_AGAIN_S = 60.0  # the pause before joining again after the cluster was lost or refused.
+# Each machine makes the question sets of these passages. Fingerprints contain their digest.
 _PROBE = (
     Passage(("Probe", "Ada Lovelace"), "Ada Lovelace wrote to Charles Babbage in London in 1843."),
     Passage((), "The Bank of England keeps its gold below Threadneedle Street, it is said. No."),
@@ -87,7 +87,7 @@ class ClusterMaker(BuiltinMaker):
         super().__init__(language, encoder, config.workers)
         self._config, self._address, self._load = config, address, load
         self._joining = threading.Thread()
-        self._ray: Any = None  # the module `ray` while the cluster is joined
+        self._ray: Any = None  # the module `ray` while the cluster is joined, otherwise None
         self._expected: Fingerprint = {}
         self._next_try_s = 0.0
         self._trouble: str | None = None
@@ -113,7 +113,7 @@ class ClusterMaker(BuiltinMaker):
 
     def _make_remotely(self, coming: Iterator[Passage]) -> Iterator[Sequence[MakeResult]]:
         ray, under_way = self._ray, dict[Any, list[Passage]]()
-        group: list[Passage] = []  # taken from `coming` but not submitted yet
+        group: list[Passage] = []  # the passages taken from `coming` that are not submitted yet
         asked = ray.remote(num_cpus=1, max_retries=_TRIES)(make_on_worker)
         try:
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -184,7 +184,7 @@ def _trusted_address(address: str) -> str:
     """
     if address != "auto" or "RAY_ADDRESS" in os.environ:
         return address
-    # Where `ray start` says what runs here.
+    # `ray start` writes the address of the local cluster to this file.
     started = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")
     try:
         with started.open() as file:

@@ -26,7 +26,7 @@ from hopsyncd.models.minilm_graph import FOLDER, MODEL_FILE, WEIGHTS_SHA256
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# The extra that runs rerankers and encoders of the user's choice.
+# The optional dependency that runs rerankers and encoders other than the default.
 _EXTRA = "sentence-transformers"
 DEFAULT_DIMENSIONS = 384
 # Longer texts are cut before the tokenizer, whose memory grows with text without spaces.
@@ -144,8 +144,8 @@ class SentenceEncoder:
             kind = partial(TorchModel, most_tokens=MAX_TOKENS)
             self._batched = _load(kind, self._path, threads)
             self._dimensions = self._batched.dimensions
-        # The tokenizer keeps state during a call. The lock is fair so that queries wait for one
-        # text or batch only, not for all of a document's.
+        # The tokenizer keeps state during a call. The lock is fair, so a query waits for one text
+        # or batch, not for all texts of a document.
         self._lock = FairLock()
 
     @property
@@ -231,12 +231,13 @@ def create_session(
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Others would spin on cores that are needed elsewhere.
+    # Idle threads of ONNX Runtime would spin, and take cores that other work needs.
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     for name, value in (entries or {}).items():
         options.add_session_config_entry(f"session.{name}", value)
-    options.enable_cpu_mem_arena = False  # it would keep the memory of the longest text
+    # An arena would keep the memory that the longest text needed.
+    options.enable_cpu_mem_arena = False
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     session._model_bytes = None
     return session
@@ -247,7 +248,7 @@ def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
-    # The file asks for padding and truncation to 128 tokens.
+    # The file's own settings are padding and truncation to 128 tokens.
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     return tokenizer
@@ -377,7 +378,7 @@ class CrossReranker:
         with self._lock:
             if self._model is None:
                 self._model = self._load()
-            # One at a time, as in the encoder: in a batch, padding changes the last bits.
+            # One text at a time, as in the encoder: in a batch, padding changes the last bits.
             found = self._model.predict(pairs, batch_size=1, show_progress_bar=False)
         return [float(score) for score in found]
 

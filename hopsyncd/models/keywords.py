@@ -2,6 +2,7 @@
 
 A keyword is a normalised name. Two mentions have the same keyword if `normalise` returns the same
 text for both.
+
 In the language of the installed model, names are the named entities and proper nouns that it finds.
 In other languages they are sequences of capitalised words, quoted phrases and codes. In scripts
 without spaces they are sequences of characters of one script, and in scripts without capitals they
@@ -29,7 +30,7 @@ STOP_WORDS = frozenset(
     "both each other another one two three first second new early late later following".split()
 )
 
-# Words of headings that name a part of a page, not a subject.
+# Words in headings that name a part of a page, not a subject.
 _OF_PARTS = frozenset(
     "about abstract acknowledgements additional advanced answers appendix arguments author authors "
     "background basic basics bugs caveats changelog changes code commands comments conclusion "
@@ -44,7 +45,7 @@ _OF_PARTS = frozenset(
     "synopsis syntax table terminology tips tools topics troubleshooting usage use warning "
     "warnings what".split()
 )
-_MAX_NAME_CHARACTERS = 500  # some patterns take quadratic time, and anyone can write a longer name
+_MAX_NAME_CHARACTERS = 500  # Some patterns take quadratic time in the length of a name.
 _SECTION_NUMBER = re.compile(r"(?:\d+\.)+\s+")
 
 
@@ -114,9 +115,9 @@ _CODE = re.compile(
 )
 
 
-@cache  # it takes a while to compile, and most texts do without it
+@cache  # Compiling takes long, and most texts do not need this pattern.
 def _neutral() -> re.Pattern[str]:
-    # `re` has no class for them. Beyond the first plane there are only rare scripts.
+    # `re` has no class for capitals. Only rare scripts have capitals above U+FFFF.
     capitals = (c for c in map(chr, range(0x10000)) if c.isupper() or c.istitle())
     capital = "[" + "".join(capitals) + "]"
     return re.compile(
@@ -134,7 +135,7 @@ def _neutral() -> re.Pattern[str]:
 _UNSPACED_RUN = re.compile(
     "[\u30a0-\u30ff]{2,}|[\u3400-\u4dbf\u4e00-\u9fff]{2,8}|[\u0e00-\u0e7f]{4,20}"
 )
-# Hebrew, Arabic, the scripts of India, Korean: words, but no capitals to tell the names.
+# Hebrew, Arabic, the scripts of India, and Korean have words, but no capitals that mark names.
 _UNCASED_WORD = re.compile("[\u0590-\u08ff\u0900-\u0dff]{4,}|[\uac00-\ud7af]{2,}")
 
 
@@ -151,7 +152,7 @@ def neutral_spans(text: str) -> list[tuple[int, int]]:
     ]
 
 
-# With or without a number. Some begin questions, where capitals mark no name.
+# Titles of these words, with or without a number, name no subject. The verbs begin questions.
 _NO_NAMES = STOP_WORDS | set(
     "chapter compare contents copy describe document draft explain file find give home index list "
     "main misc name new note notes page part readme section show tell todo untitled".split()

@@ -102,7 +102,7 @@ class SpacyLanguage:
         with self._waking:
             try:
                 self._request("mentions", [])
-            except ModelUnavailable as error:  # the text raises it again
+            except ModelUnavailable as error:  # The next text raises the error again.
                 log.warning("the language model cannot be started", why=str(error))
 
     def _request(self, wanted: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
@@ -110,7 +110,7 @@ class SpacyLanguage:
             try:
                 reply = self._exchange(wanted, texts)
             except (OSError, ValueError):
-                # The process died: send the texts once more, to a new one.
+                # The process died. Send the texts once more, to a new process.
                 self._child.end()
                 reply = self._retry(wanted, texts)
             finally:

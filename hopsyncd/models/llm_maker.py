@@ -157,7 +157,7 @@ class LlmQuestionMaker:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
         own = draft_questions(passage, mentions)
         kept = own.questions if self._mode == "both" else ()
-        # The first context is the passage itself: each set begins with its vector.
+        # The first context is the passage itself, because each set begins with its vector.
         contexts = [*(own.contexts if kept else own.contexts[:1])]
         drafts = [*kept]
         questions = [

@@ -30,9 +30,9 @@ from hopsyncd.models.llm_maker import (
 from store.records import Passage
 
 MAX_INCOMING, MAX_OUTGOING = 8, 12
-_MAX_QUESTION = 300  # characters
-_MAX_PASSAGE = 6000  # characters sent of one passage
-_MAX_CALL = 24_000  # characters of all passages in a call
+_MAX_QUESTION = 300  # the longest question, in characters
+_MAX_PASSAGE = 6000  # the characters of a passage that are sent
+_MAX_CALL = 24_000  # the characters of all passages in a call
 _CUT = " [...]"
 
 _SYSTEM = f"""\

@@ -25,7 +25,7 @@ from hopsyncd.models.llm_questions import (
 from store.records import Passage
 
 MAX_TOPICS, MAX_STATEMENTS, MAX_FACTS = 5, 40, 6
-_MAX_STATEMENT, _MAX_NAME = 400, 100  # characters
+_MAX_STATEMENT, _MAX_NAME = 400, 100  # in characters
 
 _SYSTEM = f"""\
 You extract from the passages of a document collection what they state.

@@ -42,12 +42,12 @@ _LEDGER_TABLES = {
     ENCODER_LEDGER_NAME: "embedding_spent",
     RERANKER_LEDGER_NAME: "reranker_spent",
 }
-MAX_EMBEDDINGS_BYTES = 32 << 20  # of a reply: 65 vectors of 4,096 numbers as text
+MAX_EMBEDDINGS_BYTES = 32 << 20  # A reply has up to 65 vectors of 4,096 numbers as text.
 CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
 _LANGUAGE_AFTER_S = 3.0
 _WAITING_WORKERS = 16
-_EMBEDDED_TOGETHER = 4  # passages: their sentences of the same length run together
+_EMBEDDED_TOGETHER = 4  # Of this many passages, sentences of the same length are encoded together.
 
 log = structlog.get_logger(__name__)
 
@@ -271,7 +271,8 @@ def make_question_maker(
     """Create the configured question maker: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
         if isinstance(encoder, HttpEncoder):
-            workers = _WAITING_WORKERS  # they wait for the endpoint, and fill its batches
+            # These workers only wait for the endpoint, and fill its batches.
+            workers = _WAITING_WORKERS
         together = _EMBEDDED_TOGETHER if isinstance(encoder, AdaptedEncoder) else 1
         return BuiltinMaker(language, encoder, workers, together)
     form = prompt_spec_for(config.questions)

@@ -18,7 +18,7 @@ from hopsyncd.models.encoder import create_session
 Matrix = NDArray[np.float32]
 
 _OPSET, _IR_VERSION = 17, 8
-_LARGE = 10_000  # weights; with fewer, a call of a session costs more than it saves
+_LARGE = 10_000  # With fewer weights, calling a session takes longer than it saves.
 
 
 class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 # The version of the graph and its quantisation. A change that can alter vectors changes it.
 GRAPH = "int8-2"
-# In an installed hopsyncd: the SHA-256 of the graph and the graph, and its tokenizer's files.
+# An installed hopsyncd has the graph, its SHA-256 and the tokenizer's files in this folder.
 FOLDER = Path(__file__).with_name("weights")
 MODEL_FILE = f"minilm-{WEIGHTS_SHA256[:16]}-{GRAPH}.model"
 VOCABULARY_FILES = ("tokenizer.json", "vocab.txt")
@@ -25,13 +25,15 @@ _LAYERS = 6
 _HEADS = 12
 _EPSILON = 1e-12
 _OPSET = 17
-_FLOAT = 1  # the number of float32 in ONNX
+_FLOAT = 1  # the number of the type float32 in ONNX
 _LARGEST = 127
 # Outlier components of the normalised states, with the factor by which each is scaled down before
 # quantisation. The weights are scaled up by the same factor.
 _OUTLIERS = {99: 6, 157: 3, 223: 4, 63: 3, 338: 2.5, 94: 2, 112: 2, 127: 2, 267: 2, 303: 2, 363: 2}
-_LEAST_LARGEST = 0.2  # the lower limit of a token's largest activation: the depth of GELU's dip
-_CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
+# The depth of GELU's dip. The scale of a token is computed as if its largest activation were at
+# least this.
+_LEAST_LARGEST = 0.2
+_CONTRIB = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 
 def build_graph(folder: Path) -> bytes:
@@ -56,7 +58,7 @@ class _Graph:
         hidden = self._embed()
         for layer in range(_LAYERS):
             hidden = self._layer(f"encoder.layer.{layer}", hidden)
-        # The sum has the direction of the mean.
+        # The sum has the same direction as the mean.
         summed = self._add_node(
             "ReduceSum", [hidden, self._add_constant("rows", [0, 1])], keepdims=0
         )

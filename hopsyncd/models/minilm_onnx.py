@@ -48,7 +48,7 @@ class OnnxEncoder:
         shipped = self._folder / MODEL_FILE
         self._shipped = shipped.is_file()
         self._file = shipped if self._shipped else cache / MODEL_FILE
-        self.predecessor = f"model@{WEIGHTS_SHA256[:16]}"  # the same model in torch
+        self.predecessor = f"model@{WEIGHTS_SHA256[:16]}"  # the name of the same model in torch
         self.name = f"{self.predecessor}/{GRAPH}"
         self.preparing = False
         self._lock = threading.Lock()
@@ -112,13 +112,14 @@ class OnnxEncoder:
 
 def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
     """Create the session. Returns a function that encodes a text."""
-    # Slower, but without it sums of two products would saturate.
+    # This setting is slower, but without it the sum of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, entries=precise)
     tokenizer = tokenizer_in(folder)
 
     def vectors_of(texts: Sequence[str]) -> NDArray[np.float32]:
-        # All tokens first: each run of the session drives the tokenizer's tables out of the cache.
+        # Tokenise all texts first, because each run of the session evicts the tokenizer's tables
+        # from the processor's cache.
         tokens = [np.array([tokenizer.encode(text).ids]) for text in texts]
         vectors = np.empty((len(texts), DEFAULT_DIMENSIONS), dtype=np.float32)
         for row, of_text in enumerate(tokens):

@@ -4,7 +4,7 @@ columns."""
 import re
 from collections.abc import Sequence
 
-_BETWEEN_CELLS = " | "  # as formats/tables.py writes rows
+_BETWEEN_CELLS = " | "  # the separator of cells in rows from formats/tables.py
 _MAX_LABEL_CHARACTERS = 160
 _YEAR = re.compile(r"(?:1\d|20)\d\d\Z")
 _PART_OF_DATE = re.compile(r"\d{1,2}\Z")
@@ -76,7 +76,8 @@ def label_spans(text: str) -> list[tuple[int, int]]:
     if _BETWEEN_CELLS not in text:
         return []
     spans: list[tuple[int, int]] = []
-    alone: list[tuple[int, int]] = []  # of lines with one cell, which can be sentences too
+    # labels in lines with one cell, which may be sentences instead of rows
+    alone: list[tuple[int, int]] = []
     start = 0
     for line in text.split("\n"):
         cells = line.split(_BETWEEN_CELLS)

@@ -59,7 +59,7 @@ class Prompts:
 _SEARCH = "Represent this sentence for searching relevant passages: "
 _TASK = "Given a web search query, retrieve relevant passages that answer the query"
 _INSTRUCT = f"Instruct: {_TASK}\nQuery: "
-# As the model cards say. The first pattern that fits a name without owner and tag counts.
+# From the model cards. The first pattern that matches the name without owner and tag is used.
 _FAMILIES: Sequence[tuple[str, Prompts]] = (
     (r"(multilingual-)?e5-.*instruct", Prompts(_INSTRUCT)),
     (r"(multilingual-)?e5\b", Prompts("query: ", "passage: ")),

@@ -46,10 +46,10 @@ from store.records import (
 )
 
 GENERATOR = "builtin/2"
-_MIN_LINE_CHARACTERS = 40  # a shorter line, as in code or lists, is joined to the next.
-_NICE = 10  # queries come first.
-_FEW = 2  # an edit of at most this number of passages runs in the caller, at normal priority.
-_TOGETHER = 16  # passages per call of the language model; an edit may wait for one call.
+_MIN_LINE_CHARACTERS = 40  # A shorter line, as in code or lists, is joined to the next line.
+_NICE = 10  # a low priority, because queries come first.
+_FEW = 2  # An edit of up to this number of passages runs in the caller, at normal priority.
+_TOGETHER = 16  # passages per call of the language model. An edit may wait for one call.
 
 MakeResult = tuple[Passage, QuestionSet | LlmError]
 
@@ -311,7 +311,7 @@ class BuiltinMaker:
 
     @property
     def generation(self) -> GenerationConfig:
-        # An endpoint may have to be asked for the length of its vectors.
+        # This may send a request to an endpoint, for the length of its vectors.
         return builtin_generation(self._language, self._encoder)
 
     def make_each(
@@ -323,7 +323,7 @@ class BuiltinMaker:
         pending: deque[Passage] = deque()
         try:
             while group := [*islice(coming, _TOGETHER)]:
-                # An outer make_each() has already begun these; do not make them twice.
+                # An outer make_each() has already begun these passages, so do not begin them again.
                 begun = [passage for passage in group if passage.id in self._making]
                 for passage in begun:
                     yield [(passage, self._making[passage.id].result())]

@@ -30,9 +30,9 @@ from hopsyncd.models.llm.chat_completion import is_count
 from hopsyncd.models.llm.retry import EndpointTexts, UnusableReply
 from store.ledger import Ledger
 
-TIMEOUT_S = 10.0  # a search waits for it
+TIMEOUT_S = 10.0  # in seconds, while a search waits
 _ATTEMPTS = 2
-_MAX_CHARACTERS = 4000  # of a text
+_MAX_CHARACTERS = 4000  # the characters of a text that are sent
 _NO_SCORES = "the response has no list of scores"
 _REAL_TIME = Timing()
 

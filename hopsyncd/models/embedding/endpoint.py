@@ -18,8 +18,8 @@ from hopsyncd.models.llm.budget import Usage, estimated_tokens
 from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
 from store.ledger import Ledger
 
-MAX_BATCH = 64  # texts in a request
-_SHORTEST_CHARS = 64  # a shorter text is not cut further
+MAX_BATCH = 64  # the most texts in a request
+_SHORTEST_CHARS = 64  # A text of at most this length is not cut further.
 _FORMAT = "encoding_format"
 _SIZE_WORDS = (
     "too large",
@@ -135,7 +135,7 @@ def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:
     if failure.status == 413:
         return True
     message = failure.message.lower()
-    if "deadline" in message:  # Ollama's "context deadline exceeded": it was too slow
+    if "deadline" in message:  # Ollama reports "context deadline exceeded" if it was too slow.
         return False
     # llama.cpp answers with 500 if a text is longer than its batch.
     return failure.status in (400, 422, 500) and any(word in message for word in _SIZE_WORDS)

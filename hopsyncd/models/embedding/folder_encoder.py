@@ -28,9 +28,9 @@ from hopsyncd.models.encoder import (
     locate,
 )
 
-# Files that decide a model's vectors, apart from its weights.
+# The files besides the weights that affect the vectors.
 _SETTINGS = ("*.json", "*.txt", "*.model", "*/config.json", "*/*.safetensors", "onnx/model.onnx")
-# These hold prompts and versions, which the vectors of a text without a prompt do not depend on.
+# This file has prompts and versions. They do not affect the vectors of a text without a prompt.
 _IGNORED = ("config_sentence_transformers.json",)
 _LONGEST_EXPORT_S = 3600
 
@@ -80,7 +80,8 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
     kept = cache / f"{PREFIX}{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
     encoder: Encoder | None = None
-    for _ in range(2):  # twice, as another process may remove an export until it is in use here
+    # Try twice, because another process may remove the export before it is locked.
+    for _ in range(2):
         choice = read_choice(kept)
         if choice is None and can_export:
             choice = _export(folder, kept)
@@ -129,7 +130,7 @@ def _export(folder: Path, kept: Path) -> Choice | None:
     try:
         _run_export(folder, new)
         if read_choice(new):
-            if kept.exists():  # damaged, or written meanwhile by another process
+            if kept.exists():  # It is damaged, or another process has written it meanwhile.
                 shutil.rmtree(kept, ignore_errors=True)
             with suppress(OSError):
                 new.rename(kept)

@@ -15,10 +15,10 @@ from hopsyncd.models.encoder import MAX_CHARACTERS, create_session, digest_file,
 EXPORT = "e1"
 CHOICE_NAME = "choice.json"
 BODY_NAME, TAIL_NAME = "body.onnx", "tail.onnx"
-# More tokens in one run are slower: the activations leave the processor's cache.
+# A run with more tokens is slower per token: its activations exceed the processor's cache.
 _BATCH_TOKENS = 512
-# Each text is padded to a multiple of it. ONNX Runtime computes several rows at once, and its
-# results for rows that are left over differ.
+# Texts are padded to a multiple of this number of tokens. ONNX Runtime computes rows in blocks, and
+# computes the rows of an incomplete block with other rounding.
 _TOKEN_STEP = 4
 
 Runtime = Literal["int8", "fp32", "torch"]
@@ -38,12 +38,12 @@ class Choice:
     graph: str = ""
     dimensions: int = 0
     max_tokens: int = 0
-    padding: int = 0  # the token
+    padding: int = 0  # the token that fills up short texts
     batched: bool = False
     lowest_cosine: float = 1.0
     mean_cosine: float = 1.0
     why: str = ""
-    files: dict[str, str] = field(default_factory=dict)  # SHA-256 by name
+    files: dict[str, str] = field(default_factory=dict)  # the SHA-256 of each stored file, by name
 
     def write(self, folder: Path) -> None:
         text = json.dumps(asdict(self), indent=1)

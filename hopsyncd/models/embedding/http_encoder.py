@@ -44,11 +44,11 @@ from store.records import GRID, Vectors, compact_json, to_grid
 log = structlog.get_logger(__name__)
 
 PROBE = "The harbour master keeps a red notebook of every ship that arrived in March 1911."
-_SAME = 0.99  # the least cosine of the probe's vectors if both are from the same model
+_SAME = 0.99  # If the probe's cosine to its stored vector is lower, the model is another one.
 _TIMEOUT_S = 60.0
-_QUESTION_S = 10.0  # after this time, a question is answered without its vector
+_QUESTION_S = 10.0  # After this time, a question is answered without its vector.
 _QUESTION_ATTEMPTS = 2
-_CHECK_EVERY_S = 300.0  # of questions
+_CHECK_EVERY_S = 300.0  # how often the vectors of questions are checked with the probe
 _REAL_TIME = Timing()
 
 
@@ -167,7 +167,7 @@ class HttpEncoder(PromptedEncoder):
         try:
             for _ in range(-(-len(pieces) // self._endpoint.max_batch)):
                 self._pool.submit(self._send_batches)
-        except RuntimeError as error:  # the pool was shut down
+        except RuntimeError as error:  # The pool was shut down.
             raise _stopped_error() from error
         return np.stack([piece.vector.result() for piece in pieces])
 
@@ -220,7 +220,7 @@ class HttpEncoder(PromptedEncoder):
 
     def _next_batch(self) -> list[_Piece]:
         with self._lock:
-            # One place is the probe's.
+            # Each batch also contains the probe.
             size = min(max(1, self._endpoint.max_batch - 1), len(self._waiting))
             return [self._waiting.popleft() for _ in range(size)]
 

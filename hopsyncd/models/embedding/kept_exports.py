@@ -14,8 +14,9 @@ import structlog
 from hopsyncd.models.embedding.folder_model import EXPORT, read_choice
 
 PREFIX = "encoder-"
-_REMOVED = ".removed"  # at the end of a folder's name
-# A folder that is being written has no choice yet. Its writer gives up after an hour.
+_REMOVED = ".removed"  # the suffix of a folder that is being removed
+# A folder without a `Choice` is unfinished if it is younger than this. Its writer gives up after
+# an hour.
 _UNFINISHED_S = 7200.0
 
 log = structlog.get_logger(__name__)

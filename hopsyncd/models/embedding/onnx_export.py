@@ -38,7 +38,8 @@ from hopsyncd.models.encoder import (
 LOWEST_COSINE = {"int8": 0.99, "fp32": 0.999}
 _TOKENIZER = "tokenizer.json"
 _CHECKED = 200
-_CHECKED_LENGTHS = (3, 13, 60, 150)  # of tokens, for the bits of texts that run together
+# Texts of these numbers of tokens are compared in a batch and alone.
+_CHECKED_LENGTHS = (3, 13, 60, 150)
 _CHECKED_ROWS = (8, 3, 2)
 _OPSET = 17
 _NICE = 10
@@ -66,10 +67,10 @@ def export(folder: Path, out: Path) -> Choice:
     try:
         choice = _export_checked(folder, out)
     except (OSError, MemoryError):
-        raise  # the next start tries again
+        raise  # The next start tries again.
     except Exception as error:
         if not has_sentence_transformers():
-            raise  # it may be installed later
+            raise  # The package may be installed later.
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         choice = Choice("torch", why=why)
         for file in out.iterdir():
@@ -182,7 +183,7 @@ class _Original:
         import torch
         from sentence_transformers import SentenceTransformer
 
-        torch.set_num_threads(1)  # more threads would keep cores busy that others need
+        torch.set_num_threads(1)  # More threads would take cores that other work needs.
         model = SentenceTransformer(str(self._folder), device="cpu", **settings)
         return model.eval().requires_grad_(False)
 

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-BLOCK = 128  # weights with a common scale; must divide the rows of a matrix
-_ACTIVATIONS_IN_8_BITS = 4  # the accuracy level of ONNX Runtime's operator
-_CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
+BLOCK = 128  # the weights that share a scale. It must divide the rows of a matrix.
+_ACTIVATIONS_IN_8_BITS = 4  # the value of the operator's `accuracy_level`
+_CONTRIB = "com.microsoft"  # the domain of ONNX Runtime's own operators
 _OPSET, _IR_VERSION = 17, 8
 _LARGEST = 127
-_FEWEST_ROWS = 1024  # of an embedding table that is worth it
-_MAX_INLINE_BYTES = 1 << 30  # a larger graph keeps its weights in a file beside it
+_FEWEST_ROWS = 1024  # A smaller embedding table saves too little to be quantised.
+_MAX_INLINE_BYTES = 1 << 30  # A larger graph keeps its weights in a second file beside it.
 
 
 def quantise(model: ModelProto) -> None:
@@ -67,7 +67,7 @@ def _in_blocks(
     rows, columns = matrix.shape
     blocks = matrix.T.reshape(columns, rows // BLOCK, BLOCK)
     scales = _scales(blocks, axis=2)
-    whole = np.rint(blocks / scales) + (_LARGEST + 1)  # the operator's zero is 128
+    whole = np.rint(blocks / scales) + (_LARGEST + 1)  # The operator represents zero by 128.
     _add(added, f"{name}.int8", whole.astype(np.uint8))
     _add(added, f"{name}.scale", scales.reshape(-1))
     return helper.make_node(

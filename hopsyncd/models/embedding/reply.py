@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from hopsyncd.models.llm.chat_completion import read_usage
 from hopsyncd.models.llm.retry import UnusableReply, printable_line
 
-MAX_DIMENSIONS = 4096  # store.records.GRID says why
+MAX_DIMENSIONS = 4096  # the limit for exact dot products; see store.records.GRID
 _SHOWN_BYTES = 60
 
 

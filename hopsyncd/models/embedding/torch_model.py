@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_BATCH_TOKENS = 512  # more in one run delay a question that waits for its turn
-_LARGEST_BATCH = 16  # texts, a power of two
+_BATCH_TOKENS = 512  # A run with more tokens would delay waiting questions too long.
+_LARGEST_BATCH = 16  # in texts; a power of two
 
 Vectors = NDArray[np.float32]
-_Size = tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes of a text's tensors
+_Size = tuple[tuple[str, tuple[int, ...]], ...]  # the names and shapes of a text's tensors
 
 
 class TorchModel:
@@ -42,8 +42,8 @@ class TorchModel:
     def vectors(self, texts: Sequence[str], turns: AbstractContextManager[Any]) -> Vectors:
         """Return (m, d) float32 vectors of m texts. Each run of the model happens within
         `turns`."""
-        # Equals the model's own encode() for one text, without its overhead of milliseconds.
-        with turns:  # the tokenizer keeps state during a call
+        # The result equals the model's own encode() of one text, without milliseconds of overhead.
+        with turns:  # The tokenizer keeps state during a call.
             features = [self._model.preprocess([text]) for text in texts]
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for rows, size in self._batches(features):
@@ -61,7 +61,8 @@ class TorchModel:
             start = 0
             while start < len(rows):
                 most = min(_LARGEST_BATCH, len(rows) - start, max(_BATCH_TOKENS // tokens, 1))
-                count = 1 << most.bit_length() - 1  # few counts, as each is checked once
+                # Few sizes are used, because each is checked once.
+                count = 1 << most.bit_length() - 1
                 yield rows[start : start + count], size
                 start += count
 
@@ -74,7 +75,7 @@ class TorchModel:
         for name, value in features.items():
             if isinstance(value, self._torch.Tensor) and value.ndim and len(value) == 1:
                 size.append((name, tuple(value.shape)))
-            elif isinstance(value, str):  # such as the kind of input
+            elif isinstance(value, str):  # for example, the kind of input
                 size.append((f"{name}={value}", ()))
             else:
                 return None

@@ -20,7 +20,7 @@ TEMPERATURE = 0
 _SHAPE_WORDS = ("response_format", "schema", "grammar", "structured")
 _SHOWN_REPLY_CHARS = 4000
 _SHOWN_MISTAKES = 3
-_MAX_TOKENS = 10_000_000  # no model takes more: a larger usage is made up
+_MAX_TOKENS = 10_000_000  # No model accepts more tokens, so a larger usage is wrong and ignored.
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _NO_COMPLETION = "the response is not a chat completion"
 
@@ -37,10 +37,10 @@ class Dialect:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._plain: set[str] = set()  # names of the shapes whose schema goes into the prompt
+        self._plain: set[str] = set()  # the names of the shapes whose schema goes into the prompt
         self._own_temperature = False
         self._limit = "max_tokens"
-        self.streams = True  # until the endpoint refuses
+        self.streams = True  # becomes False once the endpoint refuses to stream
 
     def body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool

@@ -18,8 +18,8 @@ from hopsyncd.models.llm.chat_completion import Completion, Dialect, Repair, ref
 from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
 from store.ledger import Ledger
 
-_FIRST_SHARE = 0.75  # of the remaining time: a stalled request leaves some for another
-_HASTY_ATTEMPTS = 2  # for purposes that a person waits for
+_FIRST_SHARE = 0.75  # The first request gets this share of the time, so that a retry has some left.
+_HASTY_ATTEMPTS = 2  # attempts for the purposes in _HASTY, because a person waits for the reply
 _HASTY = frozenset({"answers", "reasoning", "decomposition"})
 
 

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 _YIELD_EVERY_S = 0.1  # how often `yield_to_edits` is called while waiting for replies
 _CACHE_BYTES = 16 << 20
-_ENTRY_BYTES = 200  # of an entry's key and bookkeeping, roughly
+_ENTRY_BYTES = 200  # a rough estimate of the memory for an entry's key and bookkeeping
 _REAL_TIME = Timing()
 
 

@@ -12,9 +12,10 @@ from hopsyncd.errors import LlmError, LlmNonsense, LlmRefused, LlmUnavailable
 MAX_ATTEMPTS = 5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
 _TRANSIENT = frozenset({408, 409, 425, 429})
-_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 for an account without credit
+_NO_QUOTA = "insufficient_quota"  # OpenAI's code in a 429 for an account without credit
 _EVERY_CALL = frozenset({401, 402, 404})
-_FAILURES, _REST_S, _LONGEST_REST_S = 3, 30.0, 3600.0  # of the breaker
+# The breaker opens after 3 failures, for 30 s. An endpoint may ask for up to an hour.
+_FAILURES, _REST_S, _LONGEST_REST_S = 3, 30.0, 3600.0
 _SHOWN_CHARS = 200
 
 

@@ -32,7 +32,8 @@ def count_tokens(text: str) -> int:
     tokenizer = _tokenizer()
     if tokenizer is None:
         return estimated_tokens(text)
-    text = text.encode(errors="replace").decode()  # it may have lone surrogates
+    # The text may contain lone surrogates, which the tokenizer rejects.
+    text = text.encode(errors="replace").decode()
     encoded = tokenizer.encode(text, add_special_tokens=False)
     tokens = marks = end = 0
     for (start, stop), token in zip(encoded.offsets, encoded.tokens, strict=True):

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 1 << 20
 _CONNECT_S = 10.0
-_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)  # the caller bounds the whole request
-_STOP_CHECK_S = 0.25  # how long an abandoned request may go on
-_SECRET_CHARS = 8  # a shorter key is a dummy, and may be an ordinary word
-_NO_KEY = "none"  # for local servers that want a key but ignore it
+# The caller limits the time of the whole request.
+_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)
+_STOP_CHECK_S = 0.25  # An abandoned request ends within this time.
+# A shorter key is not removed from messages: it is a dummy, maybe an ordinary word.
+_SECRET_CHARS = 8
+_NO_KEY = "none"  # sent without a key, because some local servers require any key
 _STARTING = threading.Lock()
 
 Put: TypeAlias = Callable[[str], None]
@@ -97,7 +99,7 @@ class HttpClient:
 
     @functools.cached_property
     def _client(self) -> "openai.AsyncOpenAI":
-        import openai  # takes half a second, so only if an endpoint is asked
+        import openai  # This takes half a second, so do it only if an endpoint is used.
 
         return openai.AsyncOpenAI(
             base_url=self._base_url,
