@@ -171,7 +171,9 @@ class _Copy:
                 if self._saved.is_renewed(self._index):
                     self._read_again(wanted)
                     return
-                follow(self._connection, self._index, self._models.name, self.version, number)
+                after = self._index.version  # may be newer than the served version
+                if after < number:
+                    follow(self._connection, self._index, self._models.name, after, number)
             except NoSuchVersion:  # a version was garbage collected
                 raise _Outdated from None
         self._publish(wanted)

@@ -367,6 +367,36 @@ def test_a_worker_reads_an_index_that_was_saved_again(
     desk.stack.close()
 
 
+def test_a_worker_behind_its_saved_index_applies_no_change_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query at an older version may let the worker read files of a newer one."""
+    monkeypatch.setattr(saved_index, "_FEW_ROWS", -1)
+    desk, folder = Desk(tmp_path), tmp_path / "index"
+    connection, generation = desk.stack.connection, desk.stack.maker.generation
+    saved = SavedIndex(folder)
+    saved.save(stamp(connection, 1), saved.load(connection, generation, 1), generation.encoder)
+    copy = _Copy(WorkerSettings(tmp_path / "s.db", folder, 1.0), desk.given)
+    desk.files.put("oslo.md", b"# Oslo\n\nCaesar met Oslo. Rome met Paris in Oslo.\n")
+    desk.sync()
+    copy.follow(desk.stack.head.id)
+    for number in range(2):
+        desk.files.put(f"{number}.md", f"# Bern {number}\n\nCaesar met Bern.\n".encode())
+        desk.files.put("rome.md", f"# Rome\n\nCaesar ruled Rome. {number}\n".encode())
+        desk.sync()
+    newest = desk.stack.head.id
+    index = saved.load(connection, generation, newest)
+    saved.save(stamp(connection, newest), index, generation.encoder)
+    for number in (newest - 1, newest):
+        copy.follow(number)
+        assert copy.version == number
+        assert len(copy._index.matches) == len(index.matches)
+        message = desk.message(number, HOP, NOBODY)
+        assert copy.answer(message) == desk.alone(number)
+    desk.workers.close()
+    desk.stack.close()
+
+
 def test_only_what_needs_no_other_model_and_names_a_served_version_is_handed_over() -> None:
     assert worker_version(HOP, "head", 9) == 9
     assert worker_version(Search("dense"), "7", 9) == 7
