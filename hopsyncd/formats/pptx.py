@@ -43,8 +43,10 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
     authors = _authors(archive, [name for _, name in targets.values()])
     blocks: list[Block] = []
     deletions = 0
-    for number, entry in enumerate(tree_of(archive, _DECK).iterfind(".//{*}sldId"), 1):
-        _, name = targets[relation_of(entry)]
+    # The list of sections contains the ids of slides again, without relations.
+    relations = map(relation_of, tree_of(archive, _DECK).iterfind(".//{*}sldId"))
+    for number, relation in enumerate(filter(None, relations), 1):
+        _, name = targets[relation]
         slide = _Slide(archive, name, number)
         blocks += slide.blocks(authors)
         deletions += slide.deletions

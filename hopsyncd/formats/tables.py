@@ -9,7 +9,7 @@ is repeated in each.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 
 from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
 from hopsyncd.formats.cell_values import is_number, is_year
@@ -68,6 +68,11 @@ class Row:
     def distinct(self) -> tuple[Cell, ...]:
         """Return the cells with text, each once."""
         return tuple(dict.fromkeys(cell for cell in self.cells if cell and cell.text))
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether a table is nested in a cell; the names of columns cannot contain it."""
+        return any(cell.inner for cell in self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,8 @@ class TableBuilder:
         width = max((len(row.cells) for row in rows), default=0)
         begin = 0
         while begin < len(rows) and (
-            _is_across(rows[begin], width) or (guess_header and len(rows[begin].distinct) < 2)
+            (_is_across(rows[begin], width) and not rows[begin].has_tables)
+            or (guess_header and len(rows[begin].distinct) < 2)
         ):
             begin += 1
         count = _marked_headers(rows[begin:], width)
@@ -213,9 +219,7 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
         if count and all(map(is_number, texts)) and not all(map(is_year, texts)):
             break  # a row of bold numbers is data
         count += 1
-    if count == len(rows):
-        return min(count, 1)
-    return _rows_spanned(rows, count) if count else 0
+    return _rows_spanned(rows, count) if 0 < count < len(rows) else min(count, 1)
 
 
 def _rows_spanned(rows: Sequence[Row], count: int) -> int:
@@ -238,7 +242,7 @@ def _is_header(row: Row) -> bool:
     cells = list(row.cells)
     while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
         cells.pop(0)
-    return bool(cells) and all(cell is None or cell.is_header for cell in cells)
+    return bool(cells) and all(c is None or (c.is_header and not c.inner) for c in cells)
 
 
 def _guessed_headers(rows: Sequence[Row]) -> int:
@@ -358,7 +362,7 @@ def table_blocks(
             text, placed = _row_text(row, (), begins)
         else:
             text, placed = _row_text(row, labels, begins, unused)
-        if not text and not placed:
+        if not (text or placed or row.has_tables):
             continue
         unused = unused if is_group else _NO_COLUMNS
         above = leads if is_group else leads + group
@@ -379,11 +383,8 @@ def _inner_blocks(
     row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
     """Yield the blocks of the tables in the cells of a row."""
-    starts: dict[Cell, int] = {}
-    for at, cell in enumerate(row.cells):
-        if cell and cell.inner and cell not in row.carried:
-            starts.setdefault(cell, at)
-    for cell, at in starts.items():
+    for cell in row.own:
+        at = row.cells.index(cell)
         for table in cell.inner:
             yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
 
@@ -396,11 +397,9 @@ def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
     """Return for each column whether a cell with text begins in it."""
     begins = [False] * width
     for row in rows:
-        before = None
-        for at, cell in enumerate(row.cells):
+        for at, (before, cell) in enumerate(pairwise((None, *row.cells))):
             if cell is not before and _text(cell):
                 begins[at] = True
-            before = cell
     return begins
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pptx
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
+from pptx.oxml import parse_xml
 from pptx.util import Inches
 
 from hopsyncd.formats.blocks import Block
@@ -182,3 +183,16 @@ def test_categories_of_a_chart_in_groups_have_the_name_of_their_group() -> None:
         "2024 > Q1 | Catch: 3",
         "2024 > Q2 | Catch: 4",
     ]
+
+
+def test_a_deck_with_sections_is_read() -> None:
+    deck = pptx.Presentation()
+    deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Herring"
+    sections = (
+        '<p:ext xmlns:p="p" xmlns:s="s" uri="{52}"><s:sectionLst><s:section name="Fish">'
+        '<s:sldIdLst><s:sldId id="256"/></s:sldIdLst></s:section></s:sectionLst></p:ext>'
+    )
+    deck.part._element.append(parse_xml(sections))
+    buffer = io.BytesIO()
+    deck.save(buffer)
+    assert [block.text for block in extract(buffer.getvalue(), PPTX)] == ["Herring"]

@@ -205,3 +205,28 @@ def test_without_headers_a_cell_keeps_the_places_that_it_spans() -> None:
     assert texts(table) == ["Hut |  | Fare", "Skarvbu | north | 110", "Ternebu |  | 120"]
     layout = grid(">2 Name | Anna", ">2 Port | Bergen")
     assert texts(layout) == ["Name | Anna", "Port | Bergen"]
+
+
+def test_tables_in_cells_without_text_are_read() -> None:
+    inner = grid("Dock | 7").build()
+    table = TableBuilder()
+    table.begin_row(1, is_header=True)  # Word marks the first row of any table
+    table.add("", inner=(inner,))
+    table.add("")
+    table.begin_row(2)
+    table.add("", inner=(grid("Berth | 9").build(),))
+    table.add("Quay")
+    assert texts(table) == ["Dock | 7", "Quay | Berth | 9"]
+
+
+def test_a_table_in_a_cell_across_the_first_row_is_read() -> None:
+    table = TableBuilder()
+    table.begin_row(1)
+    table.add("Harbour", inner=(grid("Dock | 7").build(),), colspan=2)
+    table.begin_row(2, is_header=True)
+    table.add("Boat")
+    table.add("Fare")
+    table.begin_row(3)
+    table.add("Alva")
+    table.add("40")
+    assert "Harbour | Dock | 7" in texts(table)
