@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from store.visibility import HiddenFolders, is_pattern
 
 Viewers: TypeAlias = tuple[str, ...]
-"""Entries like "user:ann"; whoever matches one of them may see."""
+"""Entries like "user:ann". A caller who matches any of them may see the documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class FolderClause:
 Clause: TypeAlias = Viewers | FolderClause
 
 AccessRule: TypeAlias = tuple[Clause, ...]
-"""Who may see a source: whoever matches each clause. Without clauses: all members."""
+"""Who may see a source: callers who satisfy every clause. No clauses: all members."""
 
 OPEN: AccessRule = ()
 """The rule of a source that all members may see."""

@@ -156,8 +156,8 @@ def as_store_error(error: BaseException, connection: Connection) -> BaseExceptio
 def _versions(connection: Connection) -> Iterator[Finding]:
     numbers = kept_versions(connection)
     for number in numbers:
-        one = version(connection, number)
-        counts = (one.documents, one.passages, one.words, one.matches, one.edge_budget)
+        kept = version(connection, number)
+        counts = (kept.documents, kept.passages, kept.words, kept.matches, kept.edge_budget)
         if number < 1 or min(counts) < 0:
             yield Finding(
                 "versions and their counts are positive",
@@ -167,7 +167,12 @@ def _versions(connection: Connection) -> Iterator[Finding]:
             )
     for table in () if numbers else INTERVAL_KEYS:
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
-            yield Finding("intervals need versions", table, "has rows, version has none", RESTORE)
+            yield Finding(
+                "intervals need versions",
+                table,
+                f"{table} has rows, but no version exists",
+                RESTORE,
+            )
 
 
 def _intervals(connection: Connection) -> Iterator[Finding]:

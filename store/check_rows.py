@@ -78,7 +78,7 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "each key has at most one row at any version",
                 f"{table} {name}",
-                f"one begins at {born}, before another ends at {before}",
+                f"a row begins at version {born}, before another row of the key ends at {before}",
                 RESTORE,
             )
 
@@ -153,11 +153,12 @@ def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
 def _matches_within_lives(connection: Connection) -> Iterator[Finding]:
     for end, direction in (("question", 1), ("target", 0)):
         rows = connection.execute(_END_OUTSIDE.format(end=end, direction=direction))
-        for question, born, died, at, of_direction in rows:
+        for question, born, died, joined, of_direction in rows:
             yield Finding(
                 "a match joins an outgoing to an incoming question while both are in force",
                 f"match {question}, {born}",
-                f"its {end} {at}, of direction {of_direction}, is not in force in [{born}, {died})",
+                f"its {end} {joined} (direction {of_direction}) is not in force from version {born}"
+                f" to version {died - 1}",
                 REBUILD,
             )
     for question, born, passage in connection.execute(_OF_ITSELF):
@@ -174,13 +175,13 @@ def _counts(connection: Connection) -> Iterator[Finding]:
     versions = [version(connection, number) for number in numbers]
     for name, sql in _WEIGHTS.items():
         found = _in_force(numbers, connection.execute(sql).fetchall())
-        for one, count in zip(versions, found.tolist(), strict=True):
-            if getattr(one, name) != count:
+        for counted, count in zip(versions, found.tolist(), strict=True):
+            if getattr(counted, name) != count:
                 yield Finding(
                     "a version counts what is in force",
-                    f"version {one.id}",
-                    f"counts {getattr(one, name)} {name}, but {count} are in force",
-                    REBUILD if one is versions[-1] else RESTORE,
+                    f"version {counted.id}",
+                    f"counts {getattr(counted, name)} {name}, but {count} are in force",
+                    REBUILD if counted is versions[-1] else RESTORE,
                 )
 
 

@@ -90,9 +90,10 @@ def kept_versions(connection: Connection) -> list[int]:
 
 def _expired_error(connection: Connection, number: int, collected_ms: int) -> NoSuchVersion:
     day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
+    kept = ranges(kept_versions(connection))
     return NoSuchVersion(
         f"Cannot read version {number}",
-        f"it expired and was deleted on {day}; kept are {ranges(kept_versions(connection))}",
+        f"it expired and was deleted on {day}; the kept versions are {kept}",
         "To keep versions longer, tag them or change [retention] in the configuration",
     )
 

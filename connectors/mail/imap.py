@@ -251,7 +251,9 @@ class ImapConnector:
         _check(status, data)
         rows = fetch_rows(data)
         if len(rows) != last - first + 1:
-            raise imaplib.IMAP4.abort(f"{len(rows)} of {last - first + 1} messages were listed")
+            raise imaplib.IMAP4.abort(
+                f"the server listed {len(rows)} of {last - first + 1} messages"
+            )
         return sorted(rows)
 
     def _judge(self, opened: _Open, uid: int, size_bytes: int) -> Item | Problem:

@@ -277,7 +277,7 @@ class WebConnector:
             return _trouble(str(error))
         if content is None:
             why = f"its type is not supported ({visit.reply.media_type or 'none given'})"
-            return _Answer("none", why=why, hint="Name a page, a sitemap or a feed.")
+            return _Answer("none", why=why, hint="Use the URL of a page, a sitemap or a feed.")
         known = _State(
             _short(visit.reply.header("etag")),
             _short(visit.reply.header("last-modified")),

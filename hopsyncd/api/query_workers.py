@@ -277,7 +277,7 @@ class QueryWorkers:
 
 
 def _why(error: BaseException) -> str:
-    return str(error) or "its process is gone"
+    return str(error) or "its process has ended"
 
 
 def _start_worker(settings: WorkerSettings) -> _Worker:

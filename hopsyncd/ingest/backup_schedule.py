@@ -210,4 +210,4 @@ def _ended_error(why: str) -> BackupFailed:
 
 def _describe_end(status: int) -> str:
     how = f"signal {-status}" if status < 0 else f"status {status}"
-    return f"the process that makes it ended with {how}"
+    return f"the backup process ended with {how}"

@@ -115,8 +115,8 @@ class UnusableSource:
         return SourceUnavailable(
             f'The source "{self.source}" cannot be used',
             f"its connector cannot be created ({type(self.error).__name__}: {self.error})",
-            "Correct its table in config.toml, or install what it names, and start the daemon"
-            " again. Its index is kept.",
+            "Correct the section of this source in config.toml, or install the missing package, and"
+            " start the daemon again. The indexed documents stay searchable.",
         )
 
 

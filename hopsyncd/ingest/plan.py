@@ -150,7 +150,9 @@ def _is_storable(id_: str) -> bool:
 def _unstorable(found: Item | Gone | Problem) -> Problem:
     if isinstance(found, Problem):
         return replace(found, id=_printable(found.id))
-    return Problem(_printable(found.id), "its id cannot be stored as text", "Rename it.")
+    return Problem(
+        _printable(found.id), "its name is not valid Unicode", "Rename it in its source."
+    )
 
 
 def _printable(text: str) -> str:

@@ -98,9 +98,9 @@ def _similarities(connection: Connection) -> Iterator[Finding]:
             exact = compute_similarity(a.keywords, vector_a, b.keywords, vector_b)
             if exact != stored:
                 yield Finding(
-                    "a match's similarity is Eq. 1 of its questions",
+                    "a match has the similarity of its two questions",
                     f"match {question} to {target}",
-                    f"says {stored!r}, is {exact!r}",
+                    f"the stored similarity is {stored!r}, but it should be {exact!r}",
                     REBUILD if died == ALIVE else RESTORE,
                 )
 
@@ -118,10 +118,10 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
     for question in sorted(stored.keys() | best.keys()):
         if stored.get(question) != best.get(question):
             yield Finding(
-                "each question is matched with the most similar of another passage",
+                "each outgoing question has its best match",
                 f"match {question}",
-                f"leads to {_format_match(stored.get(question))}, the best is"
-                f" {_format_match(best.get(question))}",
+                f"the stored match is {_format_match(stored.get(question))}, but the most similar"
+                f" question of another passage is {_format_match(best.get(question))}",
                 REBUILD,
             )
 
@@ -136,7 +136,7 @@ def _recompute_matches(connection: Connection, at: Version) -> list[Match]:
 
 
 def _format_match(match: Match | None) -> str:
-    return f"{match.target} ({match.similarity!r})" if match else "nothing"
+    return f"{match.target} ({match.similarity!r})" if match else "missing"
 
 
 def check_database(

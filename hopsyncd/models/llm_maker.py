@@ -199,4 +199,6 @@ def draft_statements(own: Drafts, output: LlmStatements) -> Drafts:
 
 
 def _not_asked_error() -> NotAsked:
-    return NotAsked("The LLM was not asked", "other work comes first", "It will be asked later")
+    return NotAsked(
+        "The LLM was not asked", "other work comes first", "The LLM will be asked later"
+    )

@@ -122,7 +122,7 @@ def has_foreign_link(written: str, text: str) -> bool:
 
 
 def unusable_reply_error(why: str) -> LlmNonsense:
-    return LlmNonsense("Cannot use the LLM's reply", why, "It will be asked again later")
+    return LlmNonsense("Cannot use the LLM's reply", why, "The LLM will be asked again later")
 
 
 def _usable_questions(
@@ -338,7 +338,9 @@ class LlmExtractor:
 
 def _later_error() -> NotAsked:
     return NotAsked(
-        "The LLM was not asked", "it has been asked enough for now", "It will be asked later"
+        "The LLM was not asked",
+        "the calls of this sync have ended",
+        "The remaining passages keep built-in questions until the LLM is asked again",
     )
 
 

@@ -225,7 +225,7 @@ def test_a_down_endpoint_is_named_and_then_spared(bench: Bench, endpoint: Endpoi
     endpoint.play = lambda _: drop()
     told = why(bench)
     assert "gave no reply" in told
-    assert "Indexing waits and goes on by itself" in told
+    assert "Indexing continues once it responds" in told
     for _ in range(3):
         why(bench)
     asked = len(endpoint.requests)

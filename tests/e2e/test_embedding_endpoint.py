@@ -86,7 +86,7 @@ def test_an_endpoint_killed_in_an_import_loses_nothing(cities: Place) -> None:
     assert status["documents"] < MANY + len(CITIES)
     cities.until(lambda: any("indexing waits for the encoder" in why for why in degraded(cities)))
     shown = cities.run("status")
-    assert "Indexing waits and goes on by itself" in shown.stdout + shown.stderr
+    assert "Indexing continues once it responds" in shown.stdout + shown.stderr
     refused = cities.run("sync", "--wait")
     assert refused.returncode != 0
     assert "embedding endpoint" in refused.stderr + refused.stdout

@@ -174,10 +174,10 @@ BROKEN = {
     "a search sees exactly the vectors of the intervals": [
         "UPDATE passage_vector_1_chunks SET validity = zeroblob(length(validity))",
     ],
-    "a match's similarity is Eq. 1 of its questions": [
+    "a match has the similarity of its two questions": [
         "UPDATE match SET similarity = similarity + 1e-15 WHERE born = 1 AND died < 9",
     ],
-    "each question is matched with the most similar of another passage": [
+    "each outgoing question has its best match": [
         "DELETE FROM match WHERE died = {alive} AND born = 1",
     ],
 }

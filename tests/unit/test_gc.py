@@ -166,7 +166,7 @@ def test_a_query_keeps_its_version_until_it_is_done(
     assert kept_versions(stack.connection) == [6]
     for asked in (engine, quiet):
         with pytest.raises(
-            NoSuchVersion, match="expired and was deleted on 1970-04-26; kept are 6"
+            NoSuchVersion, match="expired and was deleted on 1970-04-26; the kept versions are 6"
         ):
             asked.query(question, 5, search, at="2")
 
@@ -179,7 +179,8 @@ class TestExpired:
         if at == "time":
             at = _moment(stack.versions[1])
         with pytest.raises(
-            NoSuchVersion, match="expired and was deleted on 1970-04-26; kept are 4 and 6"
+            NoSuchVersion,
+            match="expired and was deleted on 1970-04-26; the kept versions are 4 and 6",
         ):
             resolve(stack.connection, at)
 

@@ -88,7 +88,7 @@ class HttpEncoder(PromptedEncoder):
             address.key_env,
             "The embedding endpoint",
             "encoder",
-            "Indexing waits and goes on by itself; searches use words and stored vectors",
+            "Indexing continues once it responds; searches use words and stored vectors",
         )
         self._endpoint = EmbeddingEndpoint(sender, address.model, texts, ledger, timing)
         passage, question = config.encoder_passage_fields, config.encoder_query_fields

@@ -37,7 +37,7 @@ class EndpointTexts:
     model: str = "`model`"
     limits: str = "max_calls_per_day or max_tokens_per_day"
     smaller: str = "Lower `passages_per_call` in [llm]"
-    meanwhile: str = "The work goes on without it; it will be asked again later"
+    meanwhile: str = "hopsyncd works without the LLM, and tries it again later"
 
     @classmethod
     def of_model(
