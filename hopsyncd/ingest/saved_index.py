@@ -7,8 +7,9 @@ database. A save deletes the manifest before it replaces any other file, and wri
 last. So after a crash at any step, an incomplete index is never used.
 
 The vector files only grow; rows after the saved number of rows are ignored. The other columns are
-in a single file that never changes, with spare capacity after each column. Processes map these
-files, and share all pages to which they do not write.
+in a single file that never changes. After each column and each file of vectors there is spare
+capacity, so that a process can add rows to its mapping, and copies only the pages to which it
+writes. The spare capacity is sparse: it takes no space on disk.
 
 A thread saves the index as of a version, while the writer continues.
 """
@@ -49,9 +50,10 @@ _FEWEST = 2000
 _FEW_ROWS, _FEW_VERSIONS = 500, 50  # A saved index that lacks at most this much is recent enough.
 # While no source is synced: save again after growth by this factor and _FEW_ROWS.
 _MORE_AT_REST = 1.02
-_ROOM, _FEWEST_ROWS = 1.5, 4096  # the capacity of a column: a factor for its rows, and a minimum.
+# The capacity of a column or vector file: a factor for its rows, and the rows that are added.
+_ROOM, _FEWEST_ROWS = 1.5, 4096
 _ALIGNED = 64  # bytes
-# the capacity of a vector file, as a factor for its rows. Spare room uses disk space.
+# The part of a vector file's capacity that takes space on disk, as a factor for its rows.
 _MORE_VECTORS = 1.02
 _FEWEST_VECTORS = 4096
 _TEXTS_AT_ONCE = 1 << 12  # Other threads wait while this number of texts is encoded as JSON.
@@ -284,10 +286,10 @@ class SavedIndex:
         text = (self.folder / _TEXTS).read_bytes()
         columns = self._columns(manifest["columns"])
         lengths = _lengths(manifest["columns"])
-        vectors = {name: self._map_file(name, dimensions) for name in _VECTORS}
-        self._is_mapped = True
         wholes = lengths["passages.passage_id"]
         used = {"exact": rows, "codes": rows, "passage_codes": wholes}
+        vectors = {name: self._map_file(name, used[name], dimensions) for name in _VECTORS}
+        self._is_mapped = True
         parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
         parts[_COLUMNS] = [column[: lengths[name]] for name, column in columns.items()]
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
@@ -314,15 +316,17 @@ class SavedIndex:
             for name, (kind, at, _, room) in layout.items()
         }
 
-    def _map_file(self, name: str, dimensions: int) -> NDArray[np.generic]:
-        path = self.folder / f"{name}.bin"
+    def _map_file(self, name: str, rows: int, dimensions: int) -> NDArray[np.generic]:
+        """Map a file of vectors. The owner maps only the used rows, because it shares what it
+        writes: on a full disk, writing to the sparse part would end the process."""
+        path, kind, shape = self.folder / f"{name}.bin", _VECTORS[name], (rows, dimensions)
         if not self._is_owned:
-            return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
+            return np.memmap(path, kind, "c").reshape(-1, dimensions)
         if self._is_mapped:  # Readers keep the file of the earlier index.
-            shutil.copyfile(path, new := self.folder / f"{name}.new")
+            np.memmap(path, kind, "r", shape=shape).tofile(new := self.folder / f"{name}.new")
             new.replace(path)
         self._files[name] = path.stat().st_ino
-        return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
+        return np.memmap(path, kind, "r+", shape=shape)
 
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
         """Extend the file, and map it again. Processes that have mapped its beginning keep their
@@ -334,6 +338,7 @@ class SavedIndex:
         if not self._is_owned:
             return grow_in_memory(name, old, rows)
         room = int(_MORE_VECTORS * rows) + _FEWEST_VECTORS
+        row_bytes = old.shape[1] * old.itemsize
         path = self.folder / f"{name}.bin"
         try:
             is_same = isinstance(old, np.memmap) and path.stat().st_ino == self._files.get(name)
@@ -343,7 +348,8 @@ class SavedIndex:
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             with file.open("r+b" if is_same else "wb") as opened:
-                os.posix_fallocate(opened.fileno(), 0, room * old.shape[1] * old.itemsize)
+                os.posix_fallocate(opened.fileno(), 0, room * row_bytes)
+                opened.truncate((int(_ROOM * room) + _FEWEST_ROWS) * row_bytes)
         except OSError as error:
             log.warning("the index stays in memory", why=str(error))
             self.forget()
