@@ -54,6 +54,7 @@ _TABLE_PARTS = frozenset(("table", "thead", "tbody", "tfoot", "tr", "td", "th"))
 _MAX_HANDLE_CHARACTERS = 40
 _MAX_BUTTON_WORDS = 3
 _MAX_LABEL_CHARACTERS = 8
+_MAX_NOTICE_CHARACTERS = 400
 _LAST_KNOWN_LINE = 65_535  # libxml2 stops counting here
 _FOLLOWED = frozenset(("navigation", "page headers and footers"))
 _FRAME = frozenset(("header", "footer", "aside", "form", "dialog"))
@@ -115,7 +116,7 @@ def _is_cut_off(root: Element) -> bool:
 
 def apply_dialects(root: Element, text: str) -> None:
     """Rewrite program-specific markup as plain HTML: checkboxes and tags from Notion, titles from
-    Word."""
+    Word, articles for browsers without scripts."""
     if "checkbox-on" in text or "checkbox-off" in text:
         for box in root.iter("div"):
             states = {"checkbox-on": "[x]", "checkbox-off": "[ ]"}.items()
@@ -132,8 +133,17 @@ def apply_dialects(root: Element, text: str) -> None:
         for title in root.iter("p"):
             if title.get("class") == "MsoTitle":
                 title.tag = "h1"
+    if "<noscript" in text:
+        _show_articles(root)
     if _ROLE_OF_CELL.search(text):
         _write_tables(root)
+
+
+def _show_articles(root: Element) -> None:
+    """Show long texts for browsers without scripts. Others are notices and counters."""
+    for part in [*root.iter("noscript")]:
+        if sum(len("".join(p.itertext())) for p in part.iter("p")) > _MAX_NOTICE_CHARACTERS:
+            part.tag = "div"
 
 
 def _write_tables(root: Element) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.message import Message
-from email.parser import BytesParser
+from email.parser import BytesParser, Parser
 from functools import partial
 
 from connectors.mail.mbox import messages_of
@@ -48,6 +48,12 @@ _MAX_ANSWERED = 100
 _QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
 # programs do not display this part
 _TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)
+_HEADER = re.compile(
+    rb"(?:From|To|Cc|Subject|Date|Message-ID|MIME-Version|Return-Path|Received|Delivered-To"
+    rb"|Reply-To|Sender|(?:Content|X|List)-[\w-]+):",
+    re.IGNORECASE,
+)
+_MAX_REPAIRED = 5  # parts of a file; each is parsed again
 _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 
@@ -70,8 +76,8 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read the messages of an mbox file, each as a section; line numbers count the messages, from
     1.
 
-    Only quotations and signatures that earlier messages contain are left out. Raises
-    DocumentUnreadable for a file in which no message begins.
+    Only quotations and signatures that earlier messages contain are left out. A single message
+    without the line that begins it is read too. Raises DocumentUnreadable for other files.
     """
     blocks: list[Block] = []
     reader = _MailReader(extract, KnownLines())
@@ -85,6 +91,8 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
             # Links between messages of one file would connect the document with itself.
             stripped = replace(block, names=(), links=(), properties=()) if block.names else block
             blocks.append(replace(stripped, first_line=number, last_line=number))
+    if not blocks and _HEADER.match(data):  # some programs name a single message so
+        return mail_blocks(data, extract)
     if not blocks and data.strip():
         raise DocumentUnreadable(
             "the document",
@@ -182,6 +190,7 @@ class _MailReader:
         self._known = known
         self._skipped: Counter[str] = Counter()
         self._calendars: set[bytes] = set()
+        self._repaired = 0
 
     def skipped_blocks(self) -> tuple[Block, ...]:
         """Return the block that counts the skipped parts, or nothing if no part was skipped."""
@@ -204,6 +213,9 @@ class _MailReader:
         elif part.is_multipart():
             for below in _parts_of(part):
                 yield from self._part(below, forwards=forwards)
+        elif part.get_content_maintype() == "multipart" and self._repaired < _MAX_REPAIRED:
+            self._repaired += 1
+            yield from self._part(_with_boundary_of_text(part), forwards=forwards)
         elif _is_body(part):
             yield from self._body(kind, _text_of(part), forwards=forwards)
         else:
@@ -290,6 +302,19 @@ def _parts_of(part: Message) -> list[Message]:
     return (
         [part for part in payload if isinstance(part, Message)] if isinstance(payload, list) else []
     )
+
+
+def _with_boundary_of_text(part: Message) -> Message:
+    """Parse a multipart again whose declared boundary does not occur. The first line that could be
+    a boundary and occurs twice is used. Without it, the content becomes a text."""
+    payload = part.get_payload()
+    text = payload if isinstance(payload, str) else ""
+    lines = [line.rstrip() for line in text.splitlines() if line.startswith("--")]
+    count = Counter(line.removesuffix("--") for line in lines)  # the last one ends with hyphens
+    found = next((line for line in lines if len(line) > 2 and count[line] > 1), "")
+    kind = part.get_content_type() if found else "text/plain"
+    boundary = f'; boundary="{found[2:]}"' if found else ""
+    return Parser().parsestr(f"Content-Type: {kind}{boundary}\n\n{text}")
 
 
 def _leaves(part: Message) -> Iterator[Message]:

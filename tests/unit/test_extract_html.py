@@ -429,3 +429,11 @@ def test_a_picture_in_a_cell_says_what_it_stands_for() -> None:
         "<td><img alt=logo.png></table>"
     )
     assert [block.text for block in blocks(page)] == ["Plan: Free | Sync: No | Logo:"]
+
+
+def test_an_article_for_browsers_without_scripts_is_read_and_a_notice_is_not() -> None:
+    article = "<p>" + "The quay is closed for repairs until the ice is gone. " * 10 + "</p>"
+    page = f"<script type='text/template'>{article}</script><noscript>{article}</noscript>"
+    notice = "<p>Hello.</p><noscript><p>Please enable JavaScript to see the quay.</p></noscript>"
+    assert any("quay is closed" in block.text for block in blocks(page))
+    assert not any("quay" in block.text for block in blocks(notice))

@@ -335,3 +335,26 @@ def test_a_thousand_replies_and_blank_lines_are_read_at_once() -> None:
     began = perf_counter()
     assert mail_text.written_in(said, None).quotes == 1000
     assert perf_counter() - began < 5
+
+
+def test_parts_are_found_where_the_declared_boundary_does_not_occur() -> None:
+    body = "This is a multi-part message.\n\n{0}\nContent-Type: text/plain\n\n{1}\n{0}--\n"
+    folded = 'Content-Type: multipart/mixed; boundary="=_Part\n 0002"\n\n'
+    said = folded + body.format("--=_Part 0002", "The quay is closed.")
+    assert texts(said.encode()) == ["The quay is closed."]
+    missing = "Content-Type: multipart/mixed\n\n" + body.format("--x1", "The quay is open.")
+    assert texts(missing.encode()) == ["The quay is open."]
+    alone = "Content-Type: multipart/mixed; boundary=x\n\nThe quay is wet.\n"
+    assert texts(alone.encode()) == ["The quay is wet."]
+
+
+def test_multiparts_without_boundaries_in_each_other_are_read_at_once() -> None:
+    said = "".join(f"Content-Type: multipart/mixed\n\n--x{at}\n\n--x{at}\n" for at in range(10_000))
+    began = perf_counter()
+    texts(said.encode())
+    assert perf_counter() - began < 5
+
+
+def test_a_single_message_that_is_named_like_a_mailbox_is_read() -> None:
+    said = b"Return-Path: <a@fjord.example>\nSubject: Berth\n\nThe berth is free.\n"
+    assert texts(said, MBOX) == ["Berth", "The berth is free."]
