@@ -19,7 +19,11 @@ from hopsyncd.index.arrays import (
     take_flags,
 )
 from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
-from hopsyncd.index.links import find_affected_passages, resolve_links
+from hopsyncd.index.links import (
+    find_affected_passages,
+    find_passages_with_links,
+    resolve_links,
+)
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
     WholeGraph,
@@ -212,16 +216,16 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
 
     Returns the numbers of the passages that contain them, the links between passages, and the row
     of each link. The links of an older view are kept unless a document that could affect them was
-    added or removed.
+    added or removed. The links of a new document are resolved again if one of them may lead to a
+    hidden document.
     """
     index, shown = view.index, view.statistics.visible.documents
     version, documents = view.version.id, index.documents
     is_hidden = (documents.born <= version) & (version < documents.died)
     is_hidden[: len(shown)] &= ~shown
     old = base.overlay
-    if old is not None:
-        is_hidden &= documents.born > base.version.id
-    again = find_affected_passages(index, np.flatnonzero(is_hidden))
+    is_new = is_hidden if old is None else is_hidden & (documents.born > base.version.id)
+    again = find_affected_passages(index, np.flatnonzero(is_new))
 
     def is_visible(documents: Integers) -> Flags:
         return take_flags(shown, documents)
@@ -231,6 +235,9 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
         changed = find_differences(shown, base.statistics.visible.documents, False)
         affected = find_affected_passages(index, np.flatnonzero(changed))
         again = np.union1d(again, np.intersect1d(old.relinked, affected))
+        again = np.union1d(
+            again, find_passages_with_links(index, np.flatnonzero(changed), is_hidden)
+        )
         if not len(again):
             return old.relinked, old.links, old.link_rows
         relinked = np.union1d(old.relinked, again)

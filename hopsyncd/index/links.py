@@ -27,7 +27,7 @@ from urllib.parse import unquote, urljoin
 
 import numpy as np
 
-from hopsyncd.index.arrays import Flags, Integers
+from hopsyncd.index.arrays import Flags, Integers, expand_ranges, mark_rows, take_flags
 from hopsyncd.index.live_index import LiveIndex
 from store.records import content_id
 
@@ -118,6 +118,19 @@ def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
     in_them, _ = index.postings.links_by_document.find_all(documents)
     links = np.concatenate([by_key, in_them])
     return np.unique(index.links.passage_number[links]).astype(np.int64)
+
+
+def find_passages_with_links(index: LiveIndex, documents: Integers, is_target: Flags) -> Integers:
+    """Return the numbers of the passages in these documents that have a link to which one of the
+    flagged documents is a possible target."""
+    links, _ = index.postings.links_by_document.find_all(documents)
+    starts, ends = index.links.candidate_start[links], index.links.candidate_end[links]
+    rows, positions = expand_ranges(starts, ends)
+    keys, key_numbers = np.unique(index.link_candidates.key[rows], return_inverse=True)
+    targets, key_positions = index.postings.documents_by_key.find_all(keys)
+    leads = mark_rows(len(keys), key_positions[take_flags(is_target, targets)])
+    found = links[np.unique(positions[leads[key_numbers]])]
+    return np.unique(index.links.passage_number[found]).astype(np.int64)
 
 
 def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:

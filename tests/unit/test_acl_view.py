@@ -120,6 +120,24 @@ def test_a_view_restored_in_another_index_is_the_same(
         assert counted(without(other, len(found), factor, restored)) == counted(later)
 
 
+def test_a_new_link_to_an_older_hidden_document_is_resolved_without_it() -> None:
+    """In the whole graph "rome" is ambiguous, in the view it is not."""
+    first, second, third = (triplets(number) for number in (1, 2, 3))
+    index = LiveIndex(2)
+    papers = [
+        document(1, "a.md", [1], source="open", names=("Rome",)),
+        document(2, "b.md", [2], source="closed", names=("Rome",)),
+    ]
+    advance(index, 1, [first, second], documents=papers)
+    before = without(index, 1)
+    linking = document(3, "c.md", [3], source="letters", links={3: ["Rome"]})
+    advance(index, 2, [third], documents=[linking])
+    assert served_by(snapshot_at(index, 2))["links"] == []
+    afresh = without(index, 2)
+    assert served_by(afresh)["links"] == [(1, 3, "Rome", True), (3, 1, "Rome", False)]
+    assert counted(without(index, 2, before=before)) == counted(afresh)
+
+
 def test_a_view_is_not_restored_in_an_index_that_lacks_a_question() -> None:
     asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])
     closed, shown = (
