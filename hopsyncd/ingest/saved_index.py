@@ -154,15 +154,16 @@ class SavedIndex:
 
     def _try_to_save(self, saving: "_Saving") -> MovedColumns | None:
         """Save the columns. Returns None if the save was cancelled, or if it failed, which is
-        logged."""
+        logged. Files that were saved before stay valid, unless they were being replaced."""
         try:
             return self._save(saving)
         except OSError as error:
             log.warning("the index was not saved", why=str(error))
-            with suppress(OSError):
-                (self.folder / _MANIFEST).unlink(missing_ok=True)
         except _Cancelled:
             pass
+        with suppress(OSError):
+            for name in (_COLUMNS, _TEXTS, _MANIFEST):  # a full disk needs their space
+                (self.folder / f"{name}.new").unlink(missing_ok=True)
         return None
 
     def _save(self, saving: "_Saving") -> MovedColumns:

@@ -1,5 +1,6 @@
 """The live index as arrays, and saved between two starts."""
 
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
+from structlog.testing import capture_logs
 
 from hopsyncd.index.arrays import Column
 from hopsyncd.index.documents import NewDocument, change_documents
@@ -163,6 +165,28 @@ def test_an_index_that_has_grown_is_saved_at_rest_and_then_uses_its_file(
     assert kept.saved.version == kept.stack.head.id
     assert not np.shares_memory(writer.index.passage_intervals.died, in_memory)
     assert kept.served(writer) == kept.expected
+
+
+def test_a_save_for_which_the_disk_has_no_room_leaves_the_files_saved_before(kept: Kept) -> None:
+    names = {file.name for file in kept.folder.iterdir()}
+    manifest = (kept.folder / "manifest.json").read_bytes()
+    writer = kept.started()
+    kept.files.put("c.md", b"Oslo met Caesar.\n")
+    kept.stack.sync()
+    kept.served(writer)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with capture_logs() as logged:
+            writer.keep_index()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [entry["event"] for entry in logged] == ["the index was not saved"]
+    assert {file.name for file in kept.folder.iterdir()} == names
+    assert (kept.folder / "manifest.json").read_bytes() == manifest
+    again = kept.started()
+    assert kept.served(again) == kept.served(writer) == kept.expected
+    assert kept.saved.version == 1, "read from the files"
 
 
 def test_a_reader_keeps_its_index_while_another_is_loaded_and_grows(kept: Kept) -> None:
