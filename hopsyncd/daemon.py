@@ -253,7 +253,7 @@ class Daemon:
         state = self._serving.state
         applied = compare_configs(state.config, wanted, with_models=models is not None)
         config, before = applied.config, self._tasks
-        again = self._removed & before.keys() & {one.name for one in config.sources}
+        again = self._removed & before.keys() & {source.name for source in config.sources}
         renewed = {*applied.added, *applied.changed, *again}
         tasks = {
             source.name: make_task(

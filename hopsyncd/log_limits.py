@@ -79,14 +79,18 @@ class RepeatLimit:
         with self._lock:
             self._timer = None
             summaries = self._end_windows()
-            if any(one.dropped for one in self._messages.values()):
+            if any(message.dropped for message in self._messages.values()):
                 self._tell_later()
         for summary in summaries:
             self._tell(*summary)
 
     def _end_windows(self) -> list[tuple[str, str]]:
         now_s = self._clock()
-        over = [key for key, one in self._messages.items() if now_s - one.began_s >= self._window_s]
+        over = [
+            key
+            for key, message in self._messages.items()
+            if now_s - message.began_s >= self._window_s
+        ]
         ended = [(key, self._messages.pop(key).dropped) for key in over]
         return [
             (level, f"{message}: … and {dropped:,} more like this in the last minute")

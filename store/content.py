@@ -238,11 +238,20 @@ def full_text(passage: Passage) -> str:
 def _insert_sets(connection: Connection, generation: int, sets: Sequence[QuestionSet]) -> None:
     rows = list[tuple[object, ...]]()
     questions = list[tuple[object, ...]]()
-    for one in sets:
-        vectors, own = one.vectors.astype("<i2").tobytes(), _question_rows(one)
+    for question_set in sets:
+        vectors, own = question_set.vectors.astype("<i2").tobytes(), _question_rows(question_set)
         digest = set_digest(vectors, own)
-        rows.append((one.id, one.passage, generation, vectors, digest, int(one.provisional)))
-        questions += [(*question, one.id) for question in own]
+        rows.append(
+            (
+                question_set.id,
+                question_set.passage,
+                generation,
+                vectors,
+                digest,
+                int(question_set.provisional),
+            )
+        )
+        questions += [(*question, question_set.id) for question in own]
     connection.executemany(
         "INSERT INTO question_set (id, passage, recipe, vectors, digest, provisional)"
         " VALUES (?, ?, ?, ?, ?, ?)",

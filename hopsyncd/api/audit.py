@@ -68,7 +68,7 @@ def summarize_answer(answer: Any) -> FoundSummary:
     if results is None:
         is_item = "passage" in found or "text" in found
         return FoundSummary(tuple(sorted(sources)), 1 if is_item else None)
-    count = sum(len(one.get("passages", ())) if "answers" in found else 1 for one in results)
+    count = sum(len(result.get("passages", ())) if "answers" in found else 1 for result in results)
     return FoundSummary(tuple(sorted(sources)), count)
 
 

@@ -123,11 +123,13 @@ class CollectionService:
         """Keep the questions for which the search finds both passages that they were made from."""
         engine, found = self._parts.state.engine, list[ExampleQuestion]()
         until_s = time.monotonic() + _EXAMPLES_S
-        for one in bridges:
-            question = f"How is {one.start} connected to {one.end}?"
+        for bridge in bridges:
+            question = f"How is {bridge.start} connected to {bridge.end}?"
             answer = engine.query(question, _EXAMPLE_K, Search("hop"), hidden=caller.acl)
-            if answer and set(one.passages) <= {each.passage for each in answer.ranked}:
-                found.append({"question": question, "path": [one.start, one.middle, one.end]})
+            if answer and set(bridge.passages) <= {each.passage for each in answer.ranked}:
+                found.append(
+                    {"question": question, "path": [bridge.start, bridge.middle, bridge.end]}
+                )
             if len(found) == _EXAMPLES or time.monotonic() > until_s:
                 break
         return found

@@ -119,10 +119,12 @@ class Connections:
         newest connection if none is idle. Over TCP the new connection's user is not known yet, so
         only idle connections are closed.
         """
-        idle = [one for one in self._open if one.is_idle]
-        if newcomer.uid is None and (remote := [one for one in idle if _is_remote(one)]):
-            held = Counter(one.credentials.account for one in self._open)
-            return max(remote, key=lambda one: held[one.credentials.account])
+        idle = [connection for connection in self._open if connection.is_idle]
+        if newcomer.uid is None and (
+            remote := [connection for connection in idle if _is_remote(connection)]
+        ):
+            held = Counter(connection.credentials.account for connection in self._open)
+            return max(remote, key=lambda connection: held[connection.credentials.account])
         return greediest(self._open, newcomer, idle) or greediest(
             self._open, newcomer, reversed(self._open)
         )

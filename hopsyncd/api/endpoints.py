@@ -99,11 +99,11 @@ def endpoints_of(services: type) -> tuple[Endpoint, ...]:
 def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """Generate the OpenAPI 3.1 document: every endpoint with its request, answer and errors."""
     answers, schemas = _answer_schemas(endpoints)
-    bodies = [one.request for one in endpoints if one.method == "POST"]
+    bodies = [endpoint.request for endpoint in endpoints if endpoint.method == "POST"]
     _, found = models_json_schema([(body, "validation") for body in bodies], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
-    for one in endpoints:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, answers)
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, answers)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -121,7 +121,7 @@ def _answer_schemas(
     endpoints: Sequence[Endpoint],
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
     """Return the schema of each operation's answer, and the schemas that they refer to."""
-    wanted = {one.operation: one.answer for one in endpoints}
+    wanted = {endpoint.operation: endpoint.answer for endpoint in endpoints}
     wanted |= {_FAILED: Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
     made, whole = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(answer)) for name, answer in wanted.items()],
@@ -130,43 +130,43 @@ def _answer_schemas(
     return {name: schema for (name, _), schema in made.items()}, whole["$defs"]
 
 
-def _operation(one: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     failure = {"content": {"application/json": {"schema": answers[_FAILED]}}}
-    content = {one.media_type: {"schema": answers[one.operation]}}
-    if one.streams:
+    content = {endpoint.media_type: {"schema": answers[endpoint.operation]}}
+    if endpoint.streams:
         content[NDJSON] = {"schema": answers[_EVENTS]}
     responses = {
-        "200": {"description": one.summary, "content": content},
+        "200": {"description": endpoint.summary, "content": content},
         "4XX": {"description": "The request was refused", **failure},
         "5XX": {"description": "The daemon could not answer", **failure},
     }
-    if one.may_accept:
+    if endpoint.may_accept:
         accepted = {"application/json": {"schema": answers[_ACCEPTED]}}
         responses["202"] = {"description": "The work has begun", "content": accepted}
     made: dict[str, Any] = {
-        "operationId": one.operation,
-        "summary": one.summary,
-        "description": f"Needs the right `{one.right}`.",
+        "operationId": endpoint.operation,
+        "summary": endpoint.summary,
+        "description": f"Needs the right `{endpoint.right}`.",
         "responses": responses,
     }
-    if one.method == "POST":
-        schema = {"$ref": _REF.format(model=one.request.__name__)}
+    if endpoint.method == "POST":
+        schema = {"$ref": _REF.format(model=endpoint.request.__name__)}
         made["requestBody"] = {"content": {"application/json": {"schema": schema}}}
         made["requestBody"]["required"] = any(
-            field.is_required() for field in one.request.model_fields.values()
+            field.is_required() for field in endpoint.request.model_fields.values()
         )
     else:
-        made["parameters"] = _parameters(one)
+        made["parameters"] = _parameters(endpoint)
     return made
 
 
-def _parameters(one: Endpoint) -> list[dict[str, Any]]:
-    schema = one.request.model_json_schema()
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    schema = endpoint.request.model_json_schema()
     required = schema.get("required", ())
     return [
         {
             "name": name,
-            "in": "path" if f"{{{name}}}" in one.path else "query",
+            "in": "path" if f"{{{name}}}" in endpoint.path else "query",
             "required": name in required,
             "schema": _drop_null(field),
         }
@@ -176,6 +176,6 @@ def _parameters(one: Endpoint) -> list[dict[str, Any]]:
 
 def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
     """Remove the null variant from a parameter's schema: a query string cannot express null."""
-    kinds = [one for one in field.pop("anyOf", ()) if one != {"type": "null"}]
+    kinds = [variant for variant in field.pop("anyOf", ()) if variant != {"type": "null"}]
     schema = field | dict(*kinds)
     return {key: value for key, value in schema.items() if key != "title" and value is not None}

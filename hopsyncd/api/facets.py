@@ -89,7 +89,11 @@ def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
 
 def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[str]:
     """Count the documents in each folder directly below the chosen folder."""
-    chosen = [one.value for one in wanted if one.key == "path" and not one.is_excluded]
+    chosen = [
+        condition.value
+        for condition in wanted
+        if condition.key == "path" and not condition.is_excluded
+    ]
     above = chosen[-1].rstrip("/") + "/" if len(chosen) == 1 else ""
     counts = Counter[str]()
     for row in rows.tolist():
@@ -116,7 +120,7 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
     """List the most frequent values of a facet, each with its filter and number of documents."""
     found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
-    ordered = sorted(found, key=lambda one: (-one[1], one[0].casefold(), one[0]))
+    ordered = sorted(found, key=lambda pair: (-pair[1], pair[0].casefold(), pair[0]))
     return [
         {"value": value, "filter": str(Condition(key, value)), "documents": count}
         for value, count in ordered[:_MOST_VALUES]

@@ -56,7 +56,7 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     """Describe the first mistake in a request, with its field. Unknown fields come first."""
     found = error.errors(include_url=False)
-    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    first = next((error for error in found if error["type"] == "extra_forbidden"), found[0])
     # Messages count the items of a list from 1.
     parts = [f"number {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
     field = ", ".join(parts) if len(parts) > 1 else "".join(parts)

@@ -36,7 +36,7 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
 
 def read_indexed_file(config: Config, source: str, path: str, content: bytes) -> bytes:
     """Read a file in a folder source. Raises NotFound unless its hash is `content`."""
-    known = next((one for one in config.sources if one.name == source), None)
+    known = next((configured for configured in config.sources if configured.name == source), None)
     if not isinstance(known, FolderSource):
         raise no_file(source, path, "no folder source has an indexed document of this name")
     try:

@@ -66,7 +66,7 @@ class MapMaker:
                 documents = [] if found is None else _store_rows(snapshot, found)
                 answer = _NO_MAP if found is None else _answer(snapshot, found)
                 answer = {**answer, "version": snapshot.version.id}
-            others = [(one, kept) for one, kept in self._kept.items() if one != key]
+            others = [(other, kept) for other, kept in self._kept.items() if other != key]
             self._kept = {key: (documents, answer), **dict(others[: _KEPT - 1])}
             return answer
 

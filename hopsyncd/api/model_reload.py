@@ -93,7 +93,7 @@ class ModelReload:
         configure_daemon_logs(config)
         names = {*applied.added, *applied.changed, *applied.removed}
         if config.watch != state.config.watch:
-            names |= {one.name for one in (*state.config.sources, *config.sources)}
+            names |= {source.name for source in (*state.config.sources, *config.sources)}
         watchers.rewatch(names, config)
         log.info("configuration applied", **applied.to_json(pending=False))
         return applied

@@ -43,7 +43,7 @@ def find_page(
     """Find the page of a PDF that a request means. Raises NotFound or BadRequest."""
     passage, places = read_passage(connection, head, request.id)
     assert head is not None
-    place = next((one for one in places if one.media_type == PDF), None)
+    place = next((place for place in places if place.media_type == PDF), None)
     content = content_of(connection, place.row) if place else None
     if place is None or content is None:
         raise NotFound(
@@ -111,7 +111,7 @@ class PageImages:
     def _keep(self, key: tuple[bytes, int, str], block: Block) -> None:
         self._kept[key] = block
         self._kept.move_to_end(key)
-        while sum(len(one.text) for one in self._kept.values()) > _MOST_KEPT_BYTES:
+        while sum(len(image.text) for image in self._kept.values()) > _MOST_KEPT_BYTES:
             self._kept.popitem(last=False)
 
     def _end_idle(self) -> None:

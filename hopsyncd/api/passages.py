@@ -124,12 +124,12 @@ def documents_answer(
         "degraded": list(degraded),
         "documents": [
             {
-                "source": one.source,
-                "document": one.path,
-                "title": one.title,
-                "passages": one.passages,
+                "source": occurrence.source,
+                "document": occurrence.path,
+                "title": occurrence.title,
+                "passages": occurrence.passages,
             }
-            for one in shown
+            for occurrence in shown
         ],
         "next": f"{shown[-1].source}/{shown[-1].path}" if len(found) > len(shown) else None,
     }
@@ -157,7 +157,7 @@ def document_answer(
             "Copy source and path from a search result" + _near(head, request),
         )
     _, occurrences = found
-    ids = {one.passage for one in occurrences}
+    ids = {occurrence.passage for occurrence in occurrences}
     passages = known_passages(connection, ids)
     places = places_at(connection, version, ids, head.hidden if head else frozenset())
     return {
@@ -198,7 +198,9 @@ def _beginning_with(
 ) -> list[Place]:
     """Reorder the places so that the given place is the first."""
     here = (source, document, first_line)
-    return sorted(places, key=lambda one: (one.source, one.document, one.first_line) != here)
+    return sorted(
+        places, key=lambda place: (place.source, place.document, place.first_line) != here
+    )
 
 
 def neighbours_answer(

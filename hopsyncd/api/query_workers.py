@@ -161,11 +161,11 @@ class QueryWorkers:
         with self._changed:
             while True:
                 current = [worker for worker in self._workers if worker.version >= number]
-                for one in current:
-                    if not one.busy:
-                        one.busy = True
+                for idle in current:
+                    if not idle.busy:
+                        idle.busy = True
                         self._idle.restart()
-                        return one
+                        return idle
                 if len(current) < self._count and (self._here or self._workers):
                     self._tend(number)
                 if not current or (not self._here and len(current) < self._count):

@@ -198,12 +198,14 @@ class ReadService:
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
         """Answer up to 100 queries; queries with the same `at` are answered at one version."""
         answers: dict[int, QueryAnswer | Failed] = {}
-        for at in dict.fromkeys(one.at for one in request.queries):
-            queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
+        for at in dict.fromkeys(query.at for query in request.queries):
+            queries = {
+                index: query for index, query in enumerate(request.queries) if query.at == at
+            }
             try:
                 with self._parts.state.engine.holding(at, caller.acl) as held:
-                    for index, one in queries.items():
-                        answers[index] = self._answer_or_failure(one, held, caller, listener)
+                    for index, query in queries.items():
+                        answers[index] = self._answer_or_failure(query, held, caller, listener)
             except NoSuchVersion as error:
                 answers |= dict.fromkeys(queries, failure_of(error)[1])
         return {"answers": [answers[index] for index in sorted(answers)]}
@@ -259,7 +261,7 @@ class ReadService:
                 tell=lambda stage, questions: listener.tell(
                     "progress", stage=stage, questions=[*questions]
                 ),
-                thread=[Turn(one.question, one.answer) for one in request.thread],
+                thread=[Turn(turn.question, turn.answer) for turn in request.thread],
             )
             draft.finish(reply)
             answer = reply_json(found, reply, [], meant, request.passages)
@@ -337,7 +339,9 @@ class ReadService:
                 index = self._parts.state.config.index
                 budget = partial(edge_budget, factor=index.edge_budget_factor)
                 count = partial(self._count_visible, hidden)
-                entries = [visible_entry(connection, one, hidden, budget, count) for one in entries]
+                entries = [
+                    visible_entry(connection, entry, hidden, budget, count) for entry in entries
+                ]
             return {
                 "version": self._parts.state.version,
                 "degraded": self._parts.freshness.reasons(caller.acl),
@@ -371,4 +375,4 @@ class ReadService:
 
 
 def _sources_of(found: Answer) -> set[str]:
-    return {place.source for one in found.ranked for place in found.places[one.passage]}
+    return {place.source for hit in found.ranked for place in found.places[hit.passage]}

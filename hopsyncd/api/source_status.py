@@ -110,7 +110,10 @@ def _count_rules(source: SourceConfig, head: Snapshot | None) -> list[FolderRigh
         visible = head.statistics.visible.documents
         numbers = head.index.documents.source[: len(visible)]
         decided, sets = head.index.find_deciding_patterns(source.name, patterns, numbers)
-        decided_by = [np.array([at in one for one in sets])[decided] for at in range(len(patterns))]
+        decided_by = [
+            np.array([at in question_set for question_set in sets])[decided]
+            for at in range(len(patterns))
+        ]
         counts = [int(np.count_nonzero(visible & by_this)) for by_this in decided_by]
     return [
         {"match": folder.match, "visible_to": list(folder.visible_to), "documents": count}

@@ -204,8 +204,8 @@ class StatusService:
 
     def _unavailable_readers(self) -> list[UnavailableReader]:
         return [
-            {"media_type": kind, "why": one.why, "hint": one.hint}
-            for kind, one in sorted(dict(self._unavailable).items())
+            {"media_type": kind, "why": reader.why, "hint": reader.hint}
+            for kind, reader in sorted(dict(self._unavailable).items())
         ]
 
     def _listening(self, config: Config) -> ListeningStatus | None:

@@ -227,7 +227,7 @@ class TokenUses:
         if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
             return
         self._used[token.id] = int(now_s)
-        ids = {one.id for one in known}
+        ids = {token.id for token in known}
         self._used = {name: used for name, used in self._used.items() if name in ids}
         with suppress(OSError):
             _replace(self._file, self._used)

@@ -115,7 +115,7 @@ def diff_answer(
         "added": found.documents_added,
         "changed": found.documents_changed,
         "removed": found.documents_removed,
-        "renamed": tuple((one.source, one.path) for one in found.documents_renamed),
+        "renamed": tuple((renaming.source, renaming.path) for renaming in found.documents_renamed),
     }
     passages = {"added": found.passages_added, "removed": found.passages_removed}
     edges = {"added": found.edges_added, "removed": found.edges_removed}
@@ -133,8 +133,8 @@ def diff_answer(
             "changed": _documents(shown["changed"], names),
             "removed": _documents(shown["removed"], old_names),
             "renamed": [
-                {"source": one.source, "document": one.path, "was": one.was}
-                for one in found.documents_renamed[:limit]
+                {"source": renaming.source, "document": renaming.path, "was": renaming.was}
+                for renaming in found.documents_renamed[:limit]
             ],
         },
         "texts": changed_texts(connection, old.id, new.id, shown["changed"], names),
@@ -162,7 +162,7 @@ def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFo
         for kind, some in documents.items()
     }
     deepest = max(
-        (folder.count("/") + 1 for one in places.values() for _, folder in one), default=1
+        (folder.count("/") + 1 for folders in places.values() for _, folder in folders), default=1
     )
     depth = 1
     while depth < deepest and len(_cut_at(depth + 1, places)) <= _FOLDERS:
@@ -234,15 +234,15 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
 
 def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
     found = edge_ends(connection, edges)
-    ends = {id_ for one in found for id_ in (one.source, one.target)}
+    ends = {id_ for edge in found for id_ in (edge.source, edge.target)}
     shown = {passage["id"]: passage for passage in _passages(connection, sorted(ends))}
     return [
         {
-            "from": shown[id_text(one.source)],
-            "to": shown[id_text(one.target)],
-            "question": one.text,
+            "from": shown[id_text(edge.source)],
+            "to": shown[id_text(edge.target)],
+            "question": edge.text,
         }
-        for one in found
+        for edge in found
     ]
 
 
@@ -267,9 +267,11 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
         documents_added=visible(found.documents_added),
         documents_removed=visible(found.documents_removed),
         documents_renamed=tuple(
-            one
-            for one in found.documents_renamed
-            if not any(hides(new.hidden, one.source, path) for path in (one.was, one.path))
+            renaming
+            for renaming in found.documents_renamed
+            if not any(
+                hides(new.hidden, renaming.source, path) for path in (renaming.was, renaming.path)
+            )
         ),
         documents_changed=visible(found.documents_changed),
         passages_added=tuple(sorted(live - lived)),
@@ -335,10 +337,10 @@ def document_sentences(
     occurrences = found[1] if found else ()
     passages = known_passages(connection, {occurrence.passage for occurrence in occurrences})
     return [
-        (passages[one.passage].heading, text)
-        for one in occurrences
-        if one.passage in passages
-        for line in passages[one.passage].text.splitlines()
+        (passages[occurrence.passage].heading, text)
+        for occurrence in occurrences
+        if occurrence.passage in passages
+        for line in passages[occurrence.passage].text.splitlines()
         for sentence in sentences(line)
         if (text := " ".join(sentence.split())[:_MAX_CHARACTERS])
     ]
@@ -354,7 +356,7 @@ def diff_lines(old: Sequence[Sentence], new: Sequence[Sentence]) -> list[str]:
     """
     if max(len(old), len(new)) > _MAX_SENTENCES:
         return [f"@@ {len(old):,} sentences before, {len(new):,} now: too many to compare"]
-    matcher = SequenceMatcher(None, [one[1] for one in old], [one[1] for one in new], False)
+    matcher = SequenceMatcher(None, [text for _, text in old], [text for _, text in new], False)
     lines = [
         line for group in matcher.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)
     ]
@@ -374,10 +376,10 @@ def _hunk(
     lines: list[tuple[str, Sentence]] = []
     for kind, old_from, old_to, new_from, new_to in group:
         if kind == "equal":
-            lines += [(" ", one) for one in new[new_from:new_to]]
+            lines += [(" ", line) for line in new[new_from:new_to]]
             continue
-        lines += [("-", one) for one in old[old_from:old_to]]
-        lines += [("+", one) for one in new[new_from:new_to]]
+        lines += [("-", line) for line in old[old_from:old_to]]
+        lines += [("+", line) for line in new[new_from:new_to]]
     changed = {heading for sign, (heading, _) in lines if sign != " "}
     above = None
     for sign, (heading, text) in lines:
@@ -406,7 +408,9 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
     gone = {key: content for key, content in ended.items() if key not in begun}
     come = {key: content for key, content in begun.items() if key not in ended}
     renamed = renames_of(gone, come)
-    moved = {(one.source, path) for one in renamed for path in (one.was, one.path)}
+    moved = {
+        (renaming.source, path) for renaming in renamed for path in (renaming.was, renaming.path)
+    }
     changed = sorted(key for key in begun if key in ended)
     added = sorted(key for key in come if key not in moved)
     removed = sorted(key for key in gone if key not in moved)
@@ -421,7 +425,7 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
     return summary_text(
         {
             "changed": [names.get(key, key[1]) for key in changed],
-            "renamed": [f"{one.was} -> {one.path}" for one in renamed],
+            "renamed": [f"{renaming.was} -> {renaming.path}" for renaming in renamed],
             "added": [names.get(key, key[1]) for key in added],
             "removed": [names.get(key, key[1]) for key in removed],
         }
@@ -446,7 +450,7 @@ def _names(paths: Sequence[str]) -> str:
     folders = [path.rpartition(" -> ")[2].split("/")[:-1] for path in paths]
     shared = 0
     while all(len(folder) > shared for folder in folders) and all(
-        one[shared] == other[shared] for one, other in pairwise(folders)
+        folder[shared] == other[shared] for folder, other in pairwise(folders)
     ):
         shared += 1
     where = "/".join(folders[0][:shared])

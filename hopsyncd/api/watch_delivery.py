@@ -107,7 +107,7 @@ class WatchActions:
             )
         else:
             self._actions = {(action.watch, action.question): action for action in read.actions}
-            self._proposed = {(one.watch, one.question): one for one in read.proposed}
+            self._proposed = {(action.watch, action.question): action for action in read.proposed}
 
     def find(self, watch: int, question: str) -> WatchAction | None:
         """Return the action in effect for this number and this question."""
@@ -122,8 +122,8 @@ class WatchActions:
     def add(self, action: WatchAction) -> None:
         """Put an action into effect. It replaces the watch's earlier action. Raises DiskFailure."""
         with self._lock:
-            actions = {key: one for key, one in self._actions.items() if key[0] != action.watch}
-            proposed = {key: one for key, one in self._proposed.items() if key[0] != action.watch}
+            actions = {key: old for key, old in self._actions.items() if key[0] != action.watch}
+            proposed = {key: old for key, old in self._proposed.items() if key[0] != action.watch}
             actions[action.watch, action.question] = action
             self._write(actions, proposed)
 
@@ -137,8 +137,8 @@ class WatchActions:
     def remove(self, watch: int) -> None:
         """Remove the actions of this watch. Raises DiskFailure."""
         with self._lock:
-            actions = {key: one for key, one in self._actions.items() if key[0] != watch}
-            proposed = {key: one for key, one in self._proposed.items() if key[0] != watch}
+            actions = {key: action for key, action in self._actions.items() if key[0] != watch}
+            proposed = {key: action for key, action in self._proposed.items() if key[0] != watch}
             if (actions, proposed) != (self._actions, self._proposed):
                 self._write(actions, proposed)
 
@@ -309,7 +309,7 @@ class WatchDelivery:
 
     def next_s(self) -> float | None:
         """The seconds until a failed delivery is tried again, or None if there is none."""
-        due_s = [one.due_s for one in dict(self._retries).values()]
+        due_s = [retry.due_s for retry in dict(self._retries).values()]
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
 
     def start_due(self) -> None:
@@ -330,8 +330,8 @@ class WatchDelivery:
             if self._stopping or len(self._busy) >= MAX_AT_ONCE:
                 return None
             oldest: dict[int, Delivery] = {}
-            for one in self._waiting():
-                oldest.setdefault(one.watch.id, one)
+            for delivery in self._waiting():
+                oldest.setdefault(delivery.watch.id, delivery)
             self._retries = {
                 number: retry
                 for number, retry in self._retries.items()
@@ -339,14 +339,16 @@ class WatchDelivery:
             }
             now_s = time.monotonic()
             due = [
-                one
-                for number, one in oldest.items()
+                delivery
+                for number, delivery in oldest.items()
                 if number not in self._busy
                 and (number not in self._retries or self._retries[number].due_s <= now_s)
             ]
             if not due:
                 return None
-            taken = min(due, key=lambda one: (self._served_s.get(one.watch.id, 0.0), one.watch.id))
+            taken = min(
+                due, key=lambda change: (self._served_s.get(change.watch.id, 0.0), change.watch.id)
+            )
             self._served_s[taken.watch.id] = now_s
             self._busy.add(taken.watch.id)
             return taken

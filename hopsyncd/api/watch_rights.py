@@ -56,12 +56,14 @@ class Rights:
     def to_json(self) -> str | None:
         if self.sources is None:
             return None
-        folders = [one for one in self.mask if isinstance(one, HiddenFolders)]
+        folders = [hidden for hidden in self.mask if isinstance(hidden, HiddenFolders)]
         return json.dumps(
             {
                 "sources": sorted(self.sources),
-                "hidden": sorted(one for one in self.mask if isinstance(one, str)),
-                "folders": sorted([one.source, one.patterns, one.decisions] for one in folders),
+                "hidden": sorted(hidden for hidden in self.mask if isinstance(hidden, str)),
+                "folders": sorted(
+                    [folder.source, folder.patterns, folder.decisions] for folder in folders
+                ),
             }
         )
 
@@ -123,9 +125,9 @@ class Makers:
         """Return the caller's paused watch of the same question without a program or webhook."""
         if act and kind_of_act(act) != json.dumps({"mcp": True}):
             return None
-        same = (one for one in watches if (one.question, one.act) == (question, act))
-        own = (one for one in same if is_maker(caller, one))
-        return next((one for one in own if self.find(one) is None), None)
+        same = (watch for watch in watches if (watch.question, watch.act) == (question, act))
+        own = (watch for watch in same if is_maker(caller, watch))
+        return next((watch for watch in own if self.find(watch) is None), None)
 
     def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
         """Explain why the caller may not see the results of a watch. None if the caller may."""
@@ -169,7 +171,7 @@ def _why_paused(watch: Watch) -> str:
 def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
     """Raise BadRequest if the caller already has too many watches."""
     login = login_of(caller)
-    own = [one for one in watches if is_maker(caller, one) or one.login == login is None]
+    own = [watch for watch in watches if is_maker(caller, watch) or watch.login == login is None]
     most = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
     if len(own) >= most:
         why = f"{most} questions are watched"

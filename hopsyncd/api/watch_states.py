@@ -104,18 +104,18 @@ def _version_reasons(
 
 def _state(found: Answer, reply: AskReply) -> str:
     """Return the state to compare: the answer, and the set of the first passages."""
-    first = sorted(id_text(one.passage) for one in found.ranked[:_PASSAGES])
+    first = sorted(id_text(hit.passage) for hit in found.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})
 
 
 def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
     """Describe the first passages that only one state has, by heading and document."""
-    known = {one["id"] for one in there["passages"]}
+    known = {passage["id"] for passage in there["passages"]}
     return {
-        f"{title_of(one)} ({document_name(one)})"
-        for one in here["passages"]
-        if one["id"] not in known
+        f"{title_of(passage)} ({document_name(passage)})"
+        for passage in here["passages"]
+        if passage["id"] not in known
     }
 
 

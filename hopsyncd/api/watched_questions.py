@@ -220,9 +220,9 @@ class WatchedQuestions:
         """List the caller's watched questions, oldest first. An admin gets all users' questions."""
         with closing(open_reader(self._database)) as connection:
             return [
-                self._describe(connection, one, caller)[0]
-                for one in self._all()
-                if _is_listed(one, caller)
+                self._describe(connection, watch, caller)[0]
+                for watch in self._all()
+                if _is_listed(watch, caller)
             ]
 
     def details(
@@ -235,7 +235,7 @@ class WatchedQuestions:
         if description["unavailable"]:
             return description, None, []
         acl = self._acl(watch)
-        changes = [self._change(watch, one, acl) for one in notifications[:limit]]
+        changes = [self._change(watch, notification, acl) for notification in notifications[:limit]]
         _, asker = self._parts()
         return description, state_at(asker, watch.question, "head", acl), changes
 
@@ -302,7 +302,7 @@ class WatchedQuestions:
 
     def _watch(self, number: int, caller: Caller | None) -> Watch:
         """Return the watch if the caller (None: anybody) may know of it. Raises NotFound."""
-        watch = next((one for one in self._all() if one.id == number), None)
+        watch = next((watch for watch in self._all() if watch.id == number), None)
         if watch is None or (caller and not _is_listed(watch, caller)):
             raise _not_watched(number)
         return watch
@@ -367,7 +367,7 @@ class WatchedQuestions:
         self._off = self._count_off()
 
     def _count_off(self) -> int:
-        return sum(self._find_disabled_action(one) is not None for one in self._all())
+        return sum(self._find_disabled_action(watch) is not None for watch in self._all())
 
     def _check(self, watch: Watch) -> None:
         """Ask the question again if its dependencies changed, and record a new state.
@@ -422,10 +422,10 @@ class WatchedQuestions:
         if self._worker.is_following:
             return []
         actions = {
-            one.id: (one, action)
-            for one in self._all()
-            if (action := self._find_allowed(one))
-            and (maker := self._makers.find(one))
+            watch.id: (watch, action)
+            for watch in self._all()
+            if (action := self._find_allowed(watch))
+            and (maker := self._makers.find(watch))
             and maker.may("admin")
             # Users who can write to a shared database could trigger programs at will.
             and (action.webhook or isinstance(self._database, Path))
@@ -435,9 +435,9 @@ class WatchedQuestions:
         with closing(open_reader(self._database)) as connection:
             waiting = list_undelivered(connection)
         return [
-            Delivery(actions[one.watch][0], one, actions[one.watch][1])
-            for one in waiting
-            if one.watch in actions
+            Delivery(actions[watch.watch][0], watch, actions[watch.watch][1])
+            for watch in waiting
+            if watch.watch in actions
         ]
 
     def _report(self, delivery: Delivery) -> str:

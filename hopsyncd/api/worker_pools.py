@@ -151,9 +151,9 @@ class FairQueue:
             last = self._last_turn
             best = min(
                 self._waiting,
-                key=lambda one: (
-                    last.get(one.credentials.account, 0),
-                    last.get(_process(one.credentials), 0),
+                key=lambda request: (
+                    last.get(request.credentials.account, 0),
+                    last.get(_process(request.credentials), 0),
                 ),
             )
             self._dequeue(best)
@@ -182,7 +182,7 @@ def greediest(
     candidates = [*candidates]
     if not candidates:
         return None
-    users = Counter(one.credentials.account for one in holders)
+    users = Counter(holder.credentials.account for holder in holders)
     processes = Counter(_process(holder.credentials) for holder in holders)
 
     def holds_more(other: Credentials) -> bool:
@@ -192,7 +192,10 @@ def greediest(
 
     return max(
         (candidate for candidate in candidates if holds_more(candidate.credentials)),
-        key=lambda one: (users[one.credentials.account], processes[_process(one.credentials)]),
+        key=lambda request: (
+            users[request.credentials.account],
+            processes[_process(request.credentials)],
+        ),
         default=None,
     )
 

@@ -165,14 +165,14 @@ def list_(context: click.Context, as_json: bool) -> None:
         return
     if not shown:
         click.echo("There is no token. `hopsyncd token create --user NAME` makes one.")
-    for one in shown:
-        limited = f", only {', '.join(one['sources'])}" if one["sources"] else ""
-        groups = f", of {', '.join(one['groups'])}" if one["groups"] else ""
-        state = "expired" if one["expired"] else "expires"
-        expires = f"{state} {one['expires'][:10]}" if one["expires"] else "does not expire"
-        last = f"last used {relative_time(one['used'])}" if one["used"] else "never used"
-        click.echo(printable(f"{one['id']}  {one['user']}: {one['role']}{limited}{groups}"))
-        click.echo(f"          made {one['created'][:10]}, {expires}, {last}")
+    for row in shown:
+        limited = f", only {', '.join(row['sources'])}" if row["sources"] else ""
+        groups = f", of {', '.join(row['groups'])}" if row["groups"] else ""
+        state = "expired" if row["expired"] else "expires"
+        expires = f"{state} {row['expires'][:10]}" if row["expires"] else "does not expire"
+        last = f"last used {relative_time(row['used'])}" if row["used"] else "never used"
+        click.echo(printable(f"{row['id']}  {row['user']}: {row['role']}{limited}{groups}"))
+        click.echo(f"          made {row['created'][:10]}, {expires}, {last}")
 
 
 @token.command()

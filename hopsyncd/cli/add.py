@@ -220,9 +220,9 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
     """
     with client_of(context) as client:
         now: Mapping[str, Any] = client.status() if name else client.sources()
-    found = [one for one in now["sources"] if name in (None, one["name"])]
+    found = [source for source in now["sources"] if name in (None, source["name"])]
     if name and not found:
-        known = ", ".join(one["name"] for one in now["sources"]) or "none"
+        known = ", ".join(source["name"] for source in now["sources"]) or "none"
         raise BadRequest(
             f"Cannot show {name}", "no source has that name", f"The sources are: {known}"
         )

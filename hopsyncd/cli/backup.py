@@ -102,26 +102,26 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
     place = folder or _folder_of(config)
     found: list[dict[str, Any]] = [
         {
-            "name": one.name,
-            "created": moment_text(one.manifest.created_ms),
-            "version": one.manifest.version,
-            "documents": one.manifest.documents,
-            "passages": one.manifest.passages,
-            "bytes": one.manifest.bytes,
-            "program": one.manifest.program,
-            "file": str(one.database),
+            "name": backup.name,
+            "created": moment_text(backup.manifest.created_ms),
+            "version": backup.manifest.version,
+            "documents": backup.manifest.documents,
+            "passages": backup.manifest.passages,
+            "bytes": backup.manifest.bytes,
+            "program": backup.manifest.program,
+            "file": str(backup.database),
         }
-        for one in _list_backups(place)
+        for backup in _list_backups(place)
     ]
     replaced = [str(file) for file in _find_replaced(config, list_replaced)]
     if print_if_json({"folder": str(place), "backups": found, "replaced": replaced}, as_json):
         return
     if not found:
         click.echo(f"There is no backup in {place}. `hopsyncd backup now` makes one.")
-    for one in found:
+    for row in found:
         click.echo(
-            f"{one['name']}: version {one['version']}, {plural(one['documents'], 'document')},"
-            f" {one['bytes'] / 1e6:.1f} MB, {relative_time(one['created'])}"
+            f"{row['name']}: version {row['version']}, {plural(row['documents'], 'document')},"
+            f" {row['bytes'] / 1e6:.1f} MB, {relative_time(row['created'])}"
         )
     for file in replaced:
         click.echo(f"A restore has replaced this database: {file}")
@@ -270,7 +270,7 @@ def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
             return file
         folder, wanted = file.parent, file.name
     backups = _list_backups(folder or _folder_of(config))
-    chosen = next((one for one in backups if wanted in (one.name, "latest")), None)
+    chosen = next((backup for backup in backups if wanted in (backup.name, "latest")), None)
     if chosen is None:
         place = "there" if "/" in name else f"in {folder or config.backup.dir}"
         raise BadRequest(
@@ -315,7 +315,7 @@ def _loss_lines(loss: "Loss") -> list[str]:
         lines.append(f"{plural(loss.versions, 'version')}, the newest {newest}")
     for what, names in (("tag", loss.tags), ("watched question", loss.watches)):
         if names:
-            shown = ", ".join(printable(one) for one in names[:_SHOWN])
+            shown = ", ".join(printable(name) for name in names[:_SHOWN])
             more = ", …" if len(names) > _SHOWN else ""
             lines.append(f"{plural(len(names), what)}: {shown}{more}")
     return lines or ["nothing that the backup does not have"]

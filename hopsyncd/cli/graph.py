@@ -99,15 +99,15 @@ def graph(
         click.echo("\n".join(_dot_lines(whole)))
     else:
         warn(whole["degraded"])
-        for one in found:
-            echo_drawn(_tree(one, verbose))
+        for part in found:
+            echo_drawn(_tree(part, verbose))
         click.secho(f"version {whole['version']}", fg="cyan")
 
 
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
     """The passages of a document. Raises RequestFailed, NotFound, click.UsageError."""
     name, found = find_document(client, document, source, at)
-    ids = list(dict.fromkeys(one["id"] for one in found["passages"]))
+    ids = list(dict.fromkeys(passage["id"] for passage in found["passages"]))
     if not ids:
         raise click.UsageError(f"{name}: {document} has no text, so it has no passages.")
     return ids
@@ -116,8 +116,10 @@ def _passages_of(client: Client, document: str, source: str | None, at: str) -> 
 def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge neighbourhoods: each passage at its shortest distance, each edge once."""
     passages: dict[str, Any] = {}
-    for one in sorted((p for part in found for p in part["passages"]), key=lambda p: p["distance"]):
-        passages.setdefault(one["id"], one)
+    for passage in sorted(
+        (p for part in found for p in part["passages"]), key=lambda p: p["distance"]
+    ):
+        passages.setdefault(passage["id"], passage)
     edges = {json.dumps(edge, sort_keys=True): edge for part in found for edge in part["edges"]}
     return {
         "version": found[0]["version"],
@@ -131,48 +133,48 @@ def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
     """A tree in which each passage is below a nearer one, by the first edge between them."""
     from rich.tree import Tree
 
-    passages = {one["id"]: one for one in found["passages"]}
-    start, *others = sorted(passages.values(), key=lambda one: one["distance"])
+    passages = {passage["id"]: passage for passage in found["passages"]}
+    start, *others = sorted(passages.values(), key=lambda passage: passage["distance"])
     drawn = {start["id"]: Tree(_label(start, "", verbose), guide_style="cyan")}
-    for one in others:
+    for passage in others:
         joints = (
             (edge, other)
             for edge in found["edges"]
-            for other in ({edge["from"], edge["to"]} - {one["id"]})
-            if one["id"] in (edge["from"], edge["to"])
+            for other in ({edge["from"], edge["to"]} - {passage["id"]})
+            if passage["id"] in (edge["from"], edge["to"])
             and other in drawn
-            and passages[other]["distance"] < one["distance"]
+            and passages[other]["distance"] < passage["distance"]
         )
         edge, above = next(joints, (None, ""))
         if edge:
             verb = hop_verb(edge["asked_by"], is_reversed=edge["from"] != above)
-            drawn[one["id"]] = drawn[above].add(_label(one, verb, verbose, edge))
+            drawn[passage["id"]] = drawn[above].add(_label(passage, verb, verbose, edge))
     return drawn[start["id"]]
 
 
 def _label(
-    one: dict[str, Any], verb: str, verbose: bool, edge: dict[str, Any] | None = None
+    passage: dict[str, Any], verb: str, verbose: bool, edge: dict[str, Any] | None = None
 ) -> "Text":
     """A passage in the tree. At a terminal, its place is on a separate line."""
     from rich.text import Text
 
-    label = Text.assemble((f"{verb} " if verb else "", "cyan"), (heading_text(one), "bold"))
+    label = Text.assemble((f"{verb} " if verb else "", "cyan"), (heading_text(passage), "bold"))
     if edge:
         question = edge["question"] if verbose else hop_reason(edge["question"])
         label.append(f": {printable(question)}", "italic")
     if verbose and edge and edge["similarity"] is not None:
         label.append(f" ({edge['similarity']:.2f})")
-    place = [place_text({**one, "lines": None})] if one["location"] else []
-    facts = "   ".join([*place, click.unstyle(id_text(one["id"]))])
+    place = [place_text({**passage, "lines": None})] if passage["location"] else []
+    facts = "   ".join([*place, click.unstyle(id_text(passage["id"]))])
     return label.append(f"{chr(10) if sys.stdout.isatty() else '   '}{facts}", "dim")
 
 
 def _dot_lines(found: dict[str, Any]) -> Iterator[str]:
     yield "digraph hopsyncd {"
     yield "  node [shape=box];"
-    for one in found["passages"]:
-        start = " ".join(one["start"].split())[:_LABEL_CHARACTERS]
-        yield f"  {_dot_text(one['id'])} [label={_dot_text(title_of(one), start)}];"
+    for passage in found["passages"]:
+        start = " ".join(passage["start"].split())[:_LABEL_CHARACTERS]
+        yield f"  {_dot_text(passage['id'])} [label={_dot_text(title_of(passage), start)}];"
     for edge in found["edges"]:
         ends = f"{_dot_text(edge['from'])} -> {_dot_text(edge['to'])}"
         yield f"  {ends} [label={_dot_text(edge['question'])}{_DOT_LINES[edge['asked_by']]}];"

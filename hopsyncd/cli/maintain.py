@@ -35,9 +35,11 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
         found = _check_without_daemon(context, deep)
     if as_json:
         print_json(found)
-    for one in () if as_json else found["findings"]:
-        click.echo(f"{one['invariant']}: {printable(one['where'])}: {printable(one['detail'])}")
-        click.echo(f"    {one['hint']}")
+    for finding in () if as_json else found["findings"]:
+        click.echo(
+            f"{finding['invariant']}: {printable(finding['where'])}: {printable(finding['detail'])}"
+        )
+        click.echo(f"    {finding['hint']}")
     if found["findings"]:
         context.exit(1)
     if not as_json:
@@ -232,8 +234,8 @@ def recover(context: click.Context, yes: bool) -> None:
     click.echo(
         f"The newest version is {newest.id if newest else 0}; `hopsyncd serve` continues from it."
     )
-    for one in found:
-        click.echo(f"{one.invariant}: {printable(one.where)}: {printable(one.detail)}")
+    for finding in found:
+        click.echo(f"{finding.invariant}: {printable(finding.where)}: {printable(finding.detail)}")
     if found:
         click.echo(f"The check found {plural(len(found), 'error')}. Restore a backup instead.")
         context.exit(1)

@@ -168,7 +168,7 @@ def query(
         _draw_logic(answer["logic"])
     if not answer["passages"]:
         click.echo("No passage was found.")
-    elif all(one["strength"] == "weak" for one in answer["passages"]):
+    elif all(passage["strength"] == "weak" for passage in answer["passages"]):
         click.secho("All matches are weak.", fg="yellow")
     for rank, passage in enumerate(answer["passages"], 1):
         place = place_of(passage)
@@ -391,21 +391,23 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
     from rich.tree import Tree
 
     tree = Tree(Text("subproblems"), guide_style="cyan")
-    for one in sorted(logic["subproblems"], key=lambda one: (one["rank"] or math.inf, one["id"])):
-        needs = "".join(f" #{id_}" for id_ in one["after"])
+    for part in sorted(
+        logic["subproblems"], key=lambda part: (part["rank"] or math.inf, part["id"])
+    ):
+        needs = "".join(f" #{id_}" for id_ in part["after"])
         below = tree.add(
             Text.assemble(
-                (f"#{one['id']} ", "cyan"),
-                printable(one["question"]),
-                (f"   step {one['rank']}" if one["rank"] else "   not searched", "cyan"),
+                (f"#{part['id']} ", "cyan"),
+                printable(part["question"]),
+                (f"   step {part['rank']}" if part["rank"] else "   not searched", "cyan"),
                 (f", needs{needs}" if needs else "", "cyan"),
             )
         )
-        if one["query"] not in ("", one["question"]):
-            below.add(Text(f"searched: {printable(one['query'])}", style="italic"))
-        if one["rank"]:
-            cited = "; ".join(heading_text(end) for end in one["citations"])
-            answer = printable(one["answer"] or "no answer")
+        if part["query"] not in ("", part["question"]):
+            below.add(Text(f"searched: {printable(part['query'])}", style="italic"))
+        if part["rank"]:
+            cited = "; ".join(heading_text(end) for end in part["citations"])
+            answer = printable(part["answer"] or "no answer")
             below.add(Text(f"{answer}   [{cited}]" if cited else answer, style="bold"))
     return tree
 
@@ -432,7 +434,7 @@ def _print_citation(citation: Mapping[str, Any]) -> None:
 
 
 def _print_chain(reply: Mapping[str, Any]) -> None:
-    numbers = {one["id"]: f" [{one['number']}]" for one in reply["citations"]}
+    numbers = {citation["id"]: f" [{citation['number']}]" for citation in reply["citations"]}
     for hop in reply["chain"]:
         start, end = (
             printable(document_title(hop[key])) + numbers.get(hop[key]["id"], "")

@@ -223,17 +223,17 @@ def doctor(context: click.Context, as_json: bool) -> None:
 
     found = []
     server = server_of(context)
-    for one in examine(context.obj, server.connect if server else None):
-        found.append(one)
+    for finding in examine(context.obj, server.connect if server else None):
+        found.append(finding)
         if not as_json:
-            click.secho(f"{one.level:4} ", fg=_COLOURS[one.level], nl=False)
-            first, *others = f"{one.check}: {one.detail}".split("\n")
+            click.secho(f"{finding.level:4} ", fg=_COLOURS[finding.level], nl=False)
+            first, *others = f"{finding.check}: {finding.detail}".split("\n")
             click.echo(printable(first))
-            for line in [*others, *(one.remedy or "").split("\n")]:
+            for line in [*others, *(finding.remedy or "").split("\n")]:
                 if line.strip():
                     click.echo(f"     {printable(line.strip())}")
-    failed = any(one.level == "fail" for one in found)
+    failed = any(finding.level == "fail" for finding in found)
     if as_json:
-        print_json({"healthy": not failed, "findings": [asdict(one) for one in found]})
+        print_json({"healthy": not failed, "findings": [asdict(finding) for finding in found]})
     if failed:
         context.exit(1)

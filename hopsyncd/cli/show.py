@@ -97,7 +97,7 @@ def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
     for place in near:
         source, _, path = place.partition(": ")
         whole = PurePosixPath("/", path.casefold())
-        if name and any(str(one).endswith(f"/{name}") for one in (whole, whole.with_suffix(""))):
+        if name and any(str(path).endswith(f"/{name}") for path in (whole, whole.with_suffix(""))):
             found.append((source, path))
     return found[0] if len(found) == 1 else None
 
@@ -109,8 +109,8 @@ def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | No
     Raises the errors of find_document.
     """
     if _ID.fullmatch(named):
-        one = client.passage(named, at=at)
-        return {**one, "passages": [one["passage"]]}, None
+        passage = client.passage(named, at=at)
+        return {**passage, "passages": [passage["passage"]]}, None
     document, _, heading = named.partition("#")
     line = _LINES.search(document)
     document = document[: line.start()] if line else document
@@ -119,9 +119,13 @@ def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | No
     number = int(line[1]) if line else None
     if heading:
         wanted = heading.casefold().strip()
-        below = [one for one in passages if wanted in (part.casefold() for part in one["heading"])]
+        below = [
+            passage
+            for passage in passages
+            if wanted in (part.casefold() for part in passage["heading"])
+        ]
         if not below:
-            known = dict.fromkeys(part for one in passages for part in one["heading"])
+            known = dict.fromkeys(part for passage in passages for part in passage["heading"])
             raise NotFound(
                 f"There is no heading {heading!r} in {document}",
                 f"its headings are: {', '.join(known)}" if known else "it has no headings",
@@ -130,7 +134,9 @@ def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | No
         passages = below
     elif number is not None:
         passages = [
-            one for one in passages if one["lines"] and one["lines"][0] <= number <= one["lines"][1]
+            passage
+            for passage in passages
+            if passage["lines"] and passage["lines"][0] <= number <= passage["lines"][1]
         ] or passages
     return {**answer, "passages": list(passages)}, number
 
@@ -175,12 +181,12 @@ def show(
     if not found["passages"]:
         click.echo(f"{printable(named)} has no text.")
     above: Sequence[str] = ()
-    for one in found["passages"]:
-        if list(one["heading"]) != above:
-            click.secho(heading_text(one), bold=True)
-            above = list(one["heading"])
-        echo_facts((click.style(place_of(one), fg="cyan"), id_text(one["id"])))
-        for line in str(one["text"]).splitlines():
+    for passage in found["passages"]:
+        if list(passage["heading"]) != above:
+            click.secho(heading_text(passage), bold=True)
+            above = list(passage["heading"])
+        echo_facts((click.style(place_of(passage), fg="cyan"), id_text(passage["id"])))
+        for line in str(passage["text"]).splitlines():
             click.echo(mark_words(printable(line.expandtabs(4)), mark, reverse=True))
         click.echo()
 

@@ -122,8 +122,8 @@ def print_sync_report(result: Mapping[str, Any]) -> None:
         unreadable = source["unreadable"]
         if unreadable and not source["problem"]:
             click.echo(f"  {plural(len(unreadable), 'document')} cannot be read:")
-        for one in unreadable[:_SHOWN]:
-            click.echo(f"    {printable(one['document'])}: {printable(one['why'])}")
+        for problem in unreadable[:_SHOWN]:
+            click.echo(f"    {printable(problem['document'])}: {printable(problem['why'])}")
         if len(unreadable) > _SHOWN:
             click.echo("    and more; `hopsyncd status` lists them")
     click.echo(f"Serving version {result['version']}.")

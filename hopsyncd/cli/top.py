@@ -87,14 +87,14 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     _print_purges_and_quarantine(now)
     if now["skipped"]:
         parts = ", ".join(
-            f"{printable(one['kind'])} ({one['parts']:,} in {plural(one['documents'], 'document')})"
-            for one in now["skipped"]
+            f"{printable(row['kind'])} ({row['parts']:,} in {plural(row['documents'], 'document')})"
+            for row in now["skipped"]
         )
         click.echo(f"left out by the readers: {parts} (`hopsyncd show FILE --skipped`)")
     shown = now["problems"][:_SHOWN]
     for problem in shown:
         print_problem(problem)
-    if (more := sum(one["problems"] for one in now["sources"]) - len(shown)) > 0:
+    if (more := sum(source["problems"] for source in now["sources"]) - len(shown)) > 0:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all problems of a source")
     _print_models(now["models"])
     warn(now["degraded"])
@@ -385,7 +385,7 @@ def _frame(samples: Sequence[_Sample]) -> "Group":
 
     now = samples[-1]
     status, stats = now.status, now.stats
-    queries = _rate(samples, lambda one: one.stats["queries"])
+    queries = _rate(samples, lambda sample: sample.stats["queries"])
     load = [f"{stats[name]:,} {what}" for name, what in _LOAD.items() if name in stats]
     lines: list[RenderableType] = [
         Text(
@@ -439,15 +439,15 @@ def _rate_text(rate: float | None) -> str:
 
 def _source_table(sources: Sequence[dict[str, Any]]) -> "Table":
     table = _table("source", "kind", "state", "documents", "problems", "scanned")
-    for one in sources:
+    for source in sources:
         table.add_row(
-            printable(one["name"]),
-            one["kind"],
-            one["state"],
-            f"{one['documents']:,}",
-            f"{one['problems']:,}",
-            relative_time(one["scanned"]),
-            style=None if one["state"] == "ok" else "yellow",
+            printable(source["name"]),
+            source["kind"],
+            source["state"],
+            f"{source['documents']:,}",
+            f"{source['problems']:,}",
+            relative_time(source["scanned"]),
+            style=None if source["state"] == "ok" else "yellow",
         )
     return table
 
@@ -458,15 +458,15 @@ def _request_table(samples: Sequence[_Sample]) -> "Table":
     stats = samples[-1].stats["requests"]
     names = sorted(stats.keys() - set(_OWN_REQUESTS))
     for name in sorted(names, key=lambda name: -stats[name]["count"])[:_ENDPOINTS]:
-        one = stats[name]
+        value = stats[name]
         rate = _rate(samples, partial(_count, name))
         table.add_row(
             name,
-            f"{one['count']:,}",
+            f"{value['count']:,}",
             _rate_text(rate),
-            f"{one['errors']:,}",
-            f"{one['p50_ms']:.1f}",
-            f"{one['p95_ms']:.1f}",
+            f"{value['errors']:,}",
+            f"{value['p50_ms']:.1f}",
+            f"{value['p95_ms']:.1f}",
         )
     return table
 

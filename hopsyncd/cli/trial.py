@@ -160,7 +160,8 @@ def _print_progress(client: Client, ended: Event) -> None:
         click.echo(f"{lead}Indexed {count}, {plural(state['passages'], 'passage')}.")
         if found:
             click.echo("Questions that take two of them:")
-        for one in found:
-            click.echo(f"  {printable(one['question'])}\n    {printable(' → '.join(one['path']))}")
+        for question in found:
+            click.echo(f"  {printable(question['question'])}")
+            click.echo(f"    {printable(' → '.join(question['path']))}")
     except REPORTABLE:
         return  # Ctrl-C has ended the daemon

@@ -90,9 +90,9 @@ def watches(
             listed = client.watches()
             if print_if_json(listed, as_json):
                 return
-            by_others = len({one["user"] for one in listed["watches"]}) > 1
-            for one in listed["watches"]:
-                _print_watch(one, with_user=by_others)
+            by_others = len({watch["user"] for watch in listed["watches"]}) > 1
+            for watch in listed["watches"]:
+                _print_watch(watch, with_user=by_others)
             if not listed["watches"]:
                 click.echo('You are not watching a question. `hopsyncd watch "..."` adds one.')
             return
@@ -160,22 +160,22 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
         click.echo(f"Stopped watching question {done['id']}.")
 
 
-def _print_watch(one: Mapping[str, Any], *, with_user: bool = False) -> None:
-    actions = "".join(f" ({kind})" for kind in one["action"] or ())
-    user = f" (of {printable(one['user'])})" if with_user and one["user"] else ""
-    click.secho(f"{one['id']}. {printable(one['question'])}{actions}{user}", bold=True)
-    if one["unavailable"]:
-        click.secho(f"   {printable(one['unavailable'])}", fg="yellow")
+def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
+    actions = "".join(f" ({kind})" for kind in watch["action"] or ())
+    user = f" (of {printable(watch['user'])})" if with_user and watch["user"] else ""
+    click.secho(f"{watch['id']}. {printable(watch['question'])}{actions}{user}", bold=True)
+    if watch["unavailable"]:
+        click.secho(f"   {printable(watch['unavailable'])}", fg="yellow")
         return
-    last = f", the last one {relative_time(one['changed'])}" if one["changed"] else ""
+    last = f", the last one {relative_time(watch['changed'])}" if watch["changed"] else ""
     click.echo(
-        f"   {plural(one['changes'], 'change')}{last}; compared up to version {one['checked']}"
+        f"   {plural(watch['changes'], 'change')}{last}; compared up to version {watch['checked']}"
     )
-    if one["error"]:
+    if watch["error"]:
         click.secho(
-            f"   the last change could not be delivered: {printable(one['error'])}", fg="yellow"
+            f"   the last change could not be delivered: {printable(watch['error'])}", fg="yellow"
         )
-    for kind, what in (one["disabled"] or {}).items():
+    for kind, what in (watch["disabled"] or {}).items():
         if what is True:
             kinds = {"exec": "program", "webhook": "webhook"}
             text = (
@@ -184,7 +184,7 @@ def _print_watch(one: Mapping[str, Any], *, with_user: bool = False) -> None:
         else:
             text = (
                 f"off because it came with the database: {_action_text(kind, what)}. Turn on with"
-                f" `hopsyncd watches {one['id']} --allow`"
+                f" `hopsyncd watches {watch['id']} --allow`"
             )
         click.secho(f"   {text}", fg="yellow")
 
@@ -195,6 +195,6 @@ def _print_state(state: Mapping[str, Any] | None, indent: str = "  ") -> None:
         return
     for line in show_cells(state["answer"] or "not found in your documents").splitlines():
         click.echo(f"{indent}{printable(line)}")
-    for one in state["passages"]:
-        place = printable(document_name(one)) if one["document"] else "no document"
-        click.echo(f"{indent}- {heading_text(one)} ({place})")
+    for passage in state["passages"]:
+        place = printable(document_name(passage)) if passage["document"] else "no document"
+        click.echo(f"{indent}- {heading_text(passage)} ({place})")

@@ -66,9 +66,9 @@ def why(
     """
     versions = (old, at)
     with client_of(context) as client:
-        first, second = (client.query(question, k=k, at=one) for one in versions)
+        first, second = (client.query(question, k=k, at=version) for version in versions)
         rows = _compare(client, question, first, second)
-        answers = [_answer_text(client, question, one) for one in versions]
+        answers = [_answer_text(client, question, version) for version in versions]
         found = {
             "from": first["version"],
             "to": second["version"],

@@ -202,7 +202,7 @@ def misfit(name: str, answer: object) -> str | None:
         _validator(name).validate_python(answer, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        steps = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in first["loc"])
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
         return f"the answer{''.join(steps)}: {first['msg'].lower()}"
     return None
 
@@ -222,7 +222,7 @@ def _validator(name: str) -> SchemaValidator:
 def _without_literals(schema: Any) -> Any:
     """Replace literals by their types, because a newer daemon may have more values."""
     if isinstance(schema, list):
-        return [_without_literals(one) for one in schema]
+        return [_without_literals(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "literal":

@@ -105,7 +105,7 @@ def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int
         packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_OPTION_BYTES)
     except OSError:  # more than 256 groups, or a kernel before 4.13
         return _known_groups(uid, gid)
-    return [one for (one,) in struct.iter_unpack("I", packed)]
+    return [number for (number,) in struct.iter_unpack("I", packed)]
 
 
 def _known_groups(uid: int, gid: int) -> list[int]:

@@ -40,7 +40,7 @@ def add_source(
     )
     new = f"{text.rstrip()}\n\n{block}"
     *others, added = check_config(file, new).sources
-    there = [one.name for one in others if _place(one) == _place(added)]
+    there = [other.name for other in others if _place(other) == _place(added)]
     if there and not name:
         raise ConfigError(
             f"Cannot add {added.location}",
@@ -72,7 +72,7 @@ def _escape_dollars(value: Any) -> Any:
     """Write `$` as `$$` in all strings, so that it does not start a variable."""
     if isinstance(value, str):
         return value.replace("$", "$$")
-    return [_escape_dollars(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_escape_dollars(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def remove_source(file: Path, name: str) -> None:
@@ -84,7 +84,7 @@ def remove_source(file: Path, name: str) -> None:
     sources = tomllib.loads(text).get("source", [])
     names = [source.get("name") for source in sources]
     if name not in names:
-        known = ", ".join(str(one) for one in names) or "none"
+        known = ", ".join(str(name) for name in names) or "none"
         raise ConfigError(
             f"Cannot remove {name}",
             f"{file} has no source of that name",
@@ -105,7 +105,7 @@ def ignore_document(file: Path, name: str, path: str) -> None:
     """Add a document to the `ignore` patterns of a source. Raises ConfigError."""
     text = _read_valid(file)
     sources = tomllib.loads(text).get("source", [])
-    index = next((at for at, one in enumerate(sources) if one.get("name") == name), None)
+    index = next((at for at, source in enumerate(sources) if source.get("name") == name), None)
     failed = f"Cannot ignore {path}"
     if index is None:
         raise ConfigError(failed, f"{file} has no source {name!r}", "Choose one of its sources")
@@ -280,12 +280,12 @@ def _by_name(config: Config) -> dict[str, SourceConfig]:
     return {source.name: source for source in config.sources}
 
 
-def _changed_keys(one: Config, other: Config) -> tuple[str, ...]:
+def _changed_keys(config: Config, other: Config) -> tuple[str, ...]:
     """List the keys that differ, except keys of sources."""
     return tuple(
         f"{section}.{key}"
-        for section in type(one).model_fields
+        for section in type(config).model_fields
         if section != "sources"
-        for key, value in getattr(one, section)
+        for key, value in getattr(config, section)
         if getattr(getattr(other, section), key) != value
     )

@@ -63,7 +63,7 @@ def _duration(seconds: float) -> str:
     ('90 s', '5 min', '6 h')
     """
     units = {"h": 3600, "min": 60}
-    unit, size = next((one for one in units.items() if seconds % one[1] == 0), ("s", 1))
+    unit, size = next((pair for pair in units.items() if seconds % pair[1] == 0), ("s", 1))
     return f"{seconds / size:g} {unit}"
 
 

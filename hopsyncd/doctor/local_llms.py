@@ -62,7 +62,7 @@ async def _ask(http: httpx2.AsyncClient, program: str, port: int) -> LocalLlm | 
         listed = _ModelList.model_validate_json(response.content)
     except (httpx2.HTTPError, TimeoutError, ValidationError):
         return None  # the port is free, or another program uses it
-    model = next((one.id for one in listed.data if _is_usable(one.id)), None)
+    model = next((model.id for model in listed.data if _is_usable(model.id)), None)
     return LocalLlm(program, base_url, model) if model else None
 
 

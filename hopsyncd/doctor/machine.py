@@ -245,9 +245,9 @@ def database(config: Config) -> Iterator[Diagnosis]:
     except StoreError as error:
         yield Diagnosis("database", "fail", f"{error.what}: {error.why}", error.hint)
         return
-    for one in found:
-        detail = f"{one.where}: {one.detail} (invariant: {one.invariant})"
-        yield Diagnosis("database", "fail", detail, one.hint)
+    for finding in found:
+        detail = f"{finding.where}: {finding.detail} (invariant: {finding.invariant})"
+        yield Diagnosis("database", "fail", detail, finding.hint)
     now_ms = time.time_ns() // 1_000_000
     if newest and newest.created_ms > now_ms + _CLOCK_SLACK_MS:
         remedy = "Set the clock. Versions are ordered by number, so nothing is lost"

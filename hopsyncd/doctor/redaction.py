@@ -61,7 +61,7 @@ class Redactor:
     def traceback(self, text: str) -> str:
         """Return the code locations of a traceback, without the messages."""
         places = [_CODE_LINE.match(line) for line in text.splitlines()]
-        return "\n".join(f"{one[1]}:{one[2]} {one[3]}" for one in places if one)
+        return "\n".join(f"{place[1]}:{place[2]} {place[3]}" for place in places if place)
 
     def _key(self, key: object) -> str:
         text = str(key)
@@ -71,7 +71,7 @@ class Redactor:
         if not text or text in self._literals or _TIME.fullmatch(text):
             return text
         parts = " ".join(self._fit(part) or VALUE for part in _SEGMENTS.split(text))
-        kept = max(self._fit(text) or "", parts, key=lambda one: len(one.replace(VALUE, "")))
+        kept = max(self._fit(text) or "", parts, key=lambda part: len(part.replace(VALUE, "")))
         return kept if _WORD.search(kept) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
@@ -106,7 +106,7 @@ def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
                 continue
             if len(parts) > 1 and (template := _template(parts)):
                 templates.setdefault(template[2], template)
-    ordered = sorted(templates.values(), key=lambda one: -len(one[2]))
+    ordered = sorted(templates.values(), key=lambda template: -len(template[2]))
     return frozenset(literals), frozenset(fields), tuple(ordered)
 
 

@@ -69,7 +69,7 @@ def _parts(config_file: Path | None) -> Iterator[Part]:
     yield "versions.json", lambda: _json(_versions())
     yield (
         "doctor.json",
-        lambda: _json(redactor.value([asdict(one) for one in examine(config_file)])),
+        lambda: _json(redactor.value([asdict(finding) for finding in examine(config_file)])),
     )
     try:
         config = load_config(config_file)

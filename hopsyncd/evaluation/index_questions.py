@@ -78,7 +78,9 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
         entries = int(asked.passage_row[out[edge]]), int(answered.passage_row[into[edge]])
         ends = tuple(PassageId(int(served.passage_ids[entry])) for entry in entries)
         places = places_at(connection, served.version.id, ends)
-        documents = [{(one.source, one.document) for one in places.get(end, ())} for end in ends]
+        documents = [
+            {(place.source, place.document) for place in places.get(end, ())} for end in ends
+        ]
         if documents[0] & documents[1]:
             continue
         passages = known_passages(connection, ends)
@@ -93,10 +95,10 @@ def _names(
     ids = best_sets(connection, served.version.generation, [asking]).values()
     return next(
         (
-            one.keywords
+            drafted.keywords
             for made in sets_by_id(connection, ids)
-            for one in made.questions
-            if one.id == question
+            for drafted in made.questions
+            if drafted.id == question
         ),
         frozenset(),
     )
@@ -132,8 +134,8 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
     either."""
     words = set(normalise(question).split())
     hidden = {normalise(name), *(normalise(heading) for heading in target.heading[-1:])}
-    for one in filter(None, hidden):
-        parts = one.split()
+    for hidden_part in filter(None, hidden):
+        parts = hidden_part.split()
         if words.issuperset(parts) or any(len(part) > 3 and part in words for part in parts):
             return True
     return False
@@ -188,12 +190,14 @@ def _things(
     They are the entities of known kinds, and the names that start where no such entity starts.
     """
     (entities,) = language.entities([text[start:end]])
-    spans = [(start + one.start, start + one.end, f"which {one.kind}") for one in entities]
+    spans = [
+        (start + entity.start, start + entity.end, f"which {entity.kind}") for entity in entities
+    ]
     taken = {first for first, _, _ in spans}
     names = [
-        (one.start, one.end, "what")
-        for one in found
-        if start <= one.start < end and one.start not in taken
+        (mention.start, mention.end, "what")
+        for mention in found
+        if start <= mention.start < end and mention.start not in taken
     ]
     return sorted([*spans, *names])
 
@@ -247,12 +251,14 @@ def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQ
         if isinstance(reply, LlmQuestion) and _is_sound(pair, reply)
     ]
     calls = [
-        _call(_CRITICISE, 60, pair, question=one.question, answer=one.answer)
-        for pair, one in drafts
+        _call(_CRITICISE, 60, pair, question=draft.question, answer=draft.answer)
+        for pair, draft in drafts
     ]
     return [
-        GoldQuestion("-".join(pair.ids), one.question.strip(), (one.answer,), frozenset(pair.ids))
-        for (pair, one), judged in zip(drafts, ask_all(llm, calls, Judgement, usage), strict=True)
+        GoldQuestion(
+            "-".join(pair.ids), draft.question.strip(), (draft.answer,), frozenset(pair.ids)
+        )
+        for (pair, draft), judged in zip(drafts, ask_all(llm, calls, Judgement, usage), strict=True)
         if isinstance(judged, Judgement)
         and judged.answerable
         and judged.needs_both
@@ -260,9 +266,9 @@ def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQ
     ]
 
 
-def _is_sound(pair: Pair, one: LlmQuestion) -> bool:
+def _is_sound(pair: Pair, draft: LlmQuestion) -> bool:
     """Return whether the second passage has the answer and the question does not name its title."""
-    answer, question = normalise_answer(one.answer), one.question.strip()
+    answer, question = normalise_answer(draft.answer), draft.question.strip()
     return (
         bool(answer)
         and bool(question)
@@ -274,8 +280,8 @@ def _is_sound(pair: Pair, one: LlmQuestion) -> bool:
 
 def _call(system: str, tokens: int, pair: Pair, **more: str) -> LlmCall:
     shown = {
-        name: {"heading": " > ".join(one.heading), "text": one.text[:_TEXT_CHARACTERS]}
-        for name, one in (("first", pair.source), ("second", pair.target))
+        name: {"heading": " > ".join(end.heading), "text": end.text[:_TEXT_CHARACTERS]}
+        for name, end in (("first", pair.source), ("second", pair.target))
     }
     user = json.dumps({**shown, **more}, ensure_ascii=False, indent=1)
     prompt = "evaluation/1" if system is _WRITE else "evaluation-critic/1"

@@ -266,40 +266,49 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
     """Compute the means over the questions. There must be questions, and each must have gold
     passages."""
     at = {
-        depth: [judge_retrieval(one.ranks.values(), depth) for one in measured] for depth in DEPTHS
+        depth: [judge_retrieval(outcome.ranks.values(), depth) for outcome in measured]
+        for depth in DEPTHS
     }
-    took_ms = [one.ms for one in measured]
+    took_ms = [outcome.ms for outcome in measured]
     return Scores(
-        recall={depth: Share.of([one.recall for one in some]) for depth, some in at.items()},
-        precision={depth: Share.of([one.precision for one in some]) for depth, some in at.items()},
-        f1={depth: Share.of([one.f1 for one in some]) for depth, some in at.items()},
+        recall={
+            depth: Share.of([outcome.recall for outcome in some]) for depth, some in at.items()
+        },
+        precision={
+            depth: Share.of([outcome.precision for outcome in some]) for depth, some in at.items()
+        },
+        f1={depth: Share.of([outcome.f1 for outcome in some]) for depth, some in at.items()},
         whole={
-            depth: Share.of([float(one.recall == 1) for one in some]) for depth, some in at.items()
+            depth: Share.of([float(outcome.recall == 1) for outcome in some])
+            for depth, some in at.items()
         },
         reciprocal_rank=float(
             np.mean(
-                [max((1 / r for r in one.ranks.values() if r), default=0.0) for one in measured]
+                [
+                    max((1 / r for r in outcome.ranks.values() if r), default=0.0)
+                    for outcome in measured
+                ]
             )
         ),
         ms_p50=float(np.percentile(took_ms, 50)),
         ms_p95=float(np.percentile(took_ms, 95)),
-        llm_calls=float(np.mean([one.llm_calls for one in measured])),
-        llm_tokens=float(np.mean([one.llm_tokens for one in measured])),
+        llm_calls=float(np.mean([outcome.llm_calls for outcome in measured])),
+        llm_tokens=float(np.mean([outcome.llm_tokens for outcome in measured])),
     )
 
 
 def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores | None:
     """Compute the means over the answers. Returns None if no answers were requested."""
-    if any(one.reply is None for one in measured):
+    if any(outcome.reply is None for outcome in measured):
         return None
-    answerable = [one for one in measured if one.question.kind != "none"]
-    hopeless = [one for one in measured if one.question.kind == "none"]
-    shown = [one for one in measured if _short(one)]
+    answerable = [outcome for outcome in measured if outcome.question.kind != "none"]
+    hopeless = [outcome for outcome in measured if outcome.question.kind == "none"]
+    shown = [outcome for outcome in measured if _short(outcome)]
     return AnswerScores(
-        em=_share(answerable, lambda one: one.em),
-        f1=_share(answerable, lambda one: one.f1),
+        em=_share(answerable, lambda outcome: outcome.em),
+        f1=_share(answerable, lambda outcome: outcome.f1),
         shown=_share(answerable, _short),
-        right=_share(shown, lambda one: is_right(_short(one), one.question.answers)),
+        right=_share(shown, lambda outcome: is_right(_short(outcome), outcome.question.answers)),
         held=_share(answerable, _is_held),
         refused_wrongly=_share(answerable, _is_refused),
         refused_rightly=_share(hopeless, _is_refused),
@@ -309,7 +318,7 @@ def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores |
 def _share(
     some: Sequence[QuestionOutcome], of: Callable[[QuestionOutcome], object]
 ) -> Share | None:
-    values = [of(one) for one in some]
+    values = [of(outcome) for outcome in some]
     shares = [value if isinstance(value, float) else float(bool(value)) for value in values]
     return Share.of(shares) if shares else None
 
@@ -394,7 +403,7 @@ def find_missing(
 
 
 def _passages(answer: Answer) -> list[PassageId]:
-    return [one.passage for one in answer.ranked]
+    return [hit.passage for hit in answer.ranked]
 
 
 def _misses(
@@ -423,7 +432,7 @@ def _is_near(rank: int | None) -> bool:
 def _describe_passages(answer: Answer) -> tuple[str, ...]:
     """Describe each of the first passages by its document and headings."""
     shown = []
-    for one in answer.ranked[:_SHOWN]:
-        places, heading = answer.places.get(one.passage), answer.passages[one.passage].heading
+    for hit in answer.ranked[:_SHOWN]:
+        places, heading = answer.places.get(hit.passage), answer.passages[hit.passage].heading
         shown.append(" > ".join((places[0].document if places else "", *heading)))
     return tuple(shown)

@@ -107,7 +107,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
                 "`none` have no evidence",
             )
         questions.append(question)
-    if not any(one.evidence for one in questions):
+    if not any(question.evidence for question in questions):
         raise _bad(path, 1, "no question has an answer")
     return questions
 
@@ -130,13 +130,13 @@ def find_gold_passages(
 
 def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passage]]:
     """Return the passages of each document, in order."""
-    ids = [PassageId(one) for one in words_at(connection, version)[0].tolist()]
+    ids = [PassageId(row_id) for row_id in words_at(connection, version)[0].tolist()]
     passages = known_passages(connection, ids)
     placed = defaultdict(list)
     for id_, places in places_at(connection, version, ids).items():
         for place in places:
             placed[place.document].append((place.first_line, place.last_line, id_))
-    return {path: [passages[one[-1]] for one in sorted(some)] for path, some in placed.items()}
+    return {path: [passages[place[-1]] for place in sorted(some)] for path, some in placed.items()}
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
@@ -147,7 +147,7 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     """
     wanted = _words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
-        holders = [one.id for one in page if wanted in _words(shown(one))]
+        holders = [passage.id for passage in page if wanted in _words(shown(passage))]
         if holders:
             yield from holders
             return

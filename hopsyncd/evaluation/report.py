@@ -84,8 +84,8 @@ def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
 def evaluation_json(measured: Measured) -> dict[str, Any]:
     """Format the whole result as JSON. `strategies` has an entry for each search, by its name."""
     result = measured.evaluation
-    every = [one for some in result.outcomes.values() for one in some]
-    kinds = dict.fromkeys(one.question.kind for one in every if one.question.gold)
+    every = [outcome for some in result.outcomes.values() for outcome in some]
+    kinds = dict.fromkeys(outcome.question.kind for outcome in every if outcome.question.gold)
     return {
         "title": measured.title,
         "notes": list(measured.notes),
@@ -97,7 +97,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         "kinds": {
             kind: {
                 name: scores_json(
-                    compute_scores([one for one in some if one.question.kind == kind])
+                    compute_scores([outcome for outcome in some if outcome.question.kind == kind])
                 )
                 for name, some in result.outcomes.items()
             }
@@ -107,8 +107,8 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         "index_s": round(result.index_s, 3),
         "passages": result.passages,
         "edges": result.edges,
-        "llm_calls": sum(one.llm_calls for one in every),
-        "llm_tokens": sum(one.llm_tokens for one in every),
+        "llm_calls": sum(outcome.llm_calls for outcome in every),
+        "llm_tokens": sum(outcome.llm_tokens for outcome in every),
     }
 
 
@@ -120,18 +120,18 @@ def question_lines(evaluation: Evaluation) -> str:
     lines = [
         {
             "search": name,
-            "id": one.question.id,
-            **({"kind": one.question.kind} if one.question.kind else {}),
-            "question": one.question.question,
-            "gold": dict(one.ranks),
-            **_missing(evaluation, name, one.question.id),
-            "answers": list(one.question.answers),
-            **_reply(one),
-            "ms": round(one.ms, 3),
-            "llm_calls": one.llm_calls,
+            "id": outcome.question.id,
+            **({"kind": outcome.question.kind} if outcome.question.kind else {}),
+            "question": outcome.question.question,
+            "gold": dict(outcome.ranks),
+            **_missing(evaluation, name, outcome.question.id),
+            "answers": list(outcome.question.answers),
+            **_reply(outcome),
+            "ms": round(outcome.ms, 3),
+            "llm_calls": outcome.llm_calls,
         }
         for name, some in evaluation.outcomes.items()
-        for one in some
+        for outcome in some
     ]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
@@ -228,8 +228,8 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
     scores = measured.evaluation.scores
     by_depth = Figure(figsize=(7, 4.5), layout="constrained")
     axes = by_depth.subplots()
-    for name, one in scores.items():
-        axes.plot(DEPTHS, [one.recall[depth] for depth in DEPTHS], marker="o", label=name)
+    for name, value in scores.items():
+        axes.plot(DEPTHS, [value.recall[depth] for depth in DEPTHS], marker="o", label=name)
     axes.set(xlabel="passages", ylabel="recall, percent", xticks=DEPTHS, ylim=(0, 101))
     axes.legend(fontsize="small")
     at_5 = Figure(figsize=(7, 1.5 + 0.4 * len(scores)), layout="constrained")

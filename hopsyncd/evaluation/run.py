@@ -67,7 +67,7 @@ class Evaluation:
     def scores(self) -> dict[str, Scores]:
         """The scores over the questions that have an answer."""
         return {
-            name: compute_scores([one for one in some if one.question.gold])
+            name: compute_scores([outcome for outcome in some if outcome.question.gold])
             for name, some in self.outcomes.items()
         }
 

@@ -180,7 +180,7 @@ def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | Non
     if at >= end or not head or not _COLUMNS.match(line(at)):
         return None
     columns = _columns_of(line(at))
-    rows: Rows = [(start + 1, at, _join([_cut(one, columns) for one in head]))]
+    rows: Rows = [(start + 1, at, _join([_cut(cell, columns) for cell in head]))]
     at, first = at + 1, at + 1
     parts: list[list[str]] = []
     while at < end and len(rows) < _MAX_ROWS:

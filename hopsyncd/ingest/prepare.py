@@ -81,7 +81,7 @@ class Cost:
 
     def add(self, sets: Sequence[QuestionSet]) -> None:
         self.passages_generated += len(sets)
-        self.texts_embedded += sum(len(one.vectors) for one in sets)
+        self.texts_embedded += sum(len(question_set.vectors) for question_set in sets)
 
     def counters(self) -> dict[str, int]:
         """Return the counters by name. LLM counters are left out if no LLM is asked."""

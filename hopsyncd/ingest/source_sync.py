@@ -455,7 +455,7 @@ class SourceSync:
         run.progress.end_batch(len(committed.seen))
         run.changed += len(committed.read)
         run.removed += len(committed.gone)
-        run.looked_at.update(one.path for one in committed.seen if one.revision != RETRY)
+        run.looked_at.update(seen.path for seen in committed.seen if seen.revision != RETRY)
         self._drop_preempted(run.source.id, committed.paths.__contains__)
         if version:
             self.on_version(version)

@@ -211,7 +211,9 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
 
 
 def _probe_result(made: QuestionSet) -> object:
-    questions = [(one.id, one.text, sorted(one.keywords)) for one in made.questions]
+    questions = [
+        (question.id, question.text, sorted(question.keywords)) for question in made.questions
+    ]
     return made.id, questions, made.vectors.tobytes()
 
 

@@ -86,12 +86,12 @@ class SpacyLanguage:
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         """Raises ModelUnavailable if the model cannot be loaded."""
         found = self._request("mentions", texts)
-        return [tuple(Mention(*one) for one in of_text) for of_text in found]
+        return [tuple(Mention(*fields) for fields in of_text) for of_text in found]
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Raises ModelUnavailable if the model cannot be loaded."""
         found = self._request("entities", texts)
-        return [tuple(Entity(*one) for one in of_text) for of_text in found]
+        return [tuple(Entity(*fields) for fields in of_text) for of_text in found]
 
     def wake(self) -> None:
         """Start the process if it is not running, because a text is expected. Does not wait."""

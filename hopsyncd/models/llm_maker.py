@@ -82,7 +82,7 @@ class LlmStatements:
 
     @property
     def is_full(self) -> bool:
-        return any(one.entities for one in self.statements)
+        return any(statement.entities for statement in self.statements)
 
 
 LlmOutput = LlmQuestions | LlmStatements
@@ -176,25 +176,25 @@ def draft_statements(own: Drafts, output: LlmStatements) -> Drafts:
 
     The headings of the passage remain topics, in addition to the topics of the statements.
     """
-    drafts = [one for one in own.questions if one.context == 0]
-    asked = {keyword for one in drafts for keyword in one.keywords}
+    drafts = [question for question in own.questions if question.context == 0]
+    asked = {keyword for draft in drafts for keyword in draft.keywords}
     for topic, name in output.topics.items():
         if topic not in asked:
             asked.add(topic)
             drafts.append(
                 QuestionDraft(Direction.INCOMING, f"What is {name}?", frozenset([topic]), 0)
             )
-    for row, one in enumerate(output.statements, 1):
-        keywords = frozenset([*one.entities, *([one.topic] if one.topic else [])])
-        drafts.append(QuestionDraft(Direction.INCOMING, one.text, keywords, row))
-    for row, one in enumerate(output.statements, 1):
-        for keyword, name in one.entities.items():
+    for row, statement in enumerate(output.statements, 1):
+        keywords = frozenset([*statement.entities, *([statement.topic] if statement.topic else [])])
+        drafts.append(QuestionDraft(Direction.INCOMING, statement.text, keywords, row))
+    for row, statement in enumerate(output.statements, 1):
+        for keyword, name in statement.entities.items():
             if keyword in asked:
                 continue
             asked.add(keyword)
             raised = f"What is said of {name}?"
             drafts.append(QuestionDraft(Direction.OUTGOING, raised, frozenset([keyword]), row))
-    texts = tuple(one.text for one in output.statements)
+    texts = tuple(statement.text for statement in output.statements)
     return Drafts(tuple(drafts), (own.contexts[0], *texts))
 
 

@@ -78,13 +78,17 @@ def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
         return True
 
     def valid(value: Any) -> Any:
-        return [one for one in value if is_valid(one)] if isinstance(value, list) else value
+        return [item for item in value if is_valid(item)] if isinstance(value, list) else value
 
     return BeforeValidator(valid)
 
 
 def _texts(values: Any) -> Any:
-    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else values
+    return (
+        [value for value in values if isinstance(value, str)]
+        if isinstance(values, list)
+        else values
+    )
 
 
 Texts = Annotated[list[str], BeforeValidator(_texts)]
@@ -109,7 +113,7 @@ class QuestionsPart(PassagePart):
 def _parse_questions(part: QuestionsPart, passage: Passage) -> LlmQuestions | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
     incoming = _usable_questions(part.incoming, text, set(), MAX_INCOMING)
-    taken = {one.casefold() for one in incoming}
+    taken = {question.casefold() for question in incoming}
     outgoing = _usable_questions(part.outgoing, text, taken, MAX_OUTGOING)
     if not incoming:
         return unusable_reply_error("the reply has no usable question that the passage answers")
@@ -368,7 +372,7 @@ def _settle(
 def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmOutput | LlmError:
     if isinstance(old, LlmError):
         return new
-    return old if isinstance(new, LlmError) else max(new, old, key=lambda one: one.size)
+    return old if isinstance(new, LlmError) else max(new, old, key=lambda output: output.size)
 
 
 def _stop_reason(errors: Sequence[LlmError], calls: int) -> LlmError | None:

@@ -88,13 +88,13 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
     for topic in part.topics[:MAX_TOPICS]:
         name = strip_control_characters(topic.topic)
         keyword = "" if has_foreign_link(name, text) else _keyword(name)
-        for one in topic.statements:
-            written = strip_control_characters(one.statement)
+        for statement in topic.statements:
+            written = strip_control_characters(statement.statement)
             if not written or len(written) > _MAX_STATEMENT or has_foreign_link(written, text):
                 continue
             if len(clauses) == MAX_STATEMENTS:
                 break
-            clause = Statement(written, keyword, _entities(written, one.facts))
+            clause = Statement(written, keyword, _entities(written, statement.facts))
             if clauses.setdefault(written.casefold(), clause) is clause and keyword:
                 topics.setdefault(keyword, name)
     if not clauses:
@@ -107,8 +107,8 @@ def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
     text = f" {normalise(statement)} "
     named = [
         strip_control_characters(name)
-        for one in facts[:MAX_FACTS]
-        for name in (one.subject, one.object)
+        for fact in facts[:MAX_FACTS]
+        for name in (fact.subject, fact.object)
     ]
     found = {_keyword(name): name for name in named}
     return {keyword: name for keyword, name in found.items() if keyword and f" {keyword} " in text}

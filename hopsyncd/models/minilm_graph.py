@@ -175,7 +175,7 @@ class _Graph:
 
     def _shared_constant(self, name: str, value: NDArray[np.float32]) -> str:
         """Add a constant that several layers share."""
-        known = any(one.name == name for one in self._constants)
+        known = any(constant.name == name for constant in self._constants)
         return name if known else self._add_constant(name, value)
 
     def _add_node(self, kind: str, given: list[str], domain: str = "", **options: Any) -> str:

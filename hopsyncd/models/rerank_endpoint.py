@@ -78,7 +78,7 @@ def read_scores(body: bytes, count: int) -> Scores:
             found = _Scores.model_validate(reply).results
     except (ValidationError, ValueError, RecursionError) as error:
         raise UnusableReply(_NO_SCORES) from error
-    by_index = {one.index: one.score for one in found}
+    by_index = {score.index: score.score for score in found}
     if len(found) != len(by_index) or by_index.keys() != {*range(count)}:
         raise UnusableReply(
             f"it has {len(found)} scores, and must score each of the {count} texts once"

@@ -109,8 +109,8 @@ def _join_by_name(
     """
     joined = {
         far
-        for one in joints
-        for near, far in ((one.start, one.end), (one.end, one.start))
+        for joint in joints
+        for near, far in ((joint.start, joint.end), (joint.end, joint.start))
         if distance[near] < distance[far]
     }
     of, name = _joining(snapshot, inside)
@@ -122,7 +122,7 @@ def _join_by_name(
         by_entry.setdefault(entry, []).append(number)
     made = []
     ids = snapshot.passage_ids
-    for far in sorted(distance.keys() - joined, key=lambda one: (distance[one], int(ids[one]))):
+    for far in sorted(distance.keys() - joined, key=lambda row: (distance[row], int(ids[row]))):
         ways = [
             (int(sizes[number]), int(ids[near]), snapshot.index.name_texts[number], near)
             for number in by_entry.get(far, ())
@@ -192,11 +192,11 @@ class _PathSearch:
         """Return the best joint to each neighbour that is fewer than `hops` hops from the end."""
         if (at, hops) not in self._offered:
             found, near = _near(self._snapshot, [at])
-            kept = [one != at and self._left.get(one, hops) < hops for one in found.tolist()]
+            kept = [row != at and self._left.get(row, hops) < hops for row in found.tolist()]
             found, near = found[kept], near[kept]
             order = np.lexsort((self._snapshot.passage_ids[found], -near))[:_OFFERED]
             best = found[order].tolist()
-            self._offered[at, hops] = [_joint(self._snapshot, at, one) for one in best]
+            self._offered[at, hops] = [_joint(self._snapshot, at, row) for row in best]
         return self._offered[at, hops]
 
 
@@ -218,7 +218,7 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     of, name = _joining(snapshot, np.array([start, end]))
     shared = np.intersect1d(name[of == 0], name[of == 1])
     sizes, spelled = snapshot.statistics.mention_counts, snapshot.index.name_texts
-    rarest = min(shared.tolist(), key=lambda one: (int(sizes[one]), spelled[one]))
+    rarest = min(shared.tolist(), key=lambda keyword: (int(sizes[keyword]), spelled[keyword]))
     return Joint(start, end, "both", name=spelled[rarest])
 
 
@@ -228,7 +228,7 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
     frontier = [end]
     for hop in range(1, max_hops + 1):
         near, _ = _near(snapshot, frontier)
-        frontier = [one for one in near.tolist() if one not in distance]
+        frontier = [row for row in near.tolist() if row not in distance]
         distance |= dict.fromkeys(frontier, hop)
     return distance
 

@@ -269,7 +269,7 @@ class _Order:
         """
         ranked, direct = self.rank(self.worth, k), self._direct
         now, instead = (keep_places(ranked, rows)[:k] for rows in (direct.rows, direct.instead))
-        same = [one.position for one in now] == [one.position for one in instead]
+        same = [hit.position for hit in now] == [hit.position for hit in instead]
         return direct.lead_of_names if same else direct.lead
 
 
@@ -307,8 +307,8 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
     matches = index.matches
     out, into, similarity = matches.source_question, matches.target_question, matches.similarity
     born, died = matches.born, matches.died
-    cuts = [one.version.edge_threshold for one in (before, now)]
-    least = [one.similarity if one else -np.inf for one in cuts]
+    cuts = [snapshot.version.edge_threshold for snapshot in (before, now)]
+    least = [cut.similarity if cut else -np.inf for cut in cuts]
     changed = (_within(born, span) | _within(died, span)) & (similarity >= min(least))
     if cuts[0] != cuts[1]:
         alive = (born <= span[1]) & (died > span[1])
@@ -329,7 +329,8 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
     document = names.document_row
     named = names.passage_number.astype(np.int64) << 32 | names.name
     came, went = (
-        named[np.isin(document, np.flatnonzero(_within(one, span)))] for one in (born, died)
+        named[np.isin(document, np.flatnonzero(_within(versions, span)))]
+        for versions in (born, died)
     )
     renamed = np.setxor1d(came, went) >> 32
     return _find_rows(index, np.union1d(moved, renamed))

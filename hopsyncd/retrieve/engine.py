@@ -73,7 +73,7 @@ class _Kept:
 
     def of(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
         """List the cached snapshots of an index, with their keys."""
-        return [(key, one) for key, one in self._made.items() if one.index is index]
+        return [(key, kept) for key, kept in self._made.items() if kept.index is index]
 
     def clear(self) -> None:
         with self._lock:
@@ -419,9 +419,9 @@ class Engine:
 
         def make() -> Snapshot:
             older = [
-                one.filtered
-                for (_, _, filter_), one in self._narrowed.of(served.index)
-                if filter_ == wanted and one.filtered is not None
+                kept.filtered
+                for (_, _, filter_), kept in self._narrowed.of(served.index)
+                if filter_ == wanted and kept.filtered is not None
             ]
             before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
             return served.filter_documents(

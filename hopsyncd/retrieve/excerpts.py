@@ -143,17 +143,26 @@ def _parts(
 ) -> list[_Part]:
     """List the passages that fit well enough to be shown, best first."""
     by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
-    for one in sentences:
-        by_passage[one.passage].append(one)
+    for sentence in sentences:
+        by_passage[sentence.passage].append(sentence)
     total = max(sum(weights.values()), 1e-9)
 
-    def score(one: Sentence) -> float:
-        return _COSINE * one.cosine + _TERMS * sum(weights[term] for term in one.terms) / total
+    def score(sentence: Sentence) -> float:
+        return (
+            _COSINE * sentence.cosine
+            + _TERMS * sum(weights[term] for term in sentence.terms) / total
+        )
 
-    scores = {id_: [score(one) for one in some] for id_, some in by_passage.items()}
+    scores = {id_: [score(sentence) for sentence in some] for id_, some in by_passage.items()}
     best = max((max(some) for some in scores.values()), default=0.0)
     return [
-        _Part(rank, id_, scores[id_], [count_tokens(one.text) for one in by_passage[id_]], set())
+        _Part(
+            rank,
+            id_,
+            scores[id_],
+            [count_tokens(sentence.text) for sentence in by_passage[id_]],
+            set(),
+        )
         for rank, id_ in enumerate(found.ranked)
         if id_ in scores
         and (

@@ -118,7 +118,7 @@ class RestrictedViews:
         with self._changed:
             newest = self._head.version.id if self._head else 0
             for views in self._kept.values():
-                views[:] = [one for one in views if one.version.id == newest]
+                views[:] = [view for view in views if view.version.id == newest]
 
     def _want(self, hidden: Mask) -> None:
         self._kept[hidden] = self._kept.pop(hidden, [])
@@ -130,14 +130,14 @@ class RestrictedViews:
 
     def _find_known(self, index: LiveIndex, number: int, hidden: Mask) -> Snapshot | None:
         of_mask = self._kept.get(hidden, ())
-        found = (one for one in of_mask if one.version.id == number and one.index is index)
+        found = (view for view in of_mask if view.version.id == number and view.index is index)
         return next(found, None)
 
     def _before(self, head: Snapshot, number: int, hidden: Mask) -> Snapshot | None:
         """Return the newest cached view of an older version in the head's index."""
         views = self._kept.get(hidden, ())
-        older = (one for one in views if one.index is head.index and one.version.id < number)
-        return max(older, key=lambda one: one.version.id, default=None)
+        older = (view for view in views if view.index is head.index and view.version.id < number)
+        return max(older, key=lambda view: view.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
         """Return the last used mask if its view should be computed before the head is served.
@@ -195,13 +195,13 @@ class RestrictedViews:
         with self._changed:
             kept = [[*views] for views in self._kept.values() if views]
         for views in kept:
-            self._saved.save(max(views, key=lambda one: one.version.id))
+            self._saved.save(max(views, key=lambda view: view.version.id))
 
     def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:
         views.append(made)
-        newest = max(views, key=lambda one: one.version.id)
+        newest = max(views, key=lambda view: view.version.id)
         if len(views) > _VIEWS:
-            views.remove(next(one for one in views if one is not newest))
+            views.remove(next(view for view in views if view is not newest))
 
     def _go_on(self) -> None:
         """Start a thread if a view is missing. The caller holds the lock."""

@@ -260,7 +260,7 @@ def _explain_rank(
     passage, passed = entry, {entry}
     while passage in found.arrivals and len(hops) < limit:
         arrivals = found.arrivals[passage].items()
-        way, came = max(arrivals, key=lambda one: (one[1], -int(ids[one[0] // 2])))
+        way, came = max(arrivals, key=lambda arrival: (arrival[1], -int(ids[arrival[0] // 2])))
         step = offers.step(way)
         if came <= begun.get(passage, 0.0) or step.start in passed:
             break

@@ -185,13 +185,13 @@ def rank_literals(
         return list(ranked)
     ids = snapshot.passage_ids
     by_id = {PassageId(int(ids[row])): row for row in holders}
-    first = next((one for one in ranked if one.passage in by_id), None)
+    first = next((hit for hit in ranked if hit.passage in by_id), None)
     if first is None:
         rows = np.array(sorted(holders), dtype=np.int64)
         row = int(rows[largest(matches.scores[rows], ids[rows], 1)[0]])
         first = Ranked(PassageId(int(ids[row])), 0.0)
-    rest = [one for one in ranked if one.passage != first.passage]
-    most = max((one.score for one in ranked), default=first.score)
+    rest = [hit for hit in ranked if hit.passage != first.passage]
+    most = max((hit.score for hit in ranked), default=first.score)
     return [
         replace(first, score=max(most, first.score)),
         *rest,
@@ -205,7 +205,7 @@ def _rank_keywords(
     if not len(matches.scores):
         return list(ranked)
     ids, scores = snapshot.passage_ids, matches.scores
-    known = {one.passage: one for one in ranked}
+    known = {hit.passage: hit for hit in ranked}
     by_words = np.flatnonzero(scores > 0)
     by_words = by_words[largest(scores[by_words], ids[by_words], FUSION_DEPTH)]
     fused: dict[PassageId, float] = {}
@@ -216,8 +216,8 @@ def _rank_keywords(
         id_ = PassageId(int(ids[row]))
         fused.setdefault(id_, 0.0)
         tiers[id_] = _tier_of(matches, row)
-    for rank, one in enumerate(ranked, 1):
-        fused[one.passage] = fused.get(one.passage, 0.0) + 1 / (_FUSION_K + rank)
+    for rank, hit in enumerate(ranked, 1):
+        fused[hit.passage] = fused.get(hit.passage, 0.0) + 1 / (_FUSION_K + rank)
     order = sorted(fused, key=lambda id_: (-tiers.get(id_, 0), -fused[id_], id_))[:k]
     return [
         replace(known.get(id_, Ranked(id_, 0.0)), score=tiers.get(id_, 0) + fused[id_])
@@ -300,12 +300,12 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
     """Find the visible passages that have all the terms. Returns their rows, ascending."""
     if not terms:
         return _NO_ROWS
-    found = sorted(having(snapshot, terms), key=lambda one: one.df)
+    found = sorted(having(snapshot, terms), key=lambda term_rows: term_rows.df)
     if not found[0].df:
         return _NO_ROWS
     rows: Integers = reduce(
         np.intersect1d,
-        (one.passage_rows.astype(np.int64) for one in found),
+        (term_rows.passage_rows.astype(np.int64) for term_rows in found),
     )
     return np.unique(rows)
 

@@ -147,13 +147,13 @@ class Resolution:
 
     @property
     def has_answer(self) -> bool:
-        return any(one.answer for one in self.subproblems)
+        return any(subproblem.answer for subproblem in self.subproblems)
 
     @property
     def cited(self) -> list[PassageId]:
         """The passages that the answers cite, by rank."""
-        ranked = sorted(self.subproblems, key=lambda one: one.rank)
-        return list(dict.fromkeys(passage for one in ranked for passage in one.citations))
+        ranked = sorted(self.subproblems, key=lambda part: part.rank)
+        return list(dict.fromkeys(passage for part in ranked for passage in part.citations))
 
 
 def untold(stage: Stage, questions: Sequence[str]) -> None:
@@ -187,7 +187,7 @@ class LogicSearch:
             self._split()
             self._by_ranks()
         except LlmError as error:
-            asked = any(one.rank for one in self._graph.values())
+            asked = any(part.rank for part in self._graph.values())
             rest = "the question was searched for as a whole"
             self._degraded.append(f"{'from there on, ' if asked else ''}{rest}: {error.why}")
             self.retrieve(self.question)
@@ -205,14 +205,14 @@ class LogicSearch:
 
     def _by_ranks(self) -> None:
         for rank in range(1, MAX_RANKS + 1):
-            ready = [one for one in self._open() if not self._waits(one)]
+            ready = [part for part in self._open() if not self._waits(part)]
             if not ready:
                 return
             query = self._query(ready)
-            self._graph |= {one.id: replace(one, rank=rank, query=query) for one in ready}
+            self._graph |= {part.id: replace(part, rank=rank, query=query) for part in ready}
             self.use.tell("search", [query])
             shown = self.retrieve(query)
-            self.use.tell("resolve", [one.question for one in ready])
+            self.use.tell("resolve", [part.question for part in ready])
             try:
                 self._read(ready, shown)
             except LlmNonsense as error:
@@ -224,20 +224,22 @@ class LogicSearch:
             )
 
     def _open(self) -> list[Subproblem]:
-        return [one for one in self._graph.values() if not one.rank]
+        return [part for part in self._graph.values() if not part.rank]
 
-    def _waits(self, one: Subproblem) -> bool:
-        return any(not self._graph[id_].rank for id_ in one.after)
+    def _waits(self, part: Subproblem) -> bool:
+        return any(not self._graph[id_].rank for id_ in part.after)
 
     def _query(self, ready: Sequence[Subproblem]) -> str:
         """Let the LLM write one query for these subproblems, given the answers that they need."""
-        known = [self._graph[id_] for one in ready for id_ in one.after if self._graph[id_].answer]
+        known = [
+            self._graph[id_] for part in ready for id_ in part.after if self._graph[id_].answer
+        ]
         if len(ready) == 1 and not known:
             return ready[0].question
         data = {
             "question": self.question,
-            "open": [{"id": one.id, "question": one.question} for one in ready],
-            "answers": [{"id": one.id, "answer": one.answer} for one in known],
+            "open": [{"id": part.id, "question": part.question} for part in ready],
+            "answers": [{"id": part.id, "answer": part.answer} for part in known],
         }
         try:
             query = self._ask("reasoning", "logic-rewrite/1", _REWRITE, data, Rewritten).query
@@ -246,43 +248,43 @@ class LogicSearch:
             self._degraded.append(
                 f"the LLM's query was unusable, so the subproblems were searched for: {error.why}"
             )
-            answers = {f"#{one.id}": one.answer for one in known}
-            return " ".join(_fill_in(one.question, answers) for one in ready)
+            answers = {f"#{part.id}": part.answer for part in known}
+            return " ".join(_fill_in(part.question, answers) for part in ready)
 
     def _read(self, ready: Sequence[Subproblem], shown: Material) -> None:
         """Let the LLM answer a rank. Keeps its answers, its notes and its new subproblems."""
         data = {
             "question": self.question,
-            "open": [{"id": one.id, "question": one.question} for one in ready],
+            "open": [{"id": part.id, "question": part.question} for part in ready],
             "query": self._graph[ready[0].id].query,
             "answered": [
-                {"id": one.id, "question": one.question, "answer": one.answer}
-                for one in self._graph.values()
-                if one.answer
+                {"id": part.id, "question": part.question, "answer": part.answer}
+                for part in self._graph.values()
+                if part.answer
             ],
-            "waiting": [{"id": one.id, "question": one.question} for one in self._open()],
+            "waiting": [{"id": part.id, "question": part.question} for part in self._open()],
             "notes": self._notes,
             "documents": shown.documents,
         }
         reply = self._ask("reasoning", "logic-resolve/3", _RESOLVE, data, Resolved)
-        asked = {one.id for one in ready}
-        answers = {one.id: one for one in reply.answers}
+        asked = {part.id for part in ready}
+        answers = {answer.id: answer for answer in reply.answers}
         if len(answers) != len(reply.answers) or not answers.keys() <= asked:
             raise _nonsense(
                 "it answers a subproblem that was not asked, or answers a subproblem twice"
             )
-        cited = {number for one in reply.answers for number in one.citations}
+        cited = {number for answer in reply.answers for number in answer.citations}
         known = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
         wrong = sorted(cited - known.keys())
         if wrong and not known:
             raise _nonsense(f"it cites passage {wrong[0]} of {len(shown.excerpts)}")
         if wrong:
             self._degraded.append(shown.describe_unsent(wrong))
-        for part, one in answers.items():
+        for part, answer in answers.items():
             self._graph[part] = replace(
                 self._graph[part],
-                answer=one.answer.strip()[:_MAX_TEXT],
-                citations=tuple(dict.fromkeys(known[n] for n in one.citations if n in known)),
+                answer=answer.answer.strip()[:_MAX_TEXT],
+                citations=tuple(dict.fromkeys(known[n] for n in answer.citations if n in known)),
             )
         self._notes = reply.notes[:_MAX_MEMORY]
         self._add(reply.more)
@@ -290,7 +292,7 @@ class LogicSearch:
     def _add(self, more: Sequence[MorePart]) -> None:
         """Add new subproblems to the graph, except those that would make it unresolvable."""
         for part in more:
-            known = {one.question.casefold() for one in self._graph.values()}
+            known = {part.question.casefold() for part in self._graph.values()}
             if part.question.strip().casefold() in known:
                 continue  # the graph already has this question
             if len(self._graph) == MAX_SUBPROBLEMS:
@@ -301,7 +303,7 @@ class LogicSearch:
             id_ = max(self._graph) + 1
             try:
                 added = Subproblem(id_, _text(part.question), tuple(dict.fromkeys(part.after)))
-                if any(one not in self._graph or self._graph[one].rank for one in part.before):
+                if any(id_ not in self._graph or self._graph[id_].rank for id_ in part.before):
                     raise _nonsense(
                         "a new subproblem must come before a subproblem that does not depend on it"
                     )
@@ -342,10 +344,10 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
 
 def check(graph: Mapping[int, Subproblem]) -> None:
     """Raise LlmNonsense if a subproblem depends on a missing subproblem or is part of a cycle."""
-    if unknown := {id_ for one in graph.values() for id_ in one.after} - graph.keys():
+    if unknown := {id_ for part in graph.values() for id_ in part.after} - graph.keys():
         raise _nonsense(f"a subproblem depends on {min(unknown)}, which does not exist")
     try:
-        TopologicalSorter({one.id: one.after for one in graph.values()}).prepare()
+        TopologicalSorter({part.id: part.after for part in graph.values()}).prepare()
     except CycleError as error:
         raise _nonsense("its subproblems depend on each other in a cycle") from error
 

@@ -42,20 +42,20 @@ class Material:
         """The documents with their passages, as JSON values."""
         documents: list[dict[str, Any]] = []
         last: object = None
-        for number, one in enumerate(self.excerpts, 1):
-            document = document_of(self.found, one.passage)
+        for number, excerpt in enumerate(self.excerpts, 1):
+            document = document_of(self.found, excerpt.passage)
             if document != last or document == ("", ""):
-                frame = _document_frame(self.found, one.passage, self.dates)
+                frame = _document_frame(self.found, excerpt.passage, self.dates)
                 documents.append({**frame, "passages": {}})
                 last = document
-            label = _label(self.found, one.passage, number, documents[-1].get("title", ""))
-            documents[-1]["passages"][label] = one.text
+            label = _label(self.found, excerpt.passage, number, documents[-1].get("title", ""))
+            documents[-1]["passages"][label] = excerpt.text
         return documents
 
     @property
     def numbers(self) -> dict[PassageId, int]:
         """The number of each passage, by its id."""
-        return {one.passage: number for number, one in enumerate(self.excerpts, 1)}
+        return {excerpt.passage: number for number, excerpt in enumerate(self.excerpts, 1)}
 
     def passage(self, number: int) -> PassageId | None:
         """Return the passage with this number, or None if there is none."""
@@ -73,7 +73,9 @@ class Material:
         """
         wanted = {*_words(quote)}
         shown = self.excerpts[number - 1].sentences
-        shares = [len(wanted.intersection(_words(one))) / max(len(wanted), 1) for one in shown]
+        shares = [
+            len(wanted.intersection(_words(excerpt))) / max(len(wanted), 1) for excerpt in shown
+        ]
         best = max(shares, default=0.0)
         return shown[shares.index(best)] if best >= _LEAST_SHARED else None
 
@@ -119,7 +121,7 @@ def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
     dates: dict[int, str] = {}
     for row in np.flatnonzero(np.isin(table.id, np.array(wanted, dtype=np.int64))).tolist():
         given = (int(table.created_ms[row]), int(table.modified_ms[row]))
-        days = (_day(one) for one in given if one != NO_DATE)
+        days = (_day(moment) for moment in given if moment != NO_DATE)
         if day := next(filter(None, days), None):
             dates[int(table.id[row])] = day
     return dates

@@ -102,9 +102,9 @@ def _find_defining(
     defined = [runs[position] for position in np.unique(positions).tolist()]
     every = having(snapshot, [form_term(run) for run in defined])
     rows = {
-        run: one.passage_rows.astype(np.int64)
-        for run, one in zip(defined, every, strict=True)
-        if one.df
+        run: term_rows.passage_rows.astype(np.int64)
+        for run, term_rows in zip(defined, every, strict=True)
+        if term_rows.df
     }
     of_files = having(snapshot, [ALIASES_OF_FILE])[0]
     if of_files.df:
@@ -209,11 +209,11 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
     If many passages have the terms of the form, only the 256 best by BM25 are read.
     """
     every = having(snapshot, sorted({*form.stems}))
-    rows = reduce(np.intersect1d, (one.passage_rows for one in every)).astype(np.int64)
+    rows = reduce(np.intersect1d, (term_rows.passage_rows for term_rows in every)).astype(np.int64)
     if len(rows) > _MOST_ROWS:
         scores = np.zeros(len(snapshot.statistics.visible.passages))
-        for one in every:
-            scores[one.passage_rows] += one.counts
+        for term_rows in every:
+            scores[term_rows.passage_rows] += term_rows.counts
         rows = rows[np.lexsort((snapshot.passage_ids[rows], -scores[rows]))[:_MOST_ROWS]]
     row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
     pattern = _pattern_of(form)

@@ -149,7 +149,7 @@ class Words:
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """Map the question's terms to their idf, including terms that no passage has."""
     terms = index_terms(drop_foreign_function_words(question))
-    df = np.array([one.df for one in having(snapshot, terms)], dtype=np.int64)
+    df = np.array([term_rows.df for term_rows in having(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
 
@@ -159,21 +159,21 @@ def words_of(
     """Look up the question's words. `others` has the passage rows with other forms of its terms."""
     terms = index_terms(question)
     every = having(snapshot, terms, others)
-    df = np.array([one.df for one in every], dtype=np.int64)
+    df = np.array([term_rows.df for term_rows in every], dtype=np.int64)
     idf = compute_idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
     count = len(snapshot.statistics.visible.passages)
     scores, has = np.zeros(count), np.zeros((int(telling.sum()), count), dtype=np.bool_)
     lines = iter(has)
-    for one, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
-        if one.df > count / COMMON:
-            counts = one.counts_of_all
+    for term_rows, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
+        if term_rows.df > count / COMMON:
+            counts = term_rows.counts_of_all
             scores += worth * counts
             if tells:
                 np.greater(counts, 0, out=next(lines))
         else:
-            entries = one.passage_rows
-            scores[entries] += worth * one.counts
+            entries = term_rows.passage_rows
+            scores[entries] += worth * term_rows.counts
             if tells:
                 next(lines)[entries] = True
     share = idf[telling]
@@ -286,7 +286,7 @@ class QueryContext:
         have the cosine of the whole passage.
         """
         compared = self.compare_sentences(entries)
-        best = [max(one.fits, default=0.0) for one in compared]
+        best = [max(compared_passage.fits, default=0.0) for compared_passage in compared]
         return np.maximum(best, 0.0)
 
     @cached_property
@@ -309,7 +309,10 @@ class QueryContext:
     def _compare_sentences(self, passage_rows: Integers) -> Iterator[SentenceFits]:
         ids = [PassageId(id_) for id_ in self.snapshot.passage_ids[passage_rows].tolist()]
         passages = self.read(ids)
-        words = {id_: split_into_words(one.heading, one.text) for id_, one in passages.items()}
+        words = {
+            id_: split_into_words(passage.heading, passage.text)
+            for id_, passage in passages.items()
+        }
         wanted = {*self.terms, *self.forms.stems}
         found = terms_by_word(wanted, {*chain(*chain(*words.values()))})
         columns = self.snapshot.index.passages
@@ -327,7 +330,7 @@ class QueryContext:
                 continue
             terms = _find_terms(words[id_], found)
             if self.forms.forms:
-                terms = [self._read_forms(one, self.forms.of_row(row)) for one in terms]
+                terms = [self._read_forms(term, self.forms.of_row(row)) for term in terms]
             vector_rows: Sequence[int] = range(start + 1, start + 1 + len(own))
             if len(own) != len(terms):
                 own, vector_rows = [whole] * len(terms), [start] * len(terms)
@@ -419,7 +422,7 @@ class SentenceCoverage:
     def select(self, entries: Integers) -> NDArray[np.bool_]:
         """Return (t, w) flags: whether each of the w passages has each term."""
         terms = self._context.terms
-        best = [one.best_terms for one in self._context.compare_sentences(entries)]
+        best = [sentence.best_terms for sentence in self._context.compare_sentences(entries)]
         has = [[term in found for found in best] for term in terms]
         return np.array(has, dtype=np.bool_).reshape(len(terms), len(entries))
 

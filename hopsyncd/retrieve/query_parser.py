@@ -72,28 +72,28 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
     >>> found.question, found.filter_text
     ('hotkeys in std::vector before:lunch', 'source:vault')
     """
-    wanted = [_parse_filter(one, now) for one in given]
+    wanted = [_parse_filter(text, now) for text in given]
     rest: list[str] = []
     end = 0
     for found in _WRITTEN.finditer(question):
-        one = _parse_match(found, now, is_last=not question[found.end() :].strip())
-        if one is None:
+        condition = _parse_match(found, now, is_last=not question[found.end() :].strip())
+        if condition is None:
             continue
         rest.append(question[end : found.start()])
         end = found.end()
-        wanted.append(one)
+        wanted.append(condition)
     text = " ".join("".join([*rest, question[end:]]).split()) if end else question
     if not re.search(r"\w", text):
-        text = " ".join(one.value for one in wanted) or question
-    has_dates = any(one.key in DATE_KEYS for one in wanted)
+        text = " ".join(condition.value for condition in wanted) or question
+    has_dates = any(condition.key in DATE_KEYS for condition in wanted)
     asked_time = "" if has_dates else find_asked_time(text, now)
     return Understood(text, tuple(dict.fromkeys(wanted)), asked_time)
 
 
 def split_mixed_question(question: str) -> list[str]:
     """Split a question into sentences if some of them ask and some do not. Otherwise returns []."""
-    parts = [one.strip() for one in sentences(question)]
-    asking = sum(one.endswith(_ASKS) for one in parts)
+    parts = [sentence.strip() for sentence in sentences(question)]
+    asking = sum(part.endswith(_ASKS) for part in parts)
     return parts if 0 < asking < len(parts) else []
 
 
@@ -112,11 +112,13 @@ def drop_unrelated_sentences(
     parts = split_mixed_question(question)
     if not parts:
         return question
-    fits = [fit(one) for one in parts]
-    asking = [one.endswith(_ASKS) for one in parts]
-    least = share * max(one for one, asks in zip(fits, asking, strict=True) if asks)
+    fits = [fit(part) for part in parts]
+    asking = [part.endswith(_ASKS) for part in parts]
+    least = share * max(score for score, asks in zip(fits, asking, strict=True) if asks)
     kept = [
-        part for part, one, asks in zip(parts, fits, asking, strict=True) if asks or one >= least
+        part
+        for part, score, asks in zip(parts, fits, asking, strict=True)
+        if asks or score >= least
     ]
     return " ".join(kept) if len(kept) < len(parts) else question
 
@@ -171,55 +173,57 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
         flags = apply_filter(index, some, version, np.empty(0, dtype=np.bool_))
         return int(np.count_nonzero(flags & there[: len(flags)]))
 
-    for one in wanted:
-        if not one.is_excluded and not left_by((one,)):
-            return f"no document matches {one}{_instead(index, one, there)}"
+    for condition in wanted:
+        if not condition.is_excluded and not left_by((condition,)):
+            return f"no document matches {condition}{_instead(index, condition, there)}"
     best, left = None, 0
-    for at, one in enumerate(wanted):
+    for at, condition in enumerate(wanted):
         count = left_by((*wanted[:at], *wanted[at + 1 :]))
         if count > left:
-            best, left = one, count
+            best, left = condition, count
     if best is None:
         return "no document matches all filters"
     documents = "1 document is" if left == 1 else f"{left} documents are"
     return f"no document matches all filters; without {best}, {documents} left"
 
 
-def _instead(index: LiveIndex, one: Condition, there: NDArray[np.bool_]) -> str:
-    if one.key in DATE_KEYS:
-        name = "created" if one.key.startswith("created") else "modified"
+def _instead(index: LiveIndex, condition: Condition, there: NDArray[np.bool_]) -> str:
+    if condition.key in DATE_KEYS:
+        name = "created" if condition.key.startswith("created") else "modified"
         documents = index.documents
         column = documents.created_ms if name == "created" else documents.modified_ms
         dates = column[: len(there)][there]
         dates = dates[dates != NO_DATE]
         if not len(dates):
             return f": no document says when it was {name}"
-        is_since = one.key.endswith("since")
+        is_since = condition.key.endswith("since")
         ends = dates.max() if is_since else dates.min()
         day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()
         return f": the {'newest' if is_since else 'oldest'} is from {day}"
-    known = sorted(_values(index, one, np.flatnonzero(there)))
-    name, _, property_value = one.value.partition("=")
-    value = (property_value or name) if one.key == "property" else one.value
+    known = sorted(_values(index, condition, np.flatnonzero(there)))
+    name, _, property_value = condition.value.partition("=")
+    value = (property_value or name) if condition.key == "property" else condition.value
     near = near_names(value, known)
     if near:
-        return f". Did you mean {' or '.join(map(str, (_of(one, name) for name in near)))}?"
-    if one.key != "path" and known:
+        return f". Did you mean {' or '.join(map(str, (_of(condition, name) for name in near)))}?"
+    if condition.key != "path" and known:
         more = ", ..." if len(known) > _LISTED else ""
         return f". Known: {', '.join(known[:_LISTED])}{more}"
     return ""
 
 
-def _of(one: Condition, value: str) -> Condition:
-    name, equals, _ = one.value.partition("=")
-    return Condition(one.key, f"{name}={value}" if one.key == "property" and equals else value)
+def _of(condition: Condition, value: str) -> Condition:
+    name, equals, _ = condition.value.partition("=")
+    return Condition(
+        condition.key, f"{name}={value}" if condition.key == "property" and equals else value
+    )
 
 
-def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> set[str]:
+def _values(index: LiveIndex, condition: Condition, documents: NDArray[np.int64]) -> set[str]:
     """Collect the values that these documents have for the condition's key."""
-    if one.key == "source":
+    if condition.key == "source":
         return {index.sources[at] for at in np.unique(index.documents.source[documents])}
-    if one.key == "path":
+    if condition.key == "path":
         paths = [index.document_paths[at] for at in documents.tolist()]
         above = {path.rpartition("/")[0] for path in paths}
         return {*(name for name in above if name), *paths}
@@ -228,11 +232,11 @@ def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> s
         first, np.searchsorted(index.document_properties.document_row, documents, "right")
     )
     pairs = {index.properties[at] for at in np.unique(index.document_properties.property[rows])}
-    name = one.key
+    name = condition.key
     if name == "type":
         return {text.split()[0] for key, text in pairs if key == "type"}
     if name == "property":
-        name, equals, _ = one.value.casefold().partition("=")
+        name, equals, _ = condition.value.casefold().partition("=")
         if not equals:
             return {key for key, _ in pairs if key not in ("type", DAY_IN_NAME)}
     return {text for key, text in pairs if key == name}

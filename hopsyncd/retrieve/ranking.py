@@ -152,8 +152,8 @@ def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
     """Fuse rankings: each item scores the sum of 1 / (60 + rank), where ranks count from 1."""
     scores: dict[One, float] = {}
     for ranking in rankings:
-        for rank, one in enumerate(ranking, 1):
-            scores[one] = scores.get(one, 0.0) + 1 / (_FUSION_K + rank)
+        for rank, row in enumerate(ranking, 1):
+            scores[row] = scores.get(row, 0.0) + 1 / (_FUSION_K + rank)
     return scores
 
 
@@ -315,14 +315,14 @@ def keep_places(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]
     moved.
     """
     first, rest = ranked[:FIRST], ranked[FIRST:]
-    there = {one.position for one in first}
+    there = {row.position for row in first}
     missing = [Helpful(row, 0.0, 1.0) for row in direct if row not in there]
-    others = [one for one in first if one.position not in direct]
+    others = [row for row in first if row.position not in direct]
     kept_others = max(len(others) - max(len(first) + len(missing) - FIRST, 0), 0)
     moved = others[kept_others:]
-    stay = [one for one in first if one not in moved]
-    rest = [one for one in rest if one.position not in direct]
-    values = [one.value for one in first]
-    values += values[-1:] * len(missing) + [one.value for one in rest]
+    stay = [row for row in first if row not in moved]
+    rest = [row for row in rest if row.position not in direct]
+    values = [row.value for row in first]
+    values += values[-1:] * len(missing) + [row.value for row in rest]
     rows = [*stay, *missing, *moved, *rest]
-    return [one._replace(value=value) for one, value in zip(rows, values, strict=True)]
+    return [row._replace(value=value) for row, value in zip(rows, values, strict=True)]

@@ -29,8 +29,8 @@ def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
         request.notes.append(_UNCONFIGURED)
         return ranked
     first = ranked[:RERANKED]
-    passages = request.tools.passages.read(request.connection, [one.passage for one in first])
-    known = {one.passage: one for one in first if one.passage in passages}
+    passages = request.tools.passages.read(request.connection, [hit.passage for hit in first])
+    known = {hit.passage: hit for hit in first if hit.passage in passages}
     texts = [full_text(passages[id_]) for id_ in known]
     scores = request.tools.rerank_scores(request.question, texts, request.notes)
     if scores is None:
@@ -39,5 +39,5 @@ def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
     order = sorted(known, key=lambda id_: -by_score[id_])  # stable: ties keep their order
     fused = reciprocal_ranks(list(known), order)
     best = sorted(known, key=lambda id_: -fused[id_])
-    rest = [one for one in ranked if one.passage not in known]
+    rest = [hit for hit in ranked if hit.passage not in known]
     return [*(known[id_] for id_ in best), *rest]

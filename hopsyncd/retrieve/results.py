@@ -83,13 +83,13 @@ def answer_of(
     connection: Connection, served: Snapshot, question: str, search: Search, found: Found
 ) -> Answer:
     """Fetch the passages found, with all data needed to display them."""
-    shown = {passage for one in found.ranked for passage in _shown_with(one)}
+    shown = {passage for hit in found.ranked for passage in _shown_with(hit)}
     passages = known_passages(connection, shown)
     # A purge may have removed some of these passages while the LLM answered.
     ranked = [
-        one if _shown_with(one) <= passages.keys() else Ranked(one.passage, one.score)
-        for one in found.ranked
-        if one.passage in passages
+        hit if _shown_with(hit) <= passages.keys() else Ranked(hit.passage, hit.score)
+        for hit in found.ranked
+        if hit.passage in passages
     ]
     places = visible_places(connection, served, shown)
     return Answer(
@@ -102,8 +102,8 @@ def answer_of(
         questions=question_texts(
             connection,
             [
-                *(step.question for one in ranked for step in one.hops),
-                *(said.question for one in ranked for said in one.statements),
+                *(step.question for hit in ranked for step in hit.hops),
+                *(said.question for hit in ranked for said in hit.statements),
             ],
         ),
         snapshot=served,
@@ -115,7 +115,12 @@ def answer_of(
 def _shown_with(ranked: Ranked) -> set[PassageId]:
     """Collect the passages shown with a result: itself, its path, and its near-duplicates."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
-    return {ranked.passage, *ends, *(one.passage for one in ranked.statements), *ranked.similar}
+    return {
+        ranked.passage,
+        *ends,
+        *(statement.passage for statement in ranked.statements),
+        *ranked.similar,
+    }
 
 
 def id_text(passage: PassageId) -> str:
@@ -187,15 +192,17 @@ def logic_json(answer: Answer | None) -> LogicGraph | None:
     return {
         "subproblems": [
             {
-                "id": one.id,
-                "question": one.question,
-                "after": list(one.after),
-                "rank": one.rank,
-                "query": one.query,
-                "answer": one.answer or None,
-                "citations": [_end(answer, id_) for id_ in one.citations if id_ in answer.passages],
+                "id": subproblem.id,
+                "question": subproblem.question,
+                "after": list(subproblem.after),
+                "rank": subproblem.rank,
+                "query": subproblem.query,
+                "answer": subproblem.answer or None,
+                "citations": [
+                    _end(answer, id_) for id_ in subproblem.citations if id_ in answer.passages
+                ],
             }
-            for one in answer.resolution.subproblems
+            for subproblem in answer.resolution.subproblems
         ],
         "notes": answer.resolution.notes,
     }
@@ -220,11 +227,11 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
         "hops": [hop_json(answer, step) for step in ranked.hops],
         "statements": [
             {
-                "passage": id_text(one.passage),
-                "text": answer.questions.get(one.question, ""),
-                "name": one.name,
+                "passage": id_text(statement.passage),
+                "text": answer.questions.get(statement.question, ""),
+                "name": statement.name,
             }
-            for one in ranked.statements
+            for statement in ranked.statements
         ],
     }
 

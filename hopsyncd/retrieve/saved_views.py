@@ -143,6 +143,7 @@ def _read_checked(path: Path) -> bytes:
 def _describe(hidden: Mask) -> list[Any]:
     """Describe the hidden sources and folders as JSON. Equal masks have the same description."""
     folders = [
-        [one.source, list(one.patterns), list(one.decisions)] for one in hidden_folders(hidden)
+        [folder.source, list(folder.patterns), list(folder.decisions)]
+        for folder in hidden_folders(hidden)
     ]
     return [_RULES, hidden_sources(hidden), sorted(folders)]

@@ -134,7 +134,7 @@ class Searcher(SearchTools):
             ranked = rank_literals(head, matches, ranked, depth)
         if search.collapses_similar:
             ranked = self.collapse_similar(connection, head, question, ranked, k).hits
-        return Found([one.with_hops() for one in ranked], notes, matches=matches)
+        return Found([hit.with_hops() for hit in ranked], notes, matches=matches)
 
     def collapse_similar(
         self,
@@ -151,7 +151,7 @@ class Searcher(SearchTools):
             return {
                 id_
                 for id_, found in places.items()
-                if all(is_conflict_copy(one.document) for one in found)
+                if all(is_conflict_copy(place.document) for place in found)
             }
 
         read = partial(self.passages.read, connection)
@@ -197,7 +197,7 @@ class Searcher(SearchTools):
         dependencies = Dependencies.collect(
             question, context, self.vector(asked), search, max(k, found.looked_at)
         )
-        return [one.with_hops() for one in found.hits], dependencies
+        return [hit.with_hops() for hit in found.hits], dependencies
 
     def search_by_llm(
         self,
@@ -257,7 +257,7 @@ class Searcher(SearchTools):
         def retrieve(query: str) -> Material:
             with snapshot(connection):
                 retrieved.append(self.search(connection, head, query, max(k, SHOWN), plain))
-                first = [one.passage for one in retrieved[-1][:SHOWN]]
+                first = [hit.passage for hit in retrieved[-1][:SHOWN]]
                 return self._material(connection, head, query, first)
 
         resolution = LogicSearch(question, retrieve, use).resolve()
@@ -270,7 +270,7 @@ class Searcher(SearchTools):
         """Choose excerpts of these passages for an LLM that answers the query."""
         passages = known_passages(connection, ids)
         places = visible_places(connection, head, passages)
-        texts = FoundTexts(tuple(one for one in ids if one in passages), passages, places)
+        texts = FoundTexts(tuple(id_ for id_ in ids if id_ in passages), passages, places)
         sets = read_sets(connection, head.version.id, texts.ranked)
         weights = term_weights(head, query)
         vector = self.vector(query)

@@ -92,7 +92,9 @@ def read_sets(
     except NoSuchVersion:  # garbage collection has removed the version
         return {}
     ids = best_sets(connection, at.generation, passages)
-    return {one.passage: one for one in sets_by_id(connection, ids.values())}
+    return {
+        question_set.passage: question_set for question_set in sets_by_id(connection, ids.values())
+    }
 
 
 def sentences_of(
@@ -132,9 +134,9 @@ def _questions_by_text(
     if questions is None:
         return {}
     return {
-        one.text: (questions.vectors[one.vector_row], one.keywords)
-        for one in questions.questions
-        if one.direction is Direction.INCOMING
+        question.text: (questions.vectors[question.vector_row], question.keywords)
+        for question in questions.questions
+        if question.direction is Direction.INCOMING
     }
 
 

@@ -60,33 +60,35 @@ def collapse_similar(
     for batch in (ranked[:k], ranked[k:]):
         if len(hits) >= k:
             break
-        words |= {id_: _words_of(one) for id_, one in read([r.passage for r in batch]).items()}
-        for one in batch:
+        words |= {
+            id_: _words_of(passage) for id_, passage in read([r.passage for r in batch]).items()
+        }
+        for candidate in batch:
             if len(hits) >= k:
                 break
             looked_at += 1
-            own = words.get(one.passage, frozenset())
+            own = words.get(candidate.passage, frozenset())
             first = next((hit for hit in similar if _are_similar(words[hit], own, asked)), None)
             if first is not None:
-                similar[first].append(one.passage)
+                similar[first].append(candidate.passage)
                 continue
-            hits[one.passage] = one
+            hits[candidate.passage] = candidate
             if own and len(similar) < _MOST_COMPARED:
-                similar[one.passage] = []
+                similar[candidate.passage] = []
     groups = {id_: [id_, *similar.get(id_, ())] for id_ in hits}
     copies = find_copies([id_ for group in groups.values() if group[1:] for id_ in group])
-    known = {one.passage: one for one in ranked[:looked_at]}
+    known = {hit.passage: hit for hit in ranked[:looked_at]}
     found = list[Ranked]()
     for id_, group in groups.items():
         shown = id_
         if id_ in copies:
             originals = (
-                one
-                for one in group
-                if one not in copies and _are_similar(words[one], words[id_], asked)
+                passage
+                for passage in group
+                if passage not in copies and _are_similar(words[passage], words[id_], asked)
             )
             shown = next(originals, id_)
-        others = tuple(one for one in group if one != shown)
+        others = tuple(passage for passage in group if passage != shown)
         found.append(replace(known[shown], score=hits[id_].score, similar=others))
     return Collapsed(found, looked_at)
 

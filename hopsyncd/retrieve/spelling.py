@@ -59,7 +59,7 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     unknown, no word is corrected.
     """
     foreign = foreign_function_words(question)
-    usual = STOP_WORDS | {one for word in foreign for one in spellings(word)}
+    usual = STOP_WORDS | {spelling for word in foreign for spelling in spellings(word)}
     plain = " ".join(read_query_words(question).words)
     words = [word for word in spellings(plain) if word not in usual]
     known = {word for word, count in _count_passages(snapshot, words).items() if count}
@@ -90,7 +90,7 @@ def _is_name(question: str, word: str) -> bool:
         for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
         if word in spellings(found[0])
     ]
-    return bool(typed) and all(start and one.istitle() for start, one in typed)
+    return bool(typed) and all(start and word.istitle() for start, word in typed)
 
 
 def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
@@ -118,7 +118,9 @@ def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
     """Count the visible passages that have each word, in any of its forms."""
     known = terms_of_each(words)
     terms = [known[word][0] if known[word] else word for word in words]
-    return {word: one.df for word, one in zip(words, having(snapshot, terms), strict=True)}
+    return {
+        word: term_rows.df for word, term_rows in zip(words, having(snapshot, terms), strict=True)
+    }
 
 
 def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
@@ -138,9 +140,9 @@ def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
         )
     }
     count = _count_passages(snapshot, [*near])
-    good = [one for one in near if count[one] and near[one] <= most]
-    good.sort(key=lambda one: (near[one], -count[one], one))
-    return next((one for one in good if _is_written(snapshot, one, read)), None)
+    good = [candidate for candidate in near if count[candidate] and near[candidate] <= most]
+    good.sort(key=lambda candidate: (near[candidate], -count[candidate], candidate))
+    return next((candidate for candidate in good if _is_written(snapshot, candidate, read)), None)
 
 
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
@@ -148,7 +150,7 @@ def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
 
     The vocabulary also has words of hidden sources.
     """
-    rows = [one.passage_rows for one in having(snapshot, index_terms(word))]
+    rows = [term_rows.passage_rows for term_rows in having(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
-    found = read([PassageId(one) for one in passages.tolist()])
-    return any(word in spellings(full_text(one)) for one in found.values())
+    found = read([PassageId(id_) for id_ in passages.tolist()])
+    return any(word in spellings(full_text(passage)) for passage in found.values())

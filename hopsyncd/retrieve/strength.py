@@ -44,7 +44,7 @@ def measure_features(
     words."""
     if not ranked:
         return []
-    found = [snapshot.find_passage(one.passage) for one in ranked]
+    found = [snapshot.find_passage(hit.passage) for hit in ranked]
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
     cosines = _best_cosines(snapshot, vector, rows)
     shares = _word_shares(snapshot, question, rows, forms)
@@ -66,15 +66,15 @@ def rate(
 ) -> dict[PassageId, Strength]:
     """Rate each passage found as strong, fair or weak."""
     if matches.absent:
-        return {one.passage: "weak" for one in ranked}
+        return {hit.passage: "weak" for hit in ranked}
     features = measure_features(snapshot, question, vector, ranked, matches.forms)
     strengths = {
-        one.passage: _name(probability(WEIGHTS, each))
-        for one, each in zip(ranked, features, strict=True)
+        hit.passage: _name(probability(WEIGHTS, each))
+        for hit, each in zip(ranked, features, strict=True)
     }
     if matches.query.is_keywords:
         literal = {int(snapshot.passage_ids[row]) for row in matches.complete | matches.whole}
-        strengths |= {one: "strong" for one in strengths if one in literal}
+        strengths |= {strength: "strong" for strength in strengths if strength in literal}
     return strengths
 
 

@@ -148,8 +148,8 @@ def having(
     rows = dict(zip(new, every, strict=True))
     found = [Having(snapshot, key, rows.get(key, _NO_ROWS), own[key]) for key in keys]
     return [
-        HavingForms(one, others[term]) if term in others else one
-        for term, one in zip(terms, found, strict=True)
+        HavingForms(term_rows, others[term]) if term in others else term_rows
+        for term, term_rows in zip(terms, found, strict=True)
     ]
 
 

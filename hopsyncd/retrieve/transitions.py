@@ -75,7 +75,7 @@ def concatenate_transitions(first: Shared, second: Shared, part: Floats | float)
     """Append the transitions `second` to `first`. The shares of `second` are multiplied by
     `part`."""
     both = [
-        np.concatenate([getattr(one, field.name) for one in (first, second)])
+        np.concatenate([getattr(part, field.name) for part in (first, second)])
         for field in fields(first)
     ]
     whole = type(first)(*both)

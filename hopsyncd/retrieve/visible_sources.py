@@ -38,7 +38,7 @@ class Acl:
         if self.visible is None:
             return frozenset()
         known = frozenset(sources)
-        folders = (one for one in self.folders if one.source in known & self.visible)
+        folders = (folder for folder in self.folders if folder.source in known & self.visible)
         return frozenset([*(known - self.visible), *folders])
 
     def limit_to(self, sources: Iterable[str]) -> "Acl":

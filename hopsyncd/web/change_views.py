@@ -38,7 +38,7 @@ class ChangeViews(View):
                     str(old["version"]), str(new["version"]), _FEW_DOCUMENTS, graph=False
                 )
                 texts[new["version"]] = [
-                    {**one, "lines": one["lines"][:_LINES_SHOWN]} for one in diff["texts"]
+                    {**text, "lines": text["lines"][:_LINES_SHOWN]} for text in diff["texts"]
                 ]
         context: dict[str, Any] = {"log": log, "texts": texts, "before": before}
         if "part" in request.query_params:
@@ -79,7 +79,9 @@ class ChangeViews(View):
                     passages=True,
                 )
                 sides.append(answer)
-                ranks.append({one["id"]: rank for rank, one in enumerate(answer["passages"], 1)})
+                ranks.append(
+                    {passage["id"]: rank for rank, passage in enumerate(answer["passages"], 1)}
+                )
         return self.html(
             request,
             "compare.html",

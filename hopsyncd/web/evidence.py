@@ -51,10 +51,10 @@ class Card:
     def said(self) -> Markup:
         """The sentences as one text. Code, list items and table rows have lines of their own."""
         text, was_laid_out = Markup(""), False
-        for one in self.sentences:
-            is_laid_out = "\n" in one or CELL_SHOWN in one
+        for sentence in self.sentences:
+            is_laid_out = "\n" in sentence or CELL_SHOWN in sentence
             joint = "\n" if is_laid_out or was_laid_out else " "
-            text += joint + one if text else one
+            text += joint + sentence if text else sentence
             was_laid_out = is_laid_out
         return text
 
@@ -146,10 +146,10 @@ def flatten_text(text: str) -> str:
 
 def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) -> list[Card]:
     """Arrange the sentences of an answer as cards, one for each cited passage, in order."""
-    cited = {one["number"]: one for one in answer["citations"]}
+    cited = {citation["number"]: citation for citation in answer["citations"]}
     by_number = dict[int, list[str]]()
-    for one in answer["sentences"]:
-        by_number.setdefault(one["citation"], []).append(one["text"])
+    for sentence in answer["sentences"]:
+        by_number.setdefault(sentence["citation"], []).append(sentence["text"])
     if not by_number:  # an LLM wrote the answer, so the cards show no sentences
         by_number = {number: [] for number in cited}
     asked = question_terms(answer.get("question", ""))
@@ -187,7 +187,7 @@ def link_citations(
     Markup('In &lt;it&gt; <a class="cite" href="/passage/0a" data-open="0a" \
 aria-label="Source 1: a.md">[1]</a>.')
     """
-    cited = {str(one["number"]): one for one in citations}
+    cited = {str(citation["number"]): citation for citation in citations}
     parts, end = list[Markup](), 0
     for found in _CITATION_MARK.finditer(text):
         passage = cited.get(found[1])
@@ -240,11 +240,11 @@ def shared_name(first: Passage, second: Passage) -> str:
     >>> shared_name(*({"heading": ["Bay of Corfu"], "text": f"The {it} is old."} for it in "ab"))
     'Bay of Corfu'
     """
-    for one, other in ((first, second), (second, first)):
+    for text, other in ((first, second), (second, first)):
         for title in reversed(other["heading"][:1] + other["heading"][1:][-1:]):
-            if len(title) <= _LONGEST_NAME and (found := _whole_words(one["text"], title)):
+            if len(title) <= _LONGEST_NAME and (found := _whole_words(text["text"], title)):
                 return found
-    names = [{found[0] for found in _NAME.finditer(_whole(one))} for one in (first, second)]
+    names = [{found[0] for found in _NAME.finditer(_whole(text))} for text in (first, second)]
     shared = {name for name in names[0] & names[1] if name.casefold() not in STOP_WORDS}
     return max(shared, key=lambda name: (len(name), name), default="")
 
@@ -319,7 +319,7 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
     for hop in hops:
         ends = hop["from"], hop["to"]
         verb, name = _in_words(hop)
-        start, end = (document_title(one) for one in ends)
+        start, end = (document_title(end) for end in ends)
         key = (ends[0]["id"], ends[1]["id"])
         if start == end and hop["asked_by"] == "section":
             continue  # skip "Ada Lovelace is in the same section as Ada Lovelace"
@@ -342,7 +342,7 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
             if about is None or about[1].endswith("?"):
                 return "led on to", ""
             name = _whole_name(hop, about[1])
-            is_about = any(_whole_words(one, name) for one in hop["to"]["heading"])
+            is_about = any(_whole_words(title, name) for title in hop["to"]["heading"])
             return ("mentions", name) if is_about else ("led on to", "")
         case "both":
             about = _ABOUT.fullmatch(question)
@@ -358,6 +358,6 @@ def _whole_name(hop: Mapping[str, Any], name: str) -> str:
 
     A search may leave out a short word of a title.
     """
-    titles = (one for end in (hop["to"], hop["from"]) for one in end["heading"][:1])
+    titles = (title for end in (hop["to"], hop["from"]) for title in end["heading"][:1])
     start = f"{name} ".casefold()
-    return next((one for one in titles if f"{one} ".casefold().startswith(start)), name)
+    return next((title for title in titles if f"{title} ".casefold().startswith(start)), name)

@@ -41,8 +41,8 @@ def make_histogram(
     months: Sequence[Mapping[str, Any]], links: Links, filters: Sequence[str]
 ) -> Histogram:
     """Make a bar for each month, or for each year if the dates span more than 36 months."""
-    counts = {str(one["month"]): int(one["documents"]) for one in months}
-    is_narrowed = any(one.partition(":")[0] in _DATE_KEYS for one in filters)
+    counts = {str(month["month"]): int(month["documents"]) for month in months}
+    is_narrowed = any(filter_.partition(":")[0] in _DATE_KEYS for filter_ in filters)
     periods = list[tuple[str, int]]()
     if counts:
         first, last = min(counts), max(counts)

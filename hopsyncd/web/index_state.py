@@ -58,11 +58,11 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
             text += f", {_duration(left_s)} left"
         detail = f"{progress['source']}: {documents} so far"
         return IndexState("busy", text, detail, share=progress["share"])
-    paused = [one for one in status["sources"] if one["problem"]]
+    paused = [source for source in status["sources"] if source["problem"]]
     if status["error"]:
         return IndexState("bad", "The last sync failed", status["error"])
     if paused:
-        names = ", ".join(one["name"] for one in paused)
+        names = ", ".join(source["name"] for source in paused)
         is_one = len(paused) == 1
         text = f"{names} is paused" if is_one else f"{len(paused)} sources are paused"
         return IndexState("warn", text, str(paused[0]["problem"]), documents)

@@ -43,10 +43,10 @@ def read_asked(request: Request) -> Asked:
     """Read the search from a request. Invalid values are left out."""
     given = request.query_params
     strategy, match, tab = given.get("strategy"), given.get("match"), given.get("tab", "")
-    filters = dict.fromkeys(one.strip() for one in given.getlist("f"))
+    filters = dict.fromkeys(text.strip() for text in given.getlist("f"))
     return Asked(
         question=given.get("q", "").strip(),
-        filters=[one for one in filters if one][:_MAX_FILTERS],
+        filters=[filter_ for filter_ in filters if filter_][:_MAX_FILTERS],
         k=min(max(read_number(given.get("k", "")) or _K, 1), _MOST),
         strategy=strategy if strategy in STRATEGIES else None,
         match=match if match in MATCHES else "auto",
@@ -107,14 +107,14 @@ class Links:
 
     def toggle_filter(self, text: str) -> str:
         """Return the link to the search with the filter added, or removed if it is active."""
-        filters = [one for one in self._asked.filters if one != text]
+        filters = [filter_ for filter_ in self._asked.filters if filter_ != text]
         if len(filters) == len(self._asked.filters):
             filters.append(text)
         return self._search(f=filters)
 
     def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
         """Return the link to the search with the filters of these keys replaced by `added`."""
-        kept = [one for one in self._asked.filters if one.partition(":")[0] not in keys]
+        kept = [filter_ for filter_ in self._asked.filters if filter_.partition(":")[0] not in keys]
         return self._search(f=[*kept, *added])
 
     def _search(self, **fields: Any) -> str:

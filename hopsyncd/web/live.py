@@ -174,8 +174,8 @@ class VersionHub:
             return None
         documents = [
             {
-                "key": f"{one['source']}/{one['document']}",
-                "name": document_name(one).rpartition("/")[2],
+                "key": f"{item['source']}/{item['document']}",
+                "name": document_name(item).rpartition("/")[2],
                 "what": what,
             }
             for what, listed in (
@@ -184,6 +184,6 @@ class VersionHub:
                 ("renamed", found["documents"]["renamed"]),
                 ("removed", found["documents"]["removed"]),
             )
-            for one in listed
+            for item in listed
         ]
         return {"version": new, "noticed_ms": noticed_ms, "documents": documents[:_MOST_NAMED]}

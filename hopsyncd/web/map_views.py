@@ -85,11 +85,11 @@ class MapViews(View):
         if not words:
             return {"find": "", "found": [], "title": document_title}
         answer = self.client.query(words, k=_MOST_FOUND, at=asked.at, filters=list(asked.filters))
-        near = [one for one in answer["passages"] if one["strength"] != "weak"]
+        near = [passage for passage in answer["passages"] if passage["strength"] != "weak"]
         passages = {
-            (one["source"], one["document"]): one
-            for one in reversed(near or answer["passages"][:_FEW_FOUND])
-            if one["document"]
+            (passage["source"], passage["document"]): passage
+            for passage in reversed(near or answer["passages"][:_FEW_FOUND])
+            if passage["document"]
         }
         return {"find": words, "found": [*reversed(passages.values())], "title": document_title}
 

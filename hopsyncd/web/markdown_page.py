@@ -33,7 +33,7 @@ def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Ma
     body, _ = without_front_matter(text)
     parser = _parser()
     tokens = parser.parse(_WIKI_LINK.sub(lambda found: found[2] or found[1], body))
-    if title and [one.type for one in tokens[:2]] == ["heading_open", "inline"]:
+    if title and [token.type for token in tokens[:2]] == ["heading_open", "inline"]:
         tokens = tokens[3:] if tokens[1].content == title else tokens
     _show_boxes(tokens)
     if lines:

@@ -50,13 +50,13 @@ class PendingLogins:
         """Begin a login for a browser. Logins in several tabs share the cookie of the browser."""
         self._forget_old()
         if len(self._by_state) >= MAX_LOGINS:
-            counts = Counter(one.network for one in self._by_state.values())
+            counts = Counter(login.network for login in self._by_state.values())
             ((busiest, _),) = counts.most_common(1)
             self._by_state.pop(
-                next(state for state, one in self._by_state.items() if one.network == busiest)
+                next(state for state, login in self._by_state.items() if login.network == busiest)
             )
-        known = {one.browser for one in self._by_state.values()}
-        browser = next((one for one in cookies if one in known), "") or _secret()
+        known = {login.browser for login in self._by_state.values()}
+        browser = next((cookie for cookie in cookies if cookie in known), "") or _secret()
         made = PendingLogin(
             _secret(),
             _secret(),
@@ -80,7 +80,7 @@ class PendingLogins:
 
     def _forget_old(self) -> None:
         after_s = self._now_s() - LONGEST_S
-        old = [state for state, one in self._by_state.items() if one.began_s < after_s]
+        old = [state for state, login in self._by_state.items() if login.began_s < after_s]
         for state in old:
             del self._by_state[state]
 

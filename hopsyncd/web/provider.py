@@ -245,12 +245,12 @@ class Provider:
         for again in (False, True):
             keys = self._read_keys(again)
             fitting = [
-                one
-                for one in keys
-                if one.get("kty") == _KEY_TYPES[algorithm[:2]]
-                and one.get("use", "sig") == "sig"
-                and one.get("alg", algorithm) == algorithm
-                and (kid is None or one.get("kid") == kid)
+                key
+                for key in keys
+                if key.get("kty") == _KEY_TYPES[algorithm[:2]]
+                and key.get("use", "sig") == "sig"
+                and key.get("alg", algorithm) == algorithm
+                and (kid is None or key.get("kid") == kid)
             ]
             if len(fitting) == 1:
                 return jwt.PyJWK(fitting[0], algorithm)
@@ -261,7 +261,7 @@ class Provider:
         if again or not keys or self._now_s() - read_s > _KEPT_S:
             found = self._fetch("GET", self.endpoints().keys).get("keys")
             listed = found if isinstance(found, list) else []
-            keys = [one for one in listed if isinstance(one, dict)][:_MAX_KEYS]
+            keys = [key for key in listed if isinstance(key, dict)][:_MAX_KEYS]
             self._keys = keys, self._now_s()
         return keys
 
@@ -337,7 +337,7 @@ def _groups(value: object) -> list[str]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list):
         return []
-    return [one for one in listed[:_MAX_GROUPS] if isinstance(one, str)]
+    return [group for group in listed[:_MAX_GROUPS] if isinstance(group, str)]
 
 
 def _no_access(detail: str) -> LoginFailed:

@@ -58,22 +58,22 @@ class Opened:
 
 def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:
     """Convert the passages of a document around a passage."""
-    place = next((at for at, one in enumerate(whole) if one["id"] == passage["id"]), 0)
+    place = next((at for at, shown in enumerate(whole) if shown["id"] == passage["id"]), 0)
     first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
     shown = whole[first : first + _SHOWN]
     parts = list[Part]()
     title = document_title(passage) if passage["document"] else "A passage"
     # The page already shows the title above the document.
     above: Sequence[str] = whole[first - 1]["heading"] if first else [title]
-    for one in shown:
+    for part in shown:
         parts.append(
             Part(
-                list(_new_headings(above, one["heading"])),
-                passage_html(one["text"]),
-                one["id"] == passage["id"],
+                list(_new_headings(above, part["heading"])),
+                passage_html(part["text"]),
+                part["id"] == passage["id"],
             )
         )
-        above = one["heading"]
+        above = part["heading"]
     end = first + len(shown)
     return Opened(
         passage,

@@ -89,7 +89,9 @@ def query_string(fields: Mapping[str, Any]) -> str:
     >>> query_string({"q": "a b", "at": "head", "k": None, "f": ["type:md", "tag:x"]})
     'q=a+b&f=type%3Amd&f=tag%3Ax'
     """
-    kept = {name: one for name, one in fields.items() if one not in (None, "", "head", [], ())}
+    kept = {
+        name: field for name, field in fields.items() if field not in (None, "", "head", [], ())
+    }
     return urlencode(kept, doseq=True)
 
 
@@ -129,7 +131,7 @@ def change_time_element(moment: str, today: date | None = None) -> Markup:
         return time_element(moment)
     day = then.date()
     days = ((today or datetime.now().astimezone().date()) - day).days
-    names = ("today", "yesterday", *(f"{one} days ago" for one in range(2, 7)))
+    names = ("today", "yesterday", *(f"{days} days ago" for days in range(2, 7)))
     text = names[days] if 0 <= days < len(names) else day.isoformat()
     return Markup('<time datetime="{}">{}</time>').format(day.isoformat(), text)
 

@@ -105,7 +105,7 @@ class SearchViews(View):
         meant = answer["understood"]
         question = meant["question"] if meant and meant["question"] else asked.words
         used = explain_hops(answer["chain"])
-        others = explain_hops(hop for one in passages for hop in one["hops"])
+        others = explain_hops(hop for passage in passages for hop in passage["hops"])
         return {
             "answer": {**answer, "question": question},
             "cards": make_cards({**answer, "question": question}, modified),
@@ -177,7 +177,7 @@ class SearchViews(View):
         """Find the passages of other documents that are related to a passage, each with the
         reason."""
         near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
-        ends = {one["id"]: one for one in near["passages"]}
+        ends = {passage["id"]: passage for passage in near["passages"]}
         related = dict[str, Mapping[str, Any]]()
         for edge in near["edges"]:
             if passage["id"] not in (edge["from"], edge["to"]):
@@ -199,8 +199,10 @@ class SearchViews(View):
 
 
 def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
-    known = {(one.start_id, one.end_id) for one in used}
-    rest = [one for one in others if (one.start_id, one.end_id) not in known][:_MOST_REASONS]
+    known = {(reason.start_id, reason.end_id) for reason in used}
+    rest = [reason for reason in others if (reason.start_id, reason.end_id) not in known][
+        :_MOST_REASONS
+    ]
     return {"used": used, "others": rest}
 
 

@@ -72,11 +72,11 @@ class Sessions:
         session that was unused for the longest time ends.
         """
         self._end_old()
-        own = [one for one in self._by_cookie.values() if one.user == user]
+        own = [session for session in self._by_cookie.values() if session.user == user]
         if len(own) >= MAX_OF_ONE_PERSON:
-            self.end(min(own, key=lambda one: one.began_s))
+            self.end(min(own, key=lambda session: session.began_s))
         if len(self._by_cookie) >= MAX_SESSIONS:
-            self.end(min(self._by_cookie.values(), key=lambda one: one.used_s))
+            self.end(min(self._by_cookie.values(), key=lambda session: session.used_s))
         cookie, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._now_s()
         key = token or f"page_{secrets.token_urlsafe(_SECRET_BYTES)}"
         made = Session(user, person, key, _digest(cookie), now_s, now_s)
@@ -122,8 +122,12 @@ class Sessions:
     def find_user(self, user: str) -> Person | None:
         """Return the user of this name, as of the newest login with an open session.
         Thread-safe."""
-        opened = [one for one in [*self._by_key.values()] if one.user == user and one.person]
-        newest = max(opened, key=lambda one: one.began_s, default=None)
+        opened = [
+            session
+            for session in [*self._by_key.values()]
+            if session.user == user and session.person
+        ]
+        newest = max(opened, key=lambda session: session.began_s, default=None)
         is_open = newest and not newest.is_over and not self._has_lapsed(newest)
         return newest.person if newest and is_open else None
 

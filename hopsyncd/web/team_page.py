@@ -230,7 +230,9 @@ class TeamPage:
             self._end(before)
         session, cookie = self._sessions.open(user, person, token)
         address = _address_of(request)
-        self._views = {one: views for one, views in self._views.items() if not one.is_over}
+        self._views = {
+            session: views for session, views in self._views.items() if not session.is_over
+        }
         self._views[session] = self._views_of(session, address)
         entered = HTMLResponse(_GO_ON.format(to=escape(_local_path(to))))
         _set_cookie(entered, SESSION_COOKIE, cookie, "strict")

@@ -84,17 +84,20 @@ class ThreadViews(View):
 def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of an answer that the page shows, printable, with a card per citation."""
     quotes = dict[int, list[str]]()
-    for one in answer["sentences"]:
-        quotes.setdefault(one["citation"], []).append(_make_printable(one["text"]))
+    for sentence in answer["sentences"]:
+        quotes.setdefault(sentence["citation"], []).append(_make_printable(sentence["text"]))
     return {
         "found": answer["found"],
         "by": answer["by"],
         "text": _make_printable(answer["answer"] or ""),
-        "degraded": [_make_printable(one) for one in answer["degraded"]],
-        "subjects": [_make_printable(one) for one in answer["subjects"]],
+        "degraded": [_make_printable(reason) for reason in answer["degraded"]],
+        "subjects": [_make_printable(subject) for subject in answer["subjects"]],
         "version": answer["version"],
         "cost": cost_text(answer["llm"]),
-        "cards": [card_json(one, quotes.get(one["number"], ())) for one in answer["citations"]],
+        "cards": [
+            card_json(citation, quotes.get(citation["number"], ()))
+            for citation in answer["citations"]
+        ],
     }
 
 
@@ -153,7 +156,7 @@ def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
 
 def _place_line(card: Mapping[str, Any]) -> str:
     places = (card.get(name, "") for name in ("title", "place", "where"))
-    return ", ".join(_plain(one, " ") for one in places if one)
+    return ", ".join(_plain(place, " ") for place in places if place)
 
 
 def _plain(text: object, line_end: str = "\n") -> str:
@@ -191,10 +194,10 @@ def _read_question(asked: str) -> Call[Any]:
         at=str(given.get("at") or "head"),
         strategy=strategy if strategy in STRATEGIES else None,
         match=match if match in MATCHES else "auto",
-        filters=[str(one) for one in filters],
+        filters=[str(filter_) for filter_ in filters],
         thread=[
-            {"question": str(one["question"]), "answer": str(one["text"])}
-            for one in (_turns(thread) if thread else [])
+            {"question": str(turn["question"]), "answer": str(turn["text"])}
+            for turn in (_turns(thread) if thread else [])
         ],
     )
 
@@ -204,14 +207,14 @@ def _turns(given: object) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not given:
         raise _refusal()
     turns = []
-    for one in given[-_MOST_TURNS:]:
-        if not isinstance(one, dict) or not one.get("question"):
+    for turn in given[-_MOST_TURNS:]:
+        if not isinstance(turn, dict) or not turn.get("question"):
             raise _refusal()
-        cards = one.get("cards") or []
+        cards = turn.get("cards") or []
         if not isinstance(cards, list) or not all(isinstance(card, dict) for card in cards):
             raise _refusal()
         turns.append(
-            {"question": one["question"], "text": str(one.get("text") or ""), "cards": cards}
+            {"question": turn["question"], "text": str(turn.get("text") or ""), "cards": cards}
         )
     return turns
 

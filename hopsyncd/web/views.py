@@ -140,7 +140,7 @@ class View:
                 raise
             state, log = _NO_STATUS, []
         asked = read_asked(request)
-        shown = next((one for one in log if str(one["version"]) == asked.at), None)
+        shown = next((entry for entry in log if str(entry["version"]) == asked.at), None)
         frame = {
             "frame": state,
             "status": state,

@@ -40,8 +40,10 @@ class WatchViews(View):
     @run_view
     def _watch(self, request: Request, question: str) -> Response:
         watched = self.client.watches()["watches"]
-        same = [one for one in watched if one["question"] == question.strip() and not one["act"]]
-        known = [one for one in same if not one["unavailable"]]
+        same = [
+            watch for watch in watched if watch["question"] == question.strip() and not watch["act"]
+        ]
+        known = [watch for watch in same if not watch["unavailable"]]
         watch = known[0] if known else self.client.watch(question)["watch"]
         return self.to(f"/watches/{watch['id']}")
 

@@ -51,7 +51,7 @@ def read_filters(given: Any) -> Any:
                 return read_filters(json.loads(text))
             except ValueError:
                 return [text]
-        return [one.strip().rstrip(",") for one in _FILTER_START.split(text) if one.strip()]
+        return [part.strip().rstrip(",") for part in _FILTER_START.split(text) if part.strip()]
     if isinstance(given, Mapping):
         pairs = (
             (key, value)
@@ -62,8 +62,8 @@ def read_filters(given: Any) -> Any:
     if isinstance(given, list):
         return [
             text
-            for one in given
-            for text in (read_filters(one) if isinstance(one, Mapping) else [one])
+            for filter_ in given
+            for text in (read_filters(filter_) if isinstance(filter_, Mapping) else [filter_])
         ]
     return given
 
@@ -83,7 +83,7 @@ def lean_schema(schema: Any) -> Any:
         for name, part in schema.items()
         if not (name in _UNNEEDED and not isinstance(part, dict))
     }
-    variants = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
+    variants = [variant for variant in kept.get("anyOf", ()) if variant != {"type": "null"}]
     if len(variants) == 1:
         kept |= variants[0]
         del kept["anyOf"]

@@ -59,7 +59,7 @@ def documents_about(
     for place, lines in _lines_of(diff).items():
         if terms and any(terms <= {*index_terms(line)} for line in lines):
             found.add(place)
-    return found & {(one["source"], one["document"]) for _, one in _documents(diff)}
+    return found & {(document["source"], document["document"]) for _, document in _documents(diff)}
 
 
 def _documents(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -84,22 +84,24 @@ def list_resources(client: Client) -> list[Resource]:
     watches = [
         Resource(
             uri=uri,
-            name=one["question"],
-            title=f"Watched: {one['question']}",
+            name=watch["question"],
+            title=f"Watched: {watch['question']}",
             description="The current answer and the newest changes, each before and after",
             mime_type="application/json",
         )
-        for uri, one in watched_questions(client).items()
+        for uri, watch in watched_questions(client).items()
     ]
     return watches + [
         Resource(
-            uri=address(one["source"], one["document"]),
-            name=one["document"],
-            title=one["title"] or one["document"],
-            description=f"{plural(one['passages'], 'passage')} of the source {one['source']}",
+            uri=address(document["source"], document["document"]),
+            name=document["document"],
+            title=document["title"] or document["document"],
+            description=(
+                f"{plural(document['passages'], 'passage')} of the source {document['source']}"
+            ),
             mime_type=MIME_TYPE,
         )
-        for one in client.documents(limit=_LISTED)["documents"]
+        for document in client.documents(limit=_LISTED)["documents"]
     ]
 
 
@@ -124,7 +126,9 @@ def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
         if error.status == 403:
             return {}
         raise
-    return {f"{WATCHES}{one['id']}": one for one in watches if "mcp" in (one["action"] or ())}
+    return {
+        f"{WATCHES}{watch['id']}": watch for watch in watches if "mcp" in (watch["action"] or ())
+    }
 
 
 class WatchBus(InMemorySubscriptionBus):
@@ -154,7 +158,7 @@ class WatchBus(InMemorySubscriptionBus):
             except REPORTABLE:  # no daemon answers; the next poll publishes the changes
                 found = None
             if found is not None:
-                now = {uri: (one["changes"], one["changed"]) for uri, one in found.items()}
+                now = {uri: (watch["changes"], watch["changed"]) for uri, watch in found.items()}
                 for uri, state in now.items():
                     if known is not None and state != known.get(uri, (0, None)):
                         await self.publish(ResourceUpdated(uri))

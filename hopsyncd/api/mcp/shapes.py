@@ -75,7 +75,8 @@ def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
     The line has the location and id of the first three, and the number of the others.
     """
     shown = [
-        f"{one['document']}, {one['location']} ({id_brief(one['id'])})" for one in similar[:_PLACES]
+        f"{passage['document']}, {passage['location']} ({id_brief(passage['id'])})"
+        for passage in similar[:_PLACES]
     ]
     more = len(similar) - len(shown)
     return "; ".join([*shown, *([f"{more} more"] if more else [])])[:_SIMILAR_CHARACTERS]
@@ -259,17 +260,19 @@ def fit_quotes(
     If quotes do not fit, all long quotes are shortened to the same length. An object whose quote
     was shortened has `shortened`.
     """
-    bare = [token_count({**one, "quote": "", "shortened": True}) for one in quoting]
-    wanted = [token_count(one["quote"]) for one in quoting]
+    bare = [token_count({**sentence, "quote": "", "shortened": True}) for sentence in quoting]
+    wanted = [token_count(sentence["quote"]) for sentence in quoting]
     room = max_tokens - token_count(frame)
     least = [min(tokens, _LEAST_QUOTE_TOKENS) for tokens in wanted]
     kept = len(quoting)
     while kept and sum(bare[:kept]) + sum(least[:kept]) > room:
         kept -= 1
     given = shares(wanted[:kept], room - sum(bare[:kept]))
-    return [_cut(one, tokens) for one, tokens in zip(quoting[:kept], given, strict=True)]
+    return [_cut(sentence, tokens) for sentence, tokens in zip(quoting[:kept], given, strict=True)]
 
 
-def _cut(one: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    quote = shorten(one["quote"], max_tokens)
-    return {**one, "quote": quote} | ({"shortened": True} if quote != one["quote"] else {})
+def _cut(sentence: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+    quote = shorten(sentence["quote"], max_tokens)
+    return {**sentence, "quote": quote} | (
+        {"shortened": True} if quote != sentence["quote"] else {}
+    )

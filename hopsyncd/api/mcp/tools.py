@@ -96,11 +96,11 @@ class Tools:
         )
         briefs = [
             {
-                **passage_brief(one),
-                "strength": one["strength"],
-                **({"reached": reached_line(one["hops"])} if one["hops"] else {}),
+                **passage_brief(passage),
+                "strength": passage["strength"],
+                **({"reached": reached_line(passage["hops"])} if passage["hops"] else {}),
             }
-            for one in found["passages"]
+            for passage in found["passages"]
         ]
         frame = {**_head(found), **_read_question(found), "notice": NOTICE}
         documents, kept = fit_grouped(
@@ -126,13 +126,14 @@ class Tools:
         """
         reply = self._client.ask(question, match=match, at=at, filters=filters or (), llm=False)
         sentences = [
-            {"citation": one["citation"], "quote": one["text"]} for one in reply["sentences"]
+            {"citation": sentence["citation"], "quote": sentence["text"]}
+            for sentence in reply["sentences"]
         ]
         sources = self._sources()
         citations = [
-            {"number": one["number"], "id": id_brief(one["id"])}
-            | {"location": one["location"], **document_brief(one, sources)}
-            for one in reply["citations"]
+            {"number": citation["number"], "id": id_brief(citation["id"])}
+            | {"location": citation["location"], **document_brief(citation, sources)}
+            for citation in reply["citations"]
         ]
         frame = {
             **_head(reply),
@@ -204,11 +205,11 @@ class Tools:
 
     def _get_passage(self, id_: str, at: str, max_tokens: int) -> dict[str, object]:
         found = self._client.passage(id_, at=at)
-        one, sources = found["passage"], self._sources()
+        passage, sources = found["passage"], self._sources()
         frame = {**_head(found), "notice": NOTICE}
-        room = {**frame, **document_brief(one, sources), "cut": _NOTE}
-        (kept,) = fit_quotes(room, [passage_brief(one)], max_tokens) or [passage_brief(one)]
-        return {**frame, **document_brief(one, sources), **kept, **_cut([kept], 1)}
+        room = {**frame, **document_brief(passage, sources), "cut": _NOTE}
+        (kept,) = fit_quotes(room, [passage_brief(passage)], max_tokens) or [passage_brief(passage)]
+        return {**frame, **document_brief(passage, sources), **kept, **_cut([kept], 1)}
 
     def _find_document(
         self, source: str | None, document: str, at: str, sources: Sources
@@ -218,8 +219,8 @@ class Tools:
         if source:
             return self._client.document(source, document.removeprefix(f"{source}: "), at=at)
         places = [(name, document) for name in sources]
-        for name, one in sources.items():
-            for start in (f"{name}: ", f"{one['location']}/"):
+        for name, known in sources.items():
+            for start in (f"{name}: ", f"{known['location']}/"):
                 if document.startswith(start):
                     places.append((name, document.removeprefix(start)))
         found, failures = [], list[RequestFailed]()
@@ -233,7 +234,7 @@ class Tools:
         if len(found) == 1:
             return found[0]
         if found:
-            names = ", ".join(str(one["source"]) for one in found)
+            names = ", ".join(str(document["source"]) for document in found)
             raise BadRequest(
                 f"Cannot choose one document {document}",
                 f"several sources have it: {names}",
@@ -265,14 +266,14 @@ class Tools:
         sources = self._sources()
         briefs = [
             {
-                "id": id_brief(one["id"]),
-                "location": one["location"],
-                **({"heading": heading_line(one)} if heading_line(one) else {}),
-                **({"distance": one["distance"]} if one["distance"] > 1 else {}),
-                "joined": _describe_edges(one, found),
-                "quote": one["start"],
+                "id": id_brief(passage["id"]),
+                "location": passage["location"],
+                **({"heading": heading_line(passage)} if heading_line(passage) else {}),
+                **({"distance": passage["distance"]} if passage["distance"] > 1 else {}),
+                "joined": _describe_edges(passage, found),
+                "quote": passage["start"],
             }
-            for one in near
+            for passage in near
         ]
         frame = {**_head(found), "of": title_of(start), "notice": NOTICE}
 
@@ -292,10 +293,10 @@ class Tools:
             **_head(now),
             **{name: now[name] for name in ("created", "documents", "passages", "edges")},
             "syncing": now["syncing"],
-            "sources": [source_brief(one) for one in now["sources"]],
+            "sources": [source_brief(source) for source in now["sources"]],
             "unusable": [
-                f"{one['source']}: {one['document']}: {one['why']}"
-                for one in now["problems"][:_PROBLEMS]
+                f"{problem['source']}: {problem['document']}: {problem['why']}"
+                for problem in now["problems"][:_PROBLEMS]
             ],
             "text_is_sent_to": _receiving_hosts(now["models"]),
             "notice": NOTICE,
@@ -310,7 +311,7 @@ class Tools:
 
         The tool `changes` shows the changed sentences.
         """
-        versions = [version_brief(one) for one in self._client.log(limit)["versions"]]
+        versions = [version_brief(version) for version in self._client.log(limit)["versions"]]
 
         def first(count: int) -> dict[str, Any]:
             more = len(versions) - count
@@ -405,7 +406,7 @@ def _receiving_hosts(models: Mapping[str, Any]) -> str | None:
     Returns None if all text stays on this machine.
     """
     others = [models[name] for name in ("encoder_endpoint", "reranker_endpoint") if models[name]]
-    hosts = [models["llm_endpoint"], *(one["endpoint"] for one in others)]
+    hosts = [models["llm_endpoint"], *(other["endpoint"] for other in others)]
     return ", ".join(dict.fromkeys(filter(None, hosts))) or None
 
 
@@ -424,7 +425,7 @@ def _read_question(answer: Mapping[str, Any]) -> dict[str, Any]:
 def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """Describe the edges between a passage and nearer passages, each with the other passage's
     id."""
-    distances = {one["id"]: one["distance"] for one in found["passages"]}
+    distances = {passage["id"]: passage["distance"] for passage in found["passages"]}
     lines = []
     for edge in found["edges"]:
         ends = (edge["from"], edge["to"])
@@ -441,7 +442,7 @@ def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> lis
 
 def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
     """Explain which texts were left out and how to get them; empty if everything fitted."""
-    left_out, short = wanted - len(kept), sum("shortened" in one for one in kept)
+    left_out, short = wanted - len(kept), sum("shortened" in passage for passage in kept)
     if not left_out and not short:
         return {}
     return {

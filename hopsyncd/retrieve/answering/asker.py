@@ -62,7 +62,7 @@ def chain(
     hop with the share 0 is added for that name. `names` maps each passage to the names that it
     mentions.
     """
-    led = {one.passage: one.hops for one in ranked}
+    led = {hit.passage: hit.hops for hit in ranked}
     hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
     joined = {end for pair in hops for end in pair}
     for at, passage in enumerate(cited):
@@ -71,7 +71,7 @@ def chain(
         for other in cited[:at]:
             shared = names.get(passage, frozenset()) & names.get(other, frozenset())
             if shared:
-                name = min(shared, key=lambda one: (-len(one), one))
+                name = min(shared, key=lambda shared_name: (-len(shared_name), shared_name))
                 hops[other, passage] = Hop(other, passage, "both", None, name, 0.0)
                 break
     return tuple(hops.values())
@@ -158,9 +158,9 @@ class Asker:
         talk = Conversation(question, thread, subjects) if thread else None
         reply = self.reply(found, k, by_llm=by_llm, usage=usage, sink=sink, talk=talk)
         shown = [
-            one
-            for rank, one in enumerate(found.ranked)
-            if rank < k or one.passage in reply.passages
+            hit
+            for rank, hit in enumerate(found.ranked)
+            if rank < k or hit.passage in reply.passages
         ]
         return replace(found, ranked=tuple(shown)), reply
 
@@ -184,8 +184,8 @@ class Asker:
         bare = replace(found, question=asked)
         sentences, weights = self.held_against(bare, needs_encoder=needs_encoder)
         names: dict[PassageId, frozenset[str]] = {}
-        for one in sentences:
-            names[one.passage] = names.get(one.passage, frozenset()) | one.names
+        for sentence in sentences:
+            names[sentence.passage] = names.get(sentence.passage, frozenset()) | sentence.names
         usage = usage or Usage(MAX_LLM_CALLS)
         degraded: tuple[str, ...] = ()
         subjects = talk.subjects if talk else ()
@@ -208,7 +208,7 @@ class Asker:
                     subjects,
                 )
         bare = replace(bare, ranked=found.ranked[:k])
-        first = [one for one in sentences if one.rank < len(bare.ranked)]
+        first = [sentence for sentence in sentences if sentence.rank < len(bare.ranked)]
         reply = self._extractive(bare, first, weights, names)
         return replace(reply, degraded=degraded, spent=usage, subjects=subjects)
 
@@ -276,8 +276,8 @@ class Asker:
         @cache
         def is_same(entries: tuple[int, ...]) -> bool:
             other = self._engine.instead(found, entries)
-            kept = {one.passage for one in found.ranked[:first]}
-            if {one.passage for one in other.ranked[:first]} != kept:
+            kept = {hit.passage for hit in found.ranked[:first]}
+            if {hit.passage for hit in other.ranked[:first]} != kept:
                 return False
             return self.reply(other, needs_encoder=True).text == reply.text
 
@@ -307,4 +307,4 @@ class Asker:
 
 
 def texts_of(found: Answer) -> FoundTexts:
-    return FoundTexts(tuple(one.passage for one in found.ranked), found.passages, found.places)
+    return FoundTexts(tuple(hit.passage for hit in found.ranked), found.passages, found.places)

@@ -59,10 +59,10 @@ def is_prose(text: str) -> bool:
     bare = text.strip()
     if bare.endswith((":", "\\")) or _MARKUP.match(bare):
         return False
-    words = [one for one in bare.split() if "://" not in one]
+    words = [word for word in bare.split() if "://" not in word]
     if len(words) == 1 and not words[0].isascii():  # a script without spaces
         return True
-    count = sum(any(map(str.isalpha, one)) for one in words)
+    count = sum(any(map(str.isalpha, word)) for word in words)
     return count >= _LEAST_WORDS or (count > 1 and bare.endswith((".", "!", "?")))
 
 
@@ -79,18 +79,18 @@ def carrying(
     """
     total = max(sum(weights.values()), 1e-9)
     chosen = [*first]
-    left = [one for one in sentences if not any(one is other for other in first)]
-    left = [one for one in left if one in telling or is_prose(one.text)] or left
-    covered = frozenset[str]().union(*(one.terms for one in first))
+    left = [sentence for sentence in sentences if not any(sentence is other for other in first)]
+    left = [sentence for sentence in left if sentence in telling or is_prose(sentence.text)] or left
+    covered = frozenset[str]().union(*(sentence.terms for sentence in first))
     names: dict[PassageId, frozenset[str]] = {}
-    for one in (*sentences, *first):
-        names[one.passage] = names.get(one.passage, frozenset()) | one.names
+    for candidate in (*sentences, *first):
+        names[candidate.passage] = names.get(candidate.passage, frozenset()) | candidate.names
 
     def value(sentence: Sentence) -> float:
         new = sum(weights[term] for term in sentence.terms - covered) / total
         joined = any(
-            one.passage != sentence.passage and names[one.passage] & sentence.names
-            for one in chosen
+            previous.passage != sentence.passage and names[previous.passage] & sentence.names
+            for previous in chosen
         )
         return (
             _COSINE * sentence.cosine
@@ -208,7 +208,7 @@ def asked_of(question: str) -> QuestionNeeds | None:
     >>> asked_of("How many hours can be saved?").counted
     frozenset({'hour'})
     """
-    last = next((one for one in reversed(_SENTENCE.split(question)) if "?" in one), question)
+    last = next((part for part in reversed(_SENTENCE.split(question)) if "?" in part), question)
     words = last.strip().rstrip(" ?!.")
     if _YES_OR_NO.match(words) or _TWO_THINGS.search(words):
         return None
@@ -221,7 +221,7 @@ def asked_of(question: str) -> QuestionNeeds | None:
         asked = (kind for kind, pattern in _KEYWORDS if pattern.search(words))
         kind = None if question.rstrip().endswith("?") else next(asked, None)
         return QuestionNeeds(kind) if kind else None
-    kind = min(found, key=lambda one: one[:2])[2]
+    kind = min(found, key=lambda match: match[:2])[2]
     if kind != "number":
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None

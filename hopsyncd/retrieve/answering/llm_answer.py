@@ -149,7 +149,7 @@ def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnDat
 def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
     """Return how many tokens of the budget remain for the passages."""
     parts = asked.resolution.subproblems if asked.resolution else ()
-    system, data = _frame(asked, {id_: _ANY_NUMBER for one in parts for id_ in one.citations})
+    system, data = _frame(asked, {id_: _ANY_NUMBER for part in parts for id_ in part.citations})
     frame = count_tokens(system) + count_tokens(json.dumps(data, ensure_ascii=False))
     return max(budget_tokens - frame - _RESERVED_TOKENS, 0)
 
@@ -169,12 +169,12 @@ def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str,
         data["notes"] = asked.resolution.notes[:_NOTES_CHARACTERS]
         data["answers"] = [
             {
-                "question": one.question,
-                "answer": one.answer,
-                "passages": [numbers[id_] for id_ in one.citations if id_ in numbers],
+                "question": subproblem.question,
+                "answer": subproblem.answer,
+                "passages": [numbers[id_] for id_ in subproblem.citations if id_ in numbers],
             }
-            for one in asked.resolution.subproblems
-            if one.answer
+            for subproblem in asked.resolution.subproblems
+            if subproblem.answer
         ]
     return system, data
 
@@ -186,9 +186,9 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     if not reply.found:
         return LlmAnswer("")
     marked = number_marks(reply.answer[:MAX_ANSWER], [*material.numbers])
-    cited = [(one, material.passage(one.passage)) for one in reply.citations]
+    cited = [(citation, material.passage(citation.passage)) for citation in reply.citations]
     passages = dict.fromkeys((*marked.passages, *(id_ for _, id_ in cited if id_ is not None)))
-    listed = (one.passage for one, id_ in cited if id_ is None)
+    listed = (citation.passage for citation, id_ in cited if id_ is None)
     wrong = [*dict.fromkeys((*listed, *marked.unknown))]
     if not passages and wrong:
         raise _nonsense(f"it cites passage {wrong[0]} of {len(material.excerpts)}")
@@ -198,9 +198,9 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
         raise _nonsense("it says that it found an answer, but has none")
     evidence: dict[Evidence, None] = {}
     invented = 0
-    for one, id_ in cited:
-        if id_ is not None and one.quote.strip():
-            sentence = material.sentence(one.passage, one.quote)
+    for citation, id_ in cited:
+        if id_ is not None and citation.quote.strip():
+            sentence = material.sentence(citation.passage, citation.quote)
             invented += sentence is None
             if sentence is not None:
                 evidence[Evidence(id_, sentence)] = None

@@ -64,7 +64,7 @@ def parts_of(reply: AskReply) -> list[str]:
     """Split the answer into sentences, which are streamed one by one."""
     if reply.by == "llm" or not reply.evidence:
         return [reply.text] if reply.text else []
-    first, *others = (one.text for one in reply.evidence)
+    first, *others = (sentence.text for sentence in reply.evidence)
     return [first, *(f" {text}" for text in others)]
 
 
@@ -90,11 +90,11 @@ def reply_json(
         "degraded": [*degraded, *(found.degraded if found else ()), *reply.degraded],
         "sentences": [
             {
-                "text": one.text,
-                "title": document_title(found, one.passage) if found else "",
-                "citation": numbers[one.passage],
+                "text": sentence.text,
+                "title": document_title(found, sentence.passage) if found else "",
+                "citation": numbers[sentence.passage],
             }
-            for one in reply.evidence
+            for sentence in reply.evidence
         ],
         "citations": [
             citation_json(found, number, passage) for passage, number in numbers.items() if found
@@ -113,5 +113,5 @@ def reply_json(
 
 def citation_json(found: Answer, number: int, passage: PassageId) -> Citation:
     """Format a passage found as the citation with this number."""
-    ranked = next(one for one in found.ranked if one.passage == passage)
+    ranked = next(hit for hit in found.ranked if hit.passage == passage)
     return {"number": number, **passage_json(found, ranked)}

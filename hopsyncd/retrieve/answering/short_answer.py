@@ -145,9 +145,10 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
     ]
     if kind == "date":
         spans = [
-            (one.start, one.end)
-            for one in entities
-            if one.kind == kind and not _PATTERNS["duration"].fullmatch(text, one.start, one.end)
+            (entity.start, entity.end)
+            for entity in entities
+            if entity.kind == kind
+            and not _PATTERNS["duration"].fullmatch(text, entity.start, entity.end)
         ]
     for start, end in spans:
         if start not in numbers and (bare := text[start:end].strip("` ")):
@@ -204,10 +205,10 @@ def candidates(
     named, words = f" {normalise(question)} ", set(index_terms(question))
     covered = _by_passage(sentences)
     around = _around(sentences)
-    best = max(one.cosine for one in sentences)
+    best = max(sentence.cosine for sentence in sentences)
     kinds = _TOLD_BY.get(asked.kind, (asked.kind,))
-    first = sorted(sentences, key=lambda one: -one.cosine)[:_SENTENCES]
-    told = [one.text for one in first] if "date" in kinds else []
+    first = sorted(sentences, key=lambda sentence: -sentence.cosine)[:_SENTENCES]
+    told = [sentence.text for sentence in first] if "date" in kinds else []
     entities = language.entities(told) if told else [()] * len(first)
     found = []
     for sentence, of_sentence in zip(first, entities, strict=True):
@@ -259,10 +260,10 @@ def likeliest(
     """
     if not found:
         return None
-    odds = [log_odds(weights, one.features) for one in found]
+    odds = [log_odds(weights, candidate.features) for candidate in found]
     first = int(np.argmax(odds))
-    best, said = found[first], [tuple(index_terms(one.text)) for one in found]
-    others = [value for value, one in zip(odds, said, strict=True) if one != said[first]]
+    best, said = found[first], [tuple(index_terms(candidate.text)) for candidate in found]
+    others = [value for value, terms in zip(odds, said, strict=True) if terms != said[first]]
     features = {
         "odds": min(max(odds[first], -3.0), 4.0),
         "lead": min(odds[first] - max(others), 4.0) if others else 0.0,
@@ -301,8 +302,8 @@ def _is_loose(number: Value) -> bool:
 
 def _by_passage(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
     covered: dict[int, frozenset[str]] = {}
-    for one in sentences:
-        covered[one.rank] = covered.get(one.rank, frozenset()) | one.terms
+    for sentence in sentences:
+        covered[sentence.rank] = covered.get(sentence.rank, frozenset()) | sentence.terms
     return covered
 
 

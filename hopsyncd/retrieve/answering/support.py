@@ -76,15 +76,19 @@ def needs(
     terms that no passage has. passages: the number of passages in the collection.
     """
     nearest: dict[int, float] = {}
-    for one in sentences:
-        nearest[one.rank] = max(nearest.get(one.rank, one.cosine), one.cosine)
+    for sentence in sentences:
+        nearest[sentence.rank] = max(nearest.get(sentence.rank, sentence.cosine), sentence.cosine)
     best = max(nearest.values(), default=0.0)
     rare = {
         term
         for term in _names(question) & weights.keys()
         if weights[term] > _RARE * math.log1p(passages)
     }
-    named = {one.rank for one in sentences if rare & one.terms} if rare else nearest.keys()
+    named = (
+        {sentence.rank for sentence in sentences if rare & sentence.terms}
+        if rare
+        else nearest.keys()
+    )
     of_named = max((nearest[rank] for rank in named), default=0.0)
     return {
         "cosine": best + _LESS_OF_FEW * max(math.log(_MANY / max(passages, 1)), 0.0),
@@ -100,7 +104,7 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
     fits.
     """
     if asked.counted:
-        return all(one.features["uncounted"] for one in values)
+        return all(value.features["uncounted"] for value in values)
     return asked.unit is not None and not values
 
 
@@ -221,7 +225,7 @@ def judge(
     told = needs(question, asked, values, sentences, weights, passages)
     if not sentences or probability(HELD, told) < MIN_HELD:
         return Judgement(False)
-    telling = frozenset(one.sentence for one in values if not one.features["uncounted"])
+    telling = frozenset(value.sentence for value in values if not value.features["uncounted"])
     short = likeliest(values, log_odds(HELD, told))
     if (
         asked

@@ -130,7 +130,9 @@ def _refers(question: str) -> bool:
 
 def _names(text: str) -> list[str]:
     """List the names in a text, in order."""
-    found = (_bare(text[one.start : one.end]) for one in mentions(text, neutral_spans(text)))
+    found = (
+        _bare(text[mention.start : mention.end]) for mention in mentions(text, neutral_spans(text))
+    )
     return [name for name in dict.fromkeys(found) if 0 < len(name) <= _LONGEST_NAME]
 
 

@@ -135,9 +135,9 @@ def rerank_nearest(
 ) -> list[Ranked]:
     """Order the nearest passages by `score`. If `score` returns None, they stay in their order."""
     near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
-    passages = known_passages(connection, (one.passage for one in near))
+    passages = known_passages(connection, (hit.passage for hit in near))
     # A purge may have removed passages that the index in memory still has.
-    ids = [one.passage for one in near if one.passage in passages]
+    ids = [hit.passage for hit in near if hit.passage in passages]
     scores = score(question, [full_text(passages[id_]) for id_ in ids])
     if scores is None:
         return near[:k]

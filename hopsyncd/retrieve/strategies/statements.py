@@ -146,8 +146,8 @@ class StatementGraph:
         vectors = self._vectors(statements)
         scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
         return [
-            StatementPath((one,), (-1,), score)
-            for one, score in zip(statements.tolist(), scores, strict=True)
+            StatementPath((statement,), (-1,), score)
+            for statement, score in zip(statements.tolist(), scores, strict=True)
         ]
 
     def together(self, statements: Integers) -> float:
@@ -206,7 +206,7 @@ class StatementGraph:
                 self._led_to[name] = self.most_like(self.having(name), _LED_TO)
         led = [self._led_to[name] for name in names]
         every = np.concatenate([*led, np.empty(0, dtype=np.int64)])
-        by = np.repeat(np.array(names, dtype=np.int64), [len(one) for one in led])
+        by = np.repeat(np.array(names, dtype=np.int64), [len(rows) for rows in led])
         statements, first = np.unique(every, return_index=True)
         new = ~np.isin(self.entries(statements), self.entries(np.array(path.statements)))
         return statements[new], by[first[new]]
@@ -237,8 +237,8 @@ def search_paths(
     for _ in range(depth):
         longer: dict[frozenset[int], StatementPath] = {}
         for path in front:
-            for one in graph.extend(path, beam):
-                longer.setdefault(frozenset(one.statements), one)
+            for extended in graph.extend(path, beam):
+                longer.setdefault(frozenset(extended.statements), extended)
         front = sorted(longer.values(), key=graph.rank)[:beam]
         found = [*found, *front]
     return found
@@ -269,23 +269,27 @@ def by_statements(
     depth = search.n_hop or DEFAULT_DEPTH
     begun = graph.alone(starts)
     paths = led_to(
-        graph, [one for start in begun for one in search_paths(graph, start, depth, search.beam)]
+        graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
     ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
     texts = question_texts(connection, ids.values())
-    found = {one: path for one, path in paths.items() if ids[one] in texts}  # some may be purged
-    ranked: dict[int, float] = {one: path.score for one, path in found.items()}
-    values = scores([texts[ids[one]] for one in found]) if scores else None
+    found = {
+        statement: path for statement, path in paths.items() if ids[statement] in texts
+    }  # some may be purged
+    ranked: dict[int, float] = {statement: path.score for statement, path in found.items()}
+    values = scores([texts[ids[statement]] for statement in found]) if scores else None
     if values is not None:
         ranked = dict(zip(found, values, strict=True))
     elif search.rerank != "none":
-        cosines = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
+        cosines = {path.statements[0]: path.score for path in graph.alone(_rows(found))}
         ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
-    order = sorted(found, key=lambda one: -ranked[one])  # stable: ties keep the order of paths
-    order = [order[at] for at in distinct([texts[ids[one]] for one in order])]
+    order = sorted(
+        found, key=lambda statement: -ranked[statement]
+    )  # stable: ties keep the order of paths
+    order = [order[at] for at in distinct([texts[ids[statement]] for statement in order])]
     if search.unit == "passage":
         order = _first_of_passages(graph, order)
-    return [_rank_passage(graph, paths[one], ranked[one]) for one in order[:k]]
+    return [_rank_passage(graph, paths[statement], ranked[statement]) for statement in order[:k]]
 
 
 def _mean(
@@ -299,8 +303,8 @@ def _mean(
     entries = graph.entries(_rows(paths))
     whole = graph.context.first_cosines(entries) + graph.context.by_words[entries]
     return {
-        one: (score + cosines[one] + passage) / 4
-        for (one, score), passage in zip(paths.items(), whole.tolist(), strict=True)
+        statement: (score + cosines[statement] + passage) / 4
+        for (statement, score), passage in zip(paths.items(), whole.tolist(), strict=True)
     }
 
 
@@ -311,15 +315,15 @@ def _rows(statements: Iterable[int]) -> Integers:
 def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
     entries = graph.entries(_rows(statements)).tolist()
     first: dict[int, int] = {}
-    for entry, one in zip(entries, statements, strict=True):
-        first.setdefault(entry, one)
+    for entry, statement in zip(entries, statements, strict=True):
+        first.setdefault(entry, statement)
     return list(first.values())
 
 
 def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
     """Build the result for the passage that contains the last statement of a path."""
     index, at = graph.snapshot.index, np.array(path.statements)
-    passages = [PassageId(one) for one in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
+    passages = [PassageId(id_) for id_ in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
     said = tuple(
         PathStatement(passage, QuestionId(id_), name)
@@ -339,11 +343,11 @@ def distinct(texts: Sequence[str]) -> list[int]:
     [0, 2]
     """
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
-    having = Counter(word for one in counts for word in one)
+    having = Counter(word for terms in counts for word in terms)
     words = {word: at for at, word in enumerate(having)}
     table = np.zeros((len(texts), len(words)))
-    for row, one in enumerate(counts):
-        for word, count in one.items():
+    for row, terms in enumerate(counts):
+        for word, count in terms.items():
             idf = np.log((1 + len(texts)) / (1 + having[word])) + 1
             table[row, words[word]] = count * idf
     table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-300)
@@ -374,7 +378,7 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     keys = graph.snapshot.index.name_numbers.keys
     best = sorted(
         topics,
-        key=lambda one: (-topics[one], one[0], int(keys[one[1]]) if one[1] >= 0 else _WHOLE),
+        key=lambda pair: (-topics[pair], pair[0], int(keys[pair[1]]) if pair[1] >= 0 else _WHOLE),
     )[:_TOPICS]
     of_topics = [_statements(graph, home, name) for home, name in best]
     under = np.unique(np.concatenate([*of_topics, np.empty(0, dtype=np.int64)]))
