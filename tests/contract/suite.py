@@ -47,7 +47,7 @@ def test_an_item_with_an_unchanged_revision_is_not_fetched_again(world: World) -
     assert world.connector.fetched == []
 
 
-def test_only_what_changed_is_fetched(world: World) -> None:
+def test_only_changed_items_are_fetched(world: World) -> None:
     ids = fill(world.harness)
     world.sync()
     before = world.content

@@ -88,7 +88,7 @@ def test_a_source_that_fails_during_fetches_keeps_the_fetched_items(world: World
     assert world.documents == set(ids.values())
 
 
-def test_nonsense_deletes_nothing(world: World) -> None:
+def test_a_malformed_listing_deletes_nothing(world: World) -> None:
     needs(world.harness, Trouble.GARBAGE)
     ids = fill(world.harness)
     world.sync()
@@ -177,7 +177,7 @@ def test_a_huge_item_is_reported_and_other_items_are_read(world: World) -> None:
     assert world.content[ids["b"]] != before[ids["b"]]
 
 
-def test_problems_have_words(harness: Harness) -> None:
+def test_problems_name_a_reason_and_a_hint(harness: Harness) -> None:
     harness.put("a", "word " * (harness.max_bytes // 4))
     connector = harness.connector()
     for found in connector.discover(None):

@@ -292,7 +292,9 @@ def test_an_endpoint_gets_no_key_that_was_set_for_another(
         ({"encoder": "m", "encoder_url": "http://127.0.0.1/v1"}, ""),
     ],
 )
-def test_which_variable_has_the_key(settings: dict[str, str], variable: str) -> None:
+def test_the_key_is_read_from_the_configured_variable(
+    settings: dict[str, str], variable: str
+) -> None:
     address = ModelsConfig.model_validate(settings).encoder_address
     assert address is not None
     assert address.key_env == variable
@@ -361,7 +363,7 @@ def test_the_stored_probe_is_what_counts(endpoint: Endpoint, tmp_path: Path) -> 
     assert again.encoder.encode(["Rome"]).shape == (1, 64)
 
 
-def test_spending_is_counted_and_capped(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_tokens_are_counted_and_limited_per_day(endpoint: Endpoint, tmp_path: Path) -> None:
     bench = Bench(endpoint, tmp_path, encoder_max_tokens_per_day=900)
     bench.encoder.encode(["Rome is a city."])
     spent = bench.encoder.status()

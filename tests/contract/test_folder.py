@@ -129,7 +129,7 @@ def test_an_unreadable_item_is_a_problem_and_the_rest_goes_on(source: Counterpar
     assert problem.why and problem.hint
 
 
-def test_a_source_that_is_away_is_not_an_empty_one(source: Counterpart) -> None:
+def test_an_unavailable_source_is_not_treated_as_empty(source: Counterpart) -> None:
     source.put("a.md", b"one")
     source.take_away()
     with pytest.raises(SourceUnavailable):
@@ -138,7 +138,7 @@ def test_a_source_that_is_away_is_not_an_empty_one(source: Counterpart) -> None:
         list(source.connector().discover(None, ["a.md"]))
 
 
-def test_a_listing_streams(source: Counterpart) -> None:
+def test_a_listing_yields_items_while_it_runs(source: Counterpart) -> None:
     for id_ in ("a/1.md", "b/2.md", "c/3.md"):
         source.put(id_, b"text")
     listing = source.connector().discover(None)

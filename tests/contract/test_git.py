@@ -110,7 +110,9 @@ class TestWhatChanged:
         assert small.fetch(items["a.md"]).data == b"one"
         small.close()
 
-    def test_parts_are_listed_alone_and_without_a_cursor(self, connector: GitConnector) -> None:
+    def test_a_listing_of_parts_has_only_these_parts_and_no_cursor(
+        self, connector: GitConnector
+    ) -> None:
         whole, _ = listed(connector)
         assert list(connector.discover(None, ["b", "x.md"])) == whole[1:]
 
@@ -150,7 +152,9 @@ class TestWhatChanged:
 
 
 class TestCursorsThatExpire:
-    def test_a_force_push(self, connector: GitConnector, repository: GitRepository) -> None:
+    def test_a_force_push_lists_everything_again(
+        self, connector: GitConnector, repository: GitRepository
+    ) -> None:
         _, cursor = listed(connector)
         repository.git("commit", "--quiet", "--amend", "--message=rewritten")
         repository.put("a.md", b"# Rewritten")
@@ -159,7 +163,9 @@ class TestCursorsThatExpire:
         assert ids(listed(connector)[0]) == ["a.md", "b/c.txt"]
 
     @pytest.mark.parametrize("cursor", ["", "0" * 40, "HEAD", "--all x", "\0"])
-    def test_an_unknown_commit(self, connector: GitConnector, cursor: str) -> None:
+    def test_an_unknown_commit_lists_everything_again(
+        self, connector: GitConnector, cursor: str
+    ) -> None:
         with pytest.raises(CursorExpired):
             list(connector.discover(cursor))
 
@@ -168,7 +174,7 @@ class TestCursorsThatExpire:
         with pytest.raises(CursorExpired):
             list(connector.discover("0" * 40 + cursor[40:]))
 
-    def test_other_patterns(self, repository: GitRepository) -> None:
+    def test_changed_patterns_list_everything_again(self, repository: GitRepository) -> None:
         _, cursor = listed(here(repository))
         with pytest.raises(CursorExpired, match="settings"):
             list(here(repository, include=("*.txt",)).discover(cursor))

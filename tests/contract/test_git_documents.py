@@ -53,7 +53,7 @@ class TestWhatIsADocument:
         repository.remove(".env")
         assert listed(connector, cursor)[0] == []
 
-    def test_links_and_submodules_are_passed_over(
+    def test_links_and_submodules_are_skipped(
         self, repository: GitRepository, tmp_path: Path
     ) -> None:
         other = GitRepository(tmp_path / "other")
@@ -224,7 +224,7 @@ class TestPauses:
         with pytest.raises(SourceUnavailable, match="longer than"):
             origin.run("-c", "alias.wait=!sleep 30", "wait")
 
-    def test_no_git_program(
+    def test_a_missing_git_program_is_reported(
         self, repository: GitRepository, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", "/nowhere")
@@ -232,7 +232,7 @@ class TestPauses:
             list(here(repository).discover(None))
 
 
-def test_mirrors_are_their_owners_alone(repository: GitRepository, tmp_path: Path) -> None:
+def test_only_its_owner_can_read_a_mirror(repository: GitRepository, tmp_path: Path) -> None:
     folder = tmp_path / "data/git/one.git"
     before = os.umask(0o022)
     try:

@@ -50,7 +50,7 @@ class TestWhatIsRefused:
             ("file:///a/b", "file"),
         ],
     )
-    def test_a_usual_address_is_not(self, url: str, protocol: str) -> None:
+    def test_a_usual_address_is_accepted(self, url: str, protocol: str) -> None:
         assert protocol_of(url) == protocol
 
     @pytest.mark.parametrize("name", ["-x", "a..b", "a:b", "a b", "*", "a/", "x.lock", "@{1}", "~"])
@@ -101,15 +101,15 @@ class TestCredentials:
             output, _ = process.communicate(f"protocol=https\nhost={host}\n\n".encode())
         return output.decode()
 
-    def test_the_token_is_for_its_host_alone(self, with_token: Mirror) -> None:
+    def test_the_token_is_sent_only_to_its_host(self, with_token: Mirror) -> None:
         assert "password=s3cret$`\"'\n" in self.ask(with_token, "example.org")
         assert "username=x-access-token\n" in self.ask(with_token, "example.org")
         assert "s3cret" not in self.ask(with_token, "evil.example.org")
 
-    def test_the_token_is_in_no_message(self, with_token: Mirror) -> None:
+    def test_the_token_is_not_in_any_message(self, with_token: Mirror) -> None:
         assert "s3cret" not in repr(with_token)
 
-    def test_a_token_goes_nowhere_in_the_clear(self, tmp_path: Path) -> None:
+    def test_a_token_is_never_sent_without_tls(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="https"):
             Mirror("git://example.org/a.git", tmp_path, token="x")
 

@@ -189,12 +189,12 @@ class TestRestoring:
     def test_restoring_what_is_in_force_makes_no_version(self, stack: Stack) -> None:
         assert restored(stack, 2) is None
 
-    def test_a_scan_does_not_undo_it(self, stack: Stack) -> None:
+    def test_a_scan_does_not_undo_a_restore(self, stack: Stack) -> None:
         restored(stack)
         stack.sync()
         assert stack.head.id == 3
 
-    def test_a_touch_does_not_undo_it(self, stack: Stack) -> None:
+    def test_touching_a_file_does_not_undo_a_restore(self, stack: Stack) -> None:
         restored(stack)
         for path, data in list(files_of(stack).files.items()):
             files_of(stack).put(path, data)
@@ -262,7 +262,7 @@ class TestRestoring:
         assert graph_of(stack, stack.head.id) == graph_of(stack, 2)
         assert stack.head.counters["passages_generated"] == 0
 
-    def test_it_holds_after_a_restart(self, stack: Stack, tmp_path: Path) -> None:
+    def test_a_restored_state_stays_after_a_restart(self, stack: Stack, tmp_path: Path) -> None:
         restored(stack)
         stack.close()
         again = Stack(tmp_path / "s.db", stack.connector)

@@ -54,7 +54,7 @@ def imap(tmp_path: Path) -> Iterator[ImapHarness]:
 # In place of those tests of the suite that change an item: here it becomes another one.
 
 
-def test_only_what_changed_is_fetched(world: World) -> None:
+def test_only_changed_items_are_fetched(world: World) -> None:
     ids = [world.harness.put(key, text) for key, text in (("a", ROME), ("b", ADA))]
     world.sync()
     world.connector.fetched.clear()
@@ -180,7 +180,7 @@ def test_messages_expunged_in_the_middle_or_at_the_end_are_removed(imap: ImapHar
     connector.close()
 
 
-def test_folders_with_any_name_are_listed_but_for_trash(imap: ImapHarness) -> None:
+def test_all_folders_are_listed_except_trash(imap: ImapHarness) -> None:
     names = {"Entw&APw-rfe": "Entwürfe", "a/b": "a/b", 'say \\"hi\\"': 'say "hi"', "R&-D": "R&D"}
     for raw in (*names, "Trash", "Papierkorb"):
         imap.client.create(f'"{raw}"')
@@ -203,7 +203,7 @@ def test_folders_with_any_name_are_listed_but_for_trash(imap: ImapHarness) -> No
     trash.close()
 
 
-def test_a_folder_made_anew_names_other_messages(imap: ImapHarness) -> None:
+def test_a_recreated_folder_has_new_message_ids(imap: ImapHarness) -> None:
     imap.client.create("work")
     for key in "ab":
         imap.client.append("work", "", "", message(key, ROME).as_bytes())

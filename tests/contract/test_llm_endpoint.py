@@ -109,7 +109,9 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
     assert end_of(REPLIES) == Rows.model_validate(GOOD)
 
 
-def test_ten_megabytes_are_not_read(endpoint: Endpoint, opened: Callable[..., OpenAiLlm]) -> None:
+def test_a_reply_of_ten_megabytes_is_not_read(
+    endpoint: Endpoint, opened: Callable[..., OpenAiLlm]
+) -> None:
     big = say(TEN_MB)
     endpoint.play = in_turn(say_json(GOOD), big)
     llm, usage = opened(), Usage()

@@ -63,7 +63,7 @@ class TestMaildir:
         time.tzset()
         assert date == "2026-11-02T10:00:00+00:00"
 
-    def test_folders_are_listed_but_for_those_left_out(self, tmp_path: Path) -> None:
+    def test_all_folders_are_listed_except_excluded_folders(self, tmp_path: Path) -> None:
         box = mailbox.Maildir(tmp_path / "mail")
         keys = {name: box.add_folder(name).add(message(name, "x")) for name in ("Work", "Trash")}
         (tmp_path / "mail/Lists").mkdir()
@@ -78,7 +78,7 @@ class TestMaildir:
             f"Lists/python/{keys['python']}"
         ]
 
-    def test_a_folder_without_a_maildir_is_not_an_empty_one(self, tmp_path: Path) -> None:
+    def test_a_folder_without_a_maildir_is_not_treated_as_empty(self, tmp_path: Path) -> None:
         with pytest.raises(SourceUnavailable, match="no Maildir"):
             items(MaildirConnector(tmp_path))
 
@@ -125,7 +125,9 @@ class TestMbox:
         }
         assert b"a tides." in connector.fetch(before["a@example.org"]).data
 
-    def test_a_line_that_begins_with_from_is_kept_and_parts_nothing(self, tmp_path: Path) -> None:
+    def test_a_line_that_begins_with_from_is_kept_and_starts_no_message(
+        self, tmp_path: Path
+    ) -> None:
         path = tmp_path / "Inbox"
         text = "One.\n\nFrom here the tide rises.\n\n> quoted\n"
         with closing(mailbox.mbox(path)) as box:
@@ -174,7 +176,7 @@ class TestMbox:
         assert [one.id for one in small] == ["a@x", "b@x", "c@x"]
         assert all(isinstance(one, Problem) for one in small)
 
-    def test_a_file_of_something_else_has_no_messages(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_an_mbox_has_no_messages(self, tmp_path: Path) -> None:
         (tmp_path / "Inbox").write_bytes(b"\x89PNG\0From \n\nFrom\n")
         assert items(MboxConnector(tmp_path / "Inbox")) == {}
         with pytest.raises(SourceUnavailable, match="not a file"):

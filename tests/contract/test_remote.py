@@ -128,7 +128,7 @@ class TestOnEachFileSystem:
             remote.connector().fetch(found["b/c.md"])
         assert list(items(remote)) == ["a.md"]
 
-    def test_a_part_is_listed_alone(self, remote: Remote) -> None:
+    def test_a_listing_of_one_part_contains_only_that_part(self, remote: Remote) -> None:
         for id_ in ("a.md", "b/c.md", "b/d/e.md", "f/g.md"):
             remote.put(id_, b"x")
         found = remote.connector().discover(None, ["b/d", "f/g.md", "z"])
@@ -160,7 +160,7 @@ class TestOnEachFileSystem:
                 remote.connector().fetch(Item(id_, "x"))
         assert isinstance(found["z.md"], Item)
 
-    def test_a_folder_that_is_not_there_is_not_an_empty_one(self, remote: Remote) -> None:
+    def test_a_missing_folder_is_not_treated_as_empty(self, remote: Remote) -> None:
         remote.put("a.md", b"x")
         away = replace(remote, url=f"{remote.url}/nowhere")
         with pytest.raises(SourceUnavailable, match=r"the folder (does not|no longer) exist"):
@@ -327,7 +327,7 @@ class TestTrouble:
         memory.put("c/4.md", b"x")
         assert "c/4.md" in {one.id for one in listing}
 
-    def test_links_are_passed_over(self, tmp_path: Path) -> None:
+    def test_links_are_skipped(self, tmp_path: Path) -> None:
         (tmp_path / "a.md").write_text("x")
         (tmp_path / "link.md").symlink_to("a.md")
         (tmp_path / "loop").symlink_to(".")
@@ -355,7 +355,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["s3://b/x", "github://org:repo@main/docs", "sftp://ada@[::1]/x"])
-def test_a_usual_address_is_not(url: str) -> None:
+def test_a_usual_address_is_accepted(url: str) -> None:
     assert checked_url(url) == url
 
 

@@ -41,7 +41,7 @@ def test_a_writer_that_lost_its_session_cannot_write(server: Postgres, on_server
     assert kept_versions(second)[-1] == made.id == 7
 
 
-def test_a_number_is_given_once(on_server: str) -> None:
+def test_a_version_number_is_used_only_once(on_server: str) -> None:
     """Even to one that is told that it is the writer."""
     first = edited(on_server)
     second = open_reader(on_server)

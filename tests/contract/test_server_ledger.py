@@ -44,7 +44,7 @@ def test_a_limit_holds_for_the_daemons_together(url: str) -> None:
         ledger.close()
 
 
-def test_calls_are_attributed_to_versions(url: str) -> None:
+def test_llm_calls_are_attributed_to_versions(url: str) -> None:
     ledger = Ledger(url, table=TABLE)
     for version in (3, 4):
         reserved = ledger.reserve(DAY, "questions", "notes", 10)
@@ -101,7 +101,7 @@ def test_a_process_that_was_stopped_while_it_counts_does_not_stop_the_others(
     ledger.close()
 
 
-def test_it_works_once_the_writer_has_made_its_table(on_server: str) -> None:
+def test_a_follower_records_calls_once_the_writer_has_created_the_table(on_server: str) -> None:
     ledger = Ledger(on_server, table=TABLE)
     with pytest.raises(OlderSchema):
         ledger.reserve(DAY, "answers", "", 1)

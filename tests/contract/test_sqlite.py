@@ -76,7 +76,7 @@ def test_columns_stand_one_below_the_other(database: Database) -> None:
     assert titles == ["Rome", None]
 
 
-def test_a_query_selects_rows(database: Database) -> None:
+def test_a_query_selects_the_rows_to_index(database: Database) -> None:
     for number, body in enumerate(("Rome", "Oslo", "Bergen")):
         database.put(number, body, "north" if number else "south")
     connector = database.connector(query="SELECT id, body FROM page WHERE title = 'north';")
@@ -175,7 +175,7 @@ def test_a_listing_sees_one_state_while_rows_change(database: Database) -> None:
     assert len(listed(database.connector())) == 251
 
 
-def test_it_only_reads(database: Database) -> None:
+def test_the_connector_only_reads_the_database(database: Database) -> None:
     database.put(1, "Rome")
     for query in ("DELETE FROM page", "SELECT 1; DELETE FROM page", "DROP TABLE page"):
         with pytest.raises(SourceUnavailable):
@@ -201,7 +201,7 @@ def test_a_database_that_another_holds_is_unavailable(database: Database) -> Non
     assert list(listed(connector)) == ["1"]
 
 
-def test_a_missing_database_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_database_is_not_created(tmp_path: Path) -> None:
     for path in (tmp_path / "none.db", tmp_path / "no/none.db", tmp_path):
         connector = SqliteConnector(SqliteSettings(path, "id", ("b",), 10, table="t"))
         with pytest.raises(SourceUnavailable, match="no such file"):
@@ -339,7 +339,7 @@ def test_a_file_that_is_written_while_it_is_read_as_at_rest_is_refused(
     assert text_of(database.connector(), "1") == "Paris"
 
 
-def test_our_own_database_is_no_source(database: Database) -> None:
+def test_hopsyncds_own_database_cannot_be_a_source(database: Database) -> None:
     settings = SqliteSettings(database.path, "id", ("body",), 1000, table="page")
     connector = SqliteConnector(settings, never=(database.path.parent,))
     with pytest.raises(SourceUnavailable, match="hopsyncd's own database"):

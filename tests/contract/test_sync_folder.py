@@ -118,7 +118,7 @@ def test_moving_the_folder_that_holds_everything_costs_nothing(tmp_path: Path) -
     assert notes.generated() == 2
 
 
-def test_a_touch_makes_no_version(notes: Notes) -> None:
+def test_touching_a_file_makes_no_version(notes: Notes) -> None:
     os.utime(notes.root / "a.md", (1, 1))
     notes.stack.sync()
     assert notes.versions() == 1

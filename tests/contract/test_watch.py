@@ -116,7 +116,7 @@ class TestWhatRaisesAHint:
             time.sleep(0.01)
 
 
-def test_a_burst_misses_nothing(root: Path, hints: Hints) -> None:
+def test_no_file_is_missed_in_a_burst_of_changes(root: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=0.1, max_paths=500)
     watcher.watch(root, hints)
     for folder in range(30):
@@ -198,7 +198,7 @@ def test_skipped_paths_cause_no_change_event(root: Path, hints: Hints) -> None:
     assert hints.told == {"x.md"}
 
 
-def test_a_root_behind_a_link(root: Path, hints: Hints) -> None:
+def test_a_root_behind_a_link_is_watched(root: Path, hints: Hints) -> None:
     (root.parent / "link").symlink_to("root")
     watcher = FolderWatcher(debounce_s=0.1)
     watcher.watch(root.parent / "link", hints)
@@ -313,7 +313,7 @@ def test_a_failing_receiver_is_called_again_with_everything(root: Path) -> None:
     assert calls[:2] == [["x.md"], None]
 
 
-def test_nothing_comes_after_stop(root: Path, hints: Hints) -> None:
+def test_no_event_is_sent_after_the_watcher_stops(root: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=0.2)
     watcher.watch(root, hints)
     (root / "x.md").touch()

@@ -255,7 +255,7 @@ def test_a_corruption_is_found_or_the_file_refused(
     assert refused_or_found(tmp_path / "s.db"), f"seed {seed}: nothing found"
 
 
-def test_a_kill_is_no_corruption(sound: Path, tmp_path: Path) -> None:
+def test_a_killed_process_is_not_reported_as_corruption(sound: Path, tmp_path: Path) -> None:
     shutil.copytree(sound / "killed", tmp_path, dirs_exist_ok=True)
     assert refused_or_found(tmp_path / "s.db") is None
 

@@ -97,7 +97,9 @@ def turns() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("file", "kind"), turns())
-def test_a_damaged_file_prevents_no_start(place: Place, data: Path, file: str, kind: str) -> None:
+def test_the_daemon_starts_with_a_damaged_derived_file(
+    place: Place, data: Path, file: str, kind: str
+) -> None:
     damage(data / file, kind)
     answers(place)
 
@@ -105,7 +107,7 @@ def test_a_damaged_file_prevents_no_start(place: Place, data: Path, file: str, k
 @pytest.mark.nightly
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_no_damage_of_any_file_prevents_a_start(
+def test_the_daemon_starts_whichever_derived_file_is_damaged(
     place: Place, data: Path, file: str, kind: str
 ) -> None:
     damage(data / file, kind)
@@ -113,7 +115,7 @@ def test_no_damage_of_any_file_prevents_a_start(
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_garbage_in_a_table_of_state_prevents_no_start(
+def test_the_daemon_starts_with_garbage_in_a_state_table(
     place: Place, data: Path, table: str
 ) -> None:
     with closing(sqlite3.connect(data / "hopsyncd.db")) as connection:
@@ -121,7 +123,7 @@ def test_garbage_in_a_table_of_state_prevents_no_start(
     answers(place, follows=table != "source_state")  # garbage there says that it is paused
 
 
-def test_deleted_state_prevents_no_start(place: Place, data: Path) -> None:
+def test_the_daemon_starts_after_its_state_files_are_deleted(place: Place, data: Path) -> None:
     with closing(sqlite3.connect(data / "hopsyncd.db")) as connection:
         for table in set(TABLES) - {"counter"}:  # without it, the start would see a loss
             connection.execute(f"DELETE FROM {table}")

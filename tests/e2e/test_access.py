@@ -201,7 +201,7 @@ def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: 
     assert CANARY not in _audit(place).read_text()
 
 
-def test_the_agent_of_a_reader_is_told_where_texts_are_sent(place: Place) -> None:
+def test_the_status_for_a_readers_agent_says_where_texts_are_sent(place: Place) -> None:
     llm = '[llm]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\nquestions = "off"'
     configure(place, f'group = "{TEAM.gr_name}"\n{llm}', '"user:root"')
     status = Tools(Client(place.socket)).status

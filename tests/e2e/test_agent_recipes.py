@@ -51,7 +51,7 @@ async def tools_of(server: dict[str, Any], home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_a_recipe_starts_the_server(name: str, tmp_path: Path) -> None:
+def test_the_command_of_each_recipe_starts_the_server(name: str, tmp_path: Path) -> None:
     whole, section = read(name), SECTIONS[name]
     if section:
         assert [*whole] == [section]

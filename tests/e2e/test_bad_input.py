@@ -64,7 +64,7 @@ def test_an_unreadable_file_is_named_with_its_reason(bad: Place) -> None:
     assert "permission denied" in problem["why"]
 
 
-def test_everything_else_is_indexed(bad: Place) -> None:
+def test_all_readable_files_are_indexed(bad: Place) -> None:
     assert f"{FOLDER}/good.md" in bad.documents("good goat milk", k=1)
     assert f"{FOLDER}/new\nline.md" in bad.documents("newline goat thistles", k=1)
     bad.until(lambda: bad.status()["degraded"] == [])
@@ -100,7 +100,7 @@ def test_the_status_stays_readable_with_many_bad_files(bad: Place) -> None:
     assert "bad/pipe.md" in ran.stdout
 
 
-def test_a_mended_file_is_no_longer_a_problem(bad: Place) -> None:
+def test_a_repaired_file_is_no_longer_a_problem(bad: Place) -> None:
     pipe = bad.notes / FOLDER / "pipe.md"
     pipe.unlink()
     pipe.write_text("The former pipe is a reed flute now.\n")

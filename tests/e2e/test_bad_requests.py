@@ -85,7 +85,7 @@ def test_a_version_that_never_existed_is_named(daemon: Place) -> None:
     assert error["hint"]
 
 
-def test_the_command_line_says_why(daemon: Place) -> None:
+def test_the_command_line_shows_why_a_request_was_refused(daemon: Place) -> None:
     refused = daemon.run("query", "  ")
     assert refused.returncode == 1
     assert refused.stderr.startswith("hopsyncd: The request was refused: question: it is blank")

@@ -92,7 +92,7 @@ def test_the_asynchronous_client_gets_the_same_answers(place: Place, client: Cli
     }
 
 
-def test_the_metrics_are_text(place: Place, client: Client) -> None:
+def test_the_client_returns_metrics_as_text(place: Place, client: Client) -> None:
     async def ask() -> str:
         async with AsyncClient(place.socket) as other:
             return await other.metrics()
@@ -107,7 +107,7 @@ def test_threads_may_share_a_client(client: Client) -> None:
     assert all(answer == answers[0] for answer in answers)
 
 
-def test_events_end_with_the_answer(place: Place, client: Client) -> None:
+def test_the_last_event_of_a_stream_is_the_answer(place: Place, client: Client) -> None:
     events = list(client.ask_events(ASKED))
     assert [one["event"] for one in events[:3]] == ["progress", "progress", "text"]
     answer = client.ask(ASKED)
@@ -195,7 +195,7 @@ def test_if_no_daemon_listens_the_error_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on another user's rights")
-def test_a_user_without_access_to_the_socket_is_not_told_to_start_a_daemon(place: Place) -> None:
+def test_the_error_for_a_forbidden_socket_does_not_say_to_start_a_daemon(place: Place) -> None:
     async def ask() -> None:
         async with AsyncClient(place.socket) as other:
             await other.health()

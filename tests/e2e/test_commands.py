@@ -35,7 +35,7 @@ def test_init_without_a_folder_says_what_to_edit(place: Place) -> None:
     assert "[[source]]" in ran.stdout
 
 
-def test_init_never_overwrites(place: Place) -> None:
+def test_init_does_not_overwrite_a_configuration(place: Place) -> None:
     place.configure("# mine\n")
     ran = place.run("init", "--folder", str(place.notes))
     assert ran.returncode == 1
@@ -94,7 +94,7 @@ def test_config_is_a_global_option(place: Place) -> None:
 
 
 @pytest.mark.models
-def test_query_as_json(daemon: Place) -> None:
+def test_query_prints_json_on_request(daemon: Place) -> None:
     answer = daemon.printed("query", "Who repairs clocks in Bergen?", "-k", "2")
     assert answer.keys() >= {"version", "strategy", "degraded", "passages"}
     assert (answer["strategy"], len(answer["passages"])) == ("hop", 2)
@@ -105,7 +105,7 @@ def test_query_as_json(daemon: Place) -> None:
 
 
 @pytest.mark.models
-def test_status_and_sources_as_json(daemon: Place) -> None:
+def test_status_and_sources_print_json_on_request(daemon: Place) -> None:
     status = daemon.printed("status")
     assert status.keys() >= {"version", "sources", "counters", "degraded", "problems"}
     assert status["version"] >= 1
@@ -124,7 +124,7 @@ def test_status_and_sources_as_json(daemon: Place) -> None:
 
 
 @pytest.mark.models
-def test_sync_as_json(daemon: Place) -> None:
+def test_sync_prints_json_on_request(daemon: Place) -> None:
     daemon.sync()
     synced = daemon.printed("sync", "--wait", "notes")
     assert synced["version"] == daemon.status()["version"]
@@ -138,7 +138,7 @@ def test_sync_as_json(daemon: Place) -> None:
 
 
 @pytest.mark.models
-def test_status_for_people(daemon: Place) -> None:
+def test_status_prints_readable_text(daemon: Place) -> None:
     ran = daemon.run("status")
     assert ran.returncode == 0
     assert f"notes (folder {daemon.notes}): ok" in ran.stdout

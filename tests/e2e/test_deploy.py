@@ -115,7 +115,7 @@ def recipe(name: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def test_nginx_asks_for_its_clients(behind: Behind) -> None:
+def test_the_daemon_serves_clients_behind_nginx(behind: Behind) -> None:
     nginx, folder = program("nginx"), behind.place.base / "nginx"
     folder.mkdir()
     folder.chmod(0o755)
@@ -144,7 +144,7 @@ def test_nginx_asks_for_its_clients(behind: Behind) -> None:
         behind.check()
 
 
-def test_caddy_asks_for_its_clients(behind: Behind) -> None:
+def test_the_daemon_serves_clients_behind_caddy(behind: Behind) -> None:
     caddy, folder = program("caddy"), behind.place.base / "caddy"
     folder.mkdir()
     own = f"tls {behind.cert} {behind.key}"

@@ -43,7 +43,7 @@ def cities(endpoint: Endpoint) -> Iterator[Place]:
         yield made
 
 
-def test_it_indexes_and_searches_and_says_where_text_goes(
+def test_an_endpoint_embeds_passages_and_the_status_names_it(
     cities: Place, endpoint: Endpoint
 ) -> None:
     cities.start()
@@ -182,7 +182,9 @@ def test_a_daemon_starts_without_its_endpoint_and_serves_stored_content(
     assert cities.documents("Kyoto trades")[0] == "Kyoto.md"
 
 
-def test_it_starts_before_its_endpoint_ever_answered(cities: Place, endpoint: Endpoint) -> None:
+def test_a_daemon_starts_before_its_endpoint_has_ever_responded(
+    cities: Place, endpoint: Endpoint
+) -> None:
     endpoint.play = down
     cities.start()
     cities.until(lambda: cities.status()["error"])

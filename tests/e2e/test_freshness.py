@@ -30,7 +30,7 @@ def test_an_edit_makes_questions_for_the_touched_passage_only(daemon: Place) -> 
     assert daemon.generated() == before + 1
 
 
-def test_sync_is_a_barrier(daemon: Place) -> None:
+def test_sync_wait_returns_when_all_changes_are_searchable(daemon: Place) -> None:
     """Straight after it, without any waiting, the last of many changes is served."""
     for number in range(5):
         daemon.write(f"barrier/{number}.md", f"The barrier stone number {number} is of slate.\n")
@@ -43,7 +43,7 @@ def test_sync_is_a_barrier(daemon: Place) -> None:
         assert synced["degraded"] in ([], ["changes are being indexed"])
 
 
-def test_renaming_a_folder_generates_nothing(daemon: Place) -> None:
+def test_renaming_a_folder_generates_no_questions(daemon: Place) -> None:
     for number in range(8):
         daemon.write(f"rename/old/{number}.md", f"# Wagon {number}\n\nWagon {number} is green.\n")
     daemon.sync()
@@ -92,7 +92,7 @@ def test_a_restored_and_a_touched_file_cost_nothing(daemon: Place) -> None:
     assert daemon.generated() == before
 
 
-def test_the_counters_count(daemon: Place) -> None:
+def test_counters_show_the_generated_questions_and_embedded_texts(daemon: Place) -> None:
     before = daemon.status()["counters"]
     daemon.write("count/new.md", "A counting frame has ten wires. Each wire has ten beads.\n")
     daemon.sync()

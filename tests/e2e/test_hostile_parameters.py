@@ -130,7 +130,9 @@ def check(response: Any, asked: object) -> None:
 
 
 @pytest.mark.parametrize(("endpoint", "name"), parameters(of_posts=False))
-def test_a_parameter_that_means_nothing(place: Place, endpoint: Endpoint, name: str) -> None:
+def test_hostile_values_of_parameters_are_refused_or_answered(
+    place: Place, endpoint: Endpoint, name: str
+) -> None:
     ids = [one["id"] for one in place.query("Ada")]
     needed: dict[str, dict[str, str]] = {
         "paths": {"from": ids[0], "to": ids[1]},
@@ -150,7 +152,9 @@ def test_a_parameter_that_means_nothing(place: Place, endpoint: Endpoint, name: 
 
 
 @pytest.mark.parametrize(("endpoint", "name"), parameters(of_posts=True))
-def test_a_field_that_means_nothing(place: Place, endpoint: Endpoint, name: str) -> None:
+def test_hostile_values_of_fields_are_refused_or_answered_and_change_nothing(
+    place: Place, endpoint: Endpoint, name: str
+) -> None:
     before = place.status()["version"]
     for value in BODIES[name]:
         body = {**NEEDED.get(endpoint.operation, {}), name: value}
@@ -159,7 +163,7 @@ def test_a_field_that_means_nothing(place: Place, endpoint: Endpoint, name: str)
 
 
 @pytest.mark.parametrize("path", ["/v1/health/", "/v1/status/", "/v1/openapi.json/", "/v1/log%2F"])
-def test_a_slash_too_many_is_another_path(place: Place, path: str) -> None:
+def test_a_path_with_a_trailing_slash_is_not_found(place: Place, path: str) -> None:
     response = place.request("GET", path)
     assert response.status_code == 404
     assert response.json()["error"]["code"] == "not_found"

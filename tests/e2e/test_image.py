@@ -18,7 +18,7 @@ def _docker(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProce
 
 
 @pytest.mark.nightly
-def test_an_image_answers_from_notes_that_it_cannot_write(tmp_path: Path) -> None:
+def test_a_container_answers_from_a_read_only_notes_folder(tmp_path: Path) -> None:
     if shutil.which("docker") is None or _docker("info").returncode:
         pytest.skip("no docker daemon runs here")
     built = _docker("build", "-q", "-t", NAME, str(ROOT), timeout_s=1800)

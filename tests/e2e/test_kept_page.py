@@ -63,7 +63,7 @@ def test_the_command_opens_what_the_daemon_keeps_up(place: Place) -> None:
         assert "version" not in one.get(urlsplit(page)._replace(path="/v1/status").geturl()).text
 
 
-def test_its_file_is_ours_alone_and_lasts_as_long_as_the_daemon(place: Place) -> None:
+def test_the_page_address_file_is_private_and_deleted_with_the_daemon(place: Place) -> None:
     kept = place.home / "data" / KEPT_NAME
     before = printed(place)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600 and before in kept.read_text()
@@ -98,7 +98,7 @@ def test_a_port_in_use_is_reported_with_its_configuration_key(place: Place) -> N
     assert "Cannot listen on 127.0.0.1" in told and "web.listen" in told
 
 
-def test_idle_connections_lock_nobody_out(place: Place) -> None:
+def test_idle_connections_do_not_block_new_connections(place: Place) -> None:
     with shown(place, "--port", "0") as own, ExitStack() as held:
         for address in (own, printed(place)):
             for _ in range(3 * CONNECTIONS):

@@ -86,7 +86,7 @@ def test_a_request_that_does_not_arrive_in_time_is_given_up(daemon: Place, sent:
         assert error_in(rest(client)) == (408, "timeout")
 
 
-def test_dripping_bytes_buys_no_time(daemon: Place) -> None:
+def test_sending_bytes_slowly_does_not_extend_the_deadline(daemon: Place) -> None:
     with connected(daemon) as client:
         began_s = time.monotonic()
         with pytest.raises((BrokenPipeError, ConnectionResetError)):

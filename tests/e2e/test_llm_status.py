@@ -25,7 +25,7 @@ def test_the_status_names_the_endpoint_and_what_was_spent() -> None:
     assert endpoint.requests == []
 
 
-def test_a_user_who_sees_one_source_is_told_of_the_endpoint_too() -> None:
+def test_the_status_names_the_endpoint_to_a_user_who_sees_one_source() -> None:
     port = free_port()
     with Endpoint(lambda _: error(401, "bad key")) as endpoint, new_place(SMALL) as place:
         place.write("open/a.md", "# Ada\n\nAda Lovelace wrote to Babbage.\n")

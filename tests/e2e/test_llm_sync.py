@@ -43,7 +43,7 @@ def sent(endpoint: Endpoint) -> list[str]:
     return [one["text"] for request in endpoint.requests for one in passages_in(user_text(request))]
 
 
-def test_it_serves_while_the_endpoint_fails_and_upgrades_when_it_answers(
+def test_built_in_questions_are_used_until_the_llm_endpoint_responds(
     cities: Place, endpoint: Endpoint
 ) -> None:
     cities.start()

@@ -115,7 +115,7 @@ def test_a_limit_cuts_the_lists_and_not_the_counts(place: Place) -> None:
     assert len(place.get("/v1/diff?from=2&to=1")["documents"]["removed"]) == LONG
 
 
-def test_the_log_counts(place: Place) -> None:
+def test_the_log_counts_changed_documents(place: Place) -> None:
     short, told = printed(place, "log"), printed(place, "log", "--verbose")
     assert "    documents +30,000" in short
     assert not any("passages" in line or "edges" in line for line in short)

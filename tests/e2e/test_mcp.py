@@ -115,7 +115,7 @@ def passages_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_tools_only_read(agent: Agent) -> None:
+def test_without_allow_write_the_tools_only_read(agent: Agent) -> None:
     tools = agent.run(lambda client: client.list_tools()).tools
     assert [tool.name for tool in tools] == READING
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
@@ -165,7 +165,7 @@ def test_an_answer_can_be_asked_for_by_the_words_as_typed(agent: Agent) -> None:
     assert agent.called("ask", question=QUESTION, match="semantic")["found"] is True
 
 
-def test_answers_keep_to_their_tokens(agent: Agent) -> None:
+def test_answers_keep_within_max_tokens(agent: Agent) -> None:
     wanted: list[tuple[str, dict[str, Any]]] = [
         ("search", {"question": "Which barge carries salt?", "k": 20}),
         ("ask", {"question": "Which barge carries salt?"}),
@@ -244,7 +244,7 @@ def test_status_and_history_tell_what_is_indexed_and_when(place: Place, agent: A
     assert past["versions"][0]["version"] == now["version"]
 
 
-def test_documents_are_resources(agent: Agent) -> None:
+def test_documents_are_listed_as_resources(agent: Agent) -> None:
     async def act(client: ClientSession) -> tuple[dict[str, str], str, str]:
         listed = (await client.list_resources()).resources
         uris = {one.name: one.uri for one in listed}

@@ -121,7 +121,7 @@ def test_a_citation_is_copied_as_markdown_and_a_link_with_its_version(
     expect(opened.locator(".marked")).to_contain_text("harbour of Vasterholm")
 
 
-def test_the_version_chip_applies_everywhere(opened: Page, view: Shown) -> None:
+def test_the_chosen_version_applies_to_every_view(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED)
     expect(opened.locator("#found")).to_contain_text("Vasterholm")
     opened.locator("#versions summary").click()

@@ -108,7 +108,7 @@ def test_a_mistyped_folder_is_refused_in_words(page: Page, place: Place) -> None
     assert (place.home / "config.toml").read_text() == before
 
 
-def test_a_broken_file_is_ignored(page: Page, place: Place) -> None:
+def test_a_broken_file_is_added_to_ignore_by_its_button(page: Page, place: Place) -> None:
     page.goto(base(page) + "/sources")
     broken = page.locator(".lines li", has_text="broken.pdf")
     broken.get_by_role("button", name="Ignore it").click()

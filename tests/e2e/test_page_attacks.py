@@ -124,7 +124,7 @@ def test_requests_of_another_page_are_refused_even_with_the_cookie(
     assert refused.status_code == 403 and "barge" not in refused.text
 
 
-def test_every_answer_closes_the_page(base: Base) -> None:
+def test_every_response_forbids_framing_and_foreign_content(base: Base) -> None:
     url, context = base
     cookies = {one["name"]: one["value"] for one in context.cookies(url)}
     script = _script(context, url)
@@ -237,7 +237,7 @@ def test_a_script_that_got_in_would_not_run(base: Base) -> None:
     page.close()
 
 
-def test_a_giant_document_hangs_nothing(place: Place, base: Base) -> None:
+def test_a_huge_document_does_not_block_the_page(place: Place, base: Base) -> None:
     url, context = base
     parts = (f"## Part {n}\n\n" + f"The canal {n} is long. " * 80 for n in range(300))
     place.write("giant.md", "# Canals\n\n" + "\n\n".join(parts))

@@ -104,7 +104,7 @@ def test_a_question_is_watched_and_its_change_shown_before_and_after(
     expect(opened.locator("main")).to_contain_text("You are not watching a question")
 
 
-def test_sources_keep_up_by_themselves(opened: Page, view: Shown, films: Place) -> None:
+def test_the_view_of_sources_updates_by_itself(opened: Page, view: Shown, films: Place) -> None:
     opened.goto(view.base + "/sources")
     expect(opened.locator("#now .source.ok h2")).to_have_text("notes")
     films.post("/v1/pause", {"name": "notes"})

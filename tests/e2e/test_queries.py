@@ -98,7 +98,7 @@ def test_k_limits_the_answer_and_the_default_is_five(daemon: Place) -> None:
     assert len(daemon.query("Bergen")) == 5
 
 
-def test_an_old_version_still_answers(daemon: Place) -> None:
+def test_an_old_version_can_still_be_searched(daemon: Place) -> None:
     note = daemon.write("old/ferry.md", "# Ferry\n\nThe ferry Halcyon sails on Mondays.\n")
     before = daemon.sync()["version"]
     note.write_text("# Ferry\n\nThe ferry Halcyon sails on Fridays.\n")

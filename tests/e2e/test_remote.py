@@ -227,7 +227,7 @@ def _without_state(value: Any) -> Any:
     return [_without_state(one) for one in value] if isinstance(value, list) else value
 
 
-def test_plaintext_gets_no_byte(server: Server) -> None:
+def test_a_plaintext_connection_gets_no_response(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as plain:
         plain.sendall(
             b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "

@@ -74,7 +74,7 @@ def laptop() -> Iterator[Laptop]:
         yield Laptop(place.base, server)
 
 
-def test_commands_ask_the_server(laptop: Laptop) -> None:
+def test_commands_send_requests_to_the_configured_server(laptop: Laptop) -> None:
     asked = laptop.run("query", "Who", "met", "Charles", "Babbage?", "--json")
     assert asked.returncode == 0, asked.stderr
     found = json.loads(asked.stdout)
@@ -163,7 +163,7 @@ def test_both_python_clients_ask_over_kept_connections(laptop: Laptop) -> None:
     asyncio.run(ask())
 
 
-def test_an_agent_asks_the_server(laptop: Laptop) -> None:
+def test_an_agent_can_use_a_remote_server(laptop: Laptop) -> None:
     async def ask() -> None:
         command = StdioServerParameters(
             command=sys.executable,
@@ -210,7 +210,7 @@ def test_an_agent_with_the_role_write_leaves_notes_on_the_server(laptop: Laptop)
     assert first.name in written and "Seen in May." in first.read_text()
 
 
-def test_the_page_shows_the_server(laptop: Laptop) -> None:
+def test_the_page_works_with_a_remote_server(laptop: Laptop) -> None:
     command = [sys.executable, "-m", "hopsyncd", "web", "--no-browser"]
     variables = {**os.environ, **laptop.variables, "HOPSYNCD_HOME": str(laptop.home)}
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as page:

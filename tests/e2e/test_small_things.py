@@ -51,7 +51,7 @@ def test_without_graph_a_diff_only_counts_passages_and_edges(place: Place) -> No
     assert counted == {**whole, "passages": nothing, "edges": nothing}
 
 
-def test_why_says_over_which_hops(place: Place) -> None:
+def test_why_shows_the_hops_to_each_passage(place: Place) -> None:
     ran = place.run("why", "Where did Ada Byron meet Charles Babbage?", "1", "--verbose")
     assert ran.returncode == 0, ran.stderr
     assert "another way" not in ran.stdout

@@ -56,7 +56,7 @@ def test_sigterm_in_a_long_index_ends_soon_and_the_work_goes_on_later(place: Pla
     assert place.documents("Who counts the crates of Warehouse 149?", k=1) == ["many/149.md"]
 
 
-def test_a_waiting_sync_is_told_that_the_daemon_stops(place: Place) -> None:
+def test_a_waiting_sync_gets_an_error_when_the_daemon_stops(place: Place) -> None:
     begin(place)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(place.sync)

@@ -75,9 +75,7 @@ def test_a_hanging_event_loop_falls_silent_and_one_that_goes_on_speaks_again(
 
 
 @pytest.mark.parametrize("when", ["stop", "drop"])
-def test_a_stop_is_heeded_when_the_server_is_about_to_listen_and_in_a_finalizer_before(
-    place: Place, when: str
-) -> None:
+def test_a_stop_signal_ends_the_daemon_while_it_is_about_to_listen(place: Place, when: str) -> None:
     server = [sys.executable, "-m", "tests.fakes.blocking_server", str(place.base / "socket")]
     assert subprocess.run([*server, when], cwd=ROOT, timeout=60, check=False).returncode == 0
 

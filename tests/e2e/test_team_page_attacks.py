@@ -58,7 +58,7 @@ def test_a_login_that_another_browser_began_logs_nobody_in(server: Server) -> No
         assert len(server.provider.redeemed) == count and SESSION_COOKIE not in victim.cookies
 
 
-def test_a_login_comes_back_once(server: Server) -> None:
+def test_the_reply_to_a_login_can_be_used_only_once(server: Server) -> None:
     assert server.provider
     with server.http() as ann:
         back = server.chosen(server.begin(ann), "ann")
@@ -183,7 +183,7 @@ def test_what_another_site_asks_for_is_never_answered(
         assert answer.status_code == 403 or "Go on" in answer.text
 
 
-def test_every_answer_closes_the_page(server: Server) -> None:
+def test_every_response_forbids_framing_and_foreign_content(server: Server) -> None:
     with logged_in(server, "ann") as (ann, _), server.http() as stranger:
         answers = [ann.get(path) for path in ("/", "/sources", "/nowhere", "/state")]
         answers += [stranger.get(path) for path in ("/", CALLBACK, "/login")]
@@ -216,7 +216,7 @@ def test_a_new_login_ends_the_earlier_session_of_the_browser(server: Server) -> 
         assert other.get("/").status_code == 303
 
 
-def test_the_api_knows_no_session(server: Server) -> None:
+def test_the_api_does_not_accept_session_cookies(server: Server) -> None:
     with logged_in(server, "olga") as (olga, _):
         for headers in ({}, {"Hopsyncd-Browser": "192.0.2.7"}):
             assert olga.get("/v1/status", headers=headers).status_code == 401

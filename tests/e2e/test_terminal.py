@@ -167,7 +167,7 @@ def test_the_lines_of_a_list_stay_lines_and_only_the_first_are_shown(place: Plac
     assert "crate 8" not in shown
 
 
-def test_a_terminal_obeys_no_document(place: Place) -> None:
+def test_control_sequences_in_documents_do_not_reach_the_terminal(place: Place) -> None:
     asked = ("query", "Ostrava river", "-k", "1")
     for more, escaped in (((), "\\x1b[31m\\x9b31m"), (("--json",), "\\u001b[31m\\u009b31m")):
         _, shown = at_terminal(place.home, *asked, *more)
@@ -182,7 +182,7 @@ class _Rude(socketserver.StreamRequestHandler):
         self.wfile.write(b"* BYE \x1b[31mgo away\r\n")
 
 
-def test_a_terminal_obeys_no_server() -> None:
+def test_control_sequences_from_a_server_do_not_reach_the_terminal() -> None:
     with (
         socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Rude) as server,
         new_place(SMALL) as place,

@@ -71,7 +71,7 @@ def test_restore_holds_until_it_is_released(kept: Place) -> None:
     assert kept.status()["sources"][0]["pinned"] == 0
 
 
-def test_a_backup_serves_elsewhere(kept: Place) -> None:
+def test_a_daemon_can_serve_from_a_backup_in_another_place(kept: Place) -> None:
     file = kept.base / "copy.db"
     assert kept.printed("backup", str(file))["bytes"] > 0
     again = kept.run("backup", str(file))

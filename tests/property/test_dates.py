@@ -24,7 +24,7 @@ _text = texts_of(
 
 
 @given(_days, st.sampled_from(_SPELLINGS))
-def test_every_spelling_is_read(day: datetime.date, spelling: str) -> None:
+def test_every_spelling_of_a_day_is_read(day: datetime.date, spelling: str) -> None:
     found = [*find_dates(f"since {spelling.format(day)}.")]
     assert [(one.day, one.order) for one in found] == [(day.isoformat(), None)]
 

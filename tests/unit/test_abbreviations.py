@@ -26,7 +26,7 @@ from hopsyncd.text.abbreviations import find_pairs, form_terms
         ("das Bundesministerium für Arbeit (BMA)", "BMA", "Bundesministerium für Arbeit"),
     ],
 )
-def test_a_definition_is_read(text: str, short: str, long: str) -> None:
+def test_a_definition_gives_an_abbreviation(text: str, short: str, long: str) -> None:
     assert (short, long) in find_pairs((), text)
 
 
@@ -57,7 +57,7 @@ def test_the_aliases_of_a_note_stand_for_its_title() -> None:
         "(EST)",
     ],
 )
-def test_other_brackets_define_nothing(text: str) -> None:
+def test_brackets_without_initials_define_no_abbreviation(text: str) -> None:
     assert find_pairs((), text) == []
     assert form_terms((), text) == set()
 

@@ -194,7 +194,7 @@ def test_another_attempt_starts_with_an_empty_text() -> None:
     assert told.write('{"answer": "In Graz"').text == "In Graz"
 
 
-def test_sentences_take_the_place_of_a_draft_even_where_it_began_like_them() -> None:
+def test_sentences_replace_a_draft_even_if_it_begins_like_them() -> None:
     told = Told().write('{"found": true, "answer": "In Ostrava.')
     told.draft.finish(EXTRACTIVE)
     assert told.texts == ["In Ostrava.", " In 1912."]

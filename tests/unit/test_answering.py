@@ -247,9 +247,7 @@ def test_an_llm_that_finds_nothing_says_so(tmp_path: Path) -> None:
         ["Ostrava"],
     ],
 )
-def test_a_reply_that_cannot_be_used_gives_way_to_the_sentences(
-    tmp_path: Path, reply: object
-) -> None:
+def test_an_unusable_reply_is_replaced_by_the_sentences(tmp_path: Path, reply: object) -> None:
     told = Asked(tmp_path, NOTES, FakeLlm(saying(reply))).ask(QUESTION, by_llm=True)
     assert (told["by"], told["found"]) == ("extractive", True)
     (why,) = told["degraded"]
@@ -331,7 +329,7 @@ def test_an_llm_is_shown_more_passages_than_are_returned(tmp_path: Path) -> None
     assert few is not None and len(few.ranked) == 3
 
 
-def test_an_llm_that_is_down_gives_way_to_the_sentences(tmp_path: Path) -> None:
+def test_the_sentences_answer_if_the_llm_is_down(tmp_path: Path) -> None:
     def down(_: LlmCall) -> LlmUnavailable:
         return LlmUnavailable("No answer came", "the endpoint is down", "Start it")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_calls_and_the_reference_are_made_from_the_endpoints_as_they_are() -> None:
+def test_the_calls_and_the_api_reference_match_the_endpoints() -> None:
     ran = subprocess.run(
         [sys.executable, "scripts/api_docs.py", "--check"],
         cwd=ROOT,

@@ -169,7 +169,7 @@ def test_an_unexpected_error_tells_nothing_of_its_inside(
         (lambda client: client.get("/v1/query/more"), 404, "not_found"),
     ],
 )
-def test_unknown_paths_and_methods(
+def test_unknown_paths_and_methods_are_refused(
     client: TestClient, ask: Callable[[TestClient], Any], status: int, code: str
 ) -> None:
     answer = ask(client)

@@ -150,7 +150,7 @@ def test_the_index_is_numpy_and_records_only() -> None:
             assert not any(is_in(module, package) for package in io), f"{file}: {module}"
 
 
-def test_only_the_store_speaks_sql() -> None:
+def test_only_the_store_contains_sql() -> None:
     drivers = ("sqlite3", "pysqlite3", "sqlite_vec", "sqlite_utils")
     # It reads other people's databases, and never ours.
     elsewhere = {ROOT / "connectors/sqlite_rows.py"}
@@ -184,12 +184,12 @@ def test_nothing_in_the_store_hides_an_import_from_the_check_for_circles() -> No
         assert not [n.module for n in guarded if room_of(n.module or "")], file
 
 
-def test_nothing_lies_loose_at_the_top() -> None:
+def test_the_package_root_has_only_the_expected_modules() -> None:
     assert {file.stem for file in (ROOT / "hopsyncd").glob("*.py")} == LOOSE
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_modules_and_functions_are_short(name: str) -> None:
+def test_modules_and_functions_keep_their_length_limits(name: str) -> None:
     text = MODULES[name].read_text()
     assert text.count("\n") <= MAX_MODULE_LINES
     for node in ast.walk(ast.parse(text)):

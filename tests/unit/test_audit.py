@@ -92,7 +92,7 @@ def test_each_day_has_its_file_and_old_ones_are_deleted(tmp_path: Path) -> None:
     assert len([*tmp_path.iterdir()]) == 2
 
 
-def test_an_idle_log_is_purged_by_the_first_request_of_a_day(tmp_path: Path) -> None:
+def test_the_first_request_of_a_day_deletes_old_lines_of_an_idle_log(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     record(AuditLog(file))
     age(file, 100)
@@ -100,7 +100,7 @@ def test_an_idle_log_is_purged_by_the_first_request_of_a_day(tmp_path: Path) -> 
     assert [*tmp_path.iterdir()] == []
 
 
-def test_it_is_bounded_and_tells_what_it_deletes_early(
+def test_the_audit_log_is_bounded_and_reports_what_it_deletes_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     audit = AuditLog(tmp_path / "audit.log", max_bytes=2000, max_total_bytes=6000)
@@ -155,7 +155,7 @@ def test_a_link_in_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
     assert audit.status()["lost"] == 1 and other.read_text() == ""
 
 
-def test_it_can_be_read_by_user_and_time(tmp_path: Path) -> None:
+def test_the_audit_log_can_be_read_by_user_and_time(tmp_path: Path) -> None:
     from datetime import datetime, timedelta
 
     audit = AuditLog(tmp_path / "audit.log", max_bytes=1000)

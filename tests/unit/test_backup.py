@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_there_is_named(stack: Stack, tmp_path: Path) -> No
         backup(stack.connection, tmp_path / "no" / "b.db")
 
 
-def test_a_failure_leaves_nothing(
+def test_a_failed_backup_leaves_no_file(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

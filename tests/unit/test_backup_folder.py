@@ -34,7 +34,7 @@ def test_nothing_beside_the_folder_is_written(folder: Path, file: str) -> None:
         backup_below(folder, folder / file)
 
 
-def test_a_link_leads_nowhere_else(folder: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_backup_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (folder / "out").symlink_to(tmp_path / "home")
     with pytest.raises(Forbidden, match="is not below"):

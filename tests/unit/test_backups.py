@@ -147,7 +147,7 @@ def test_an_unfinished_backup_is_not_listed_and_goes_with_the_next(
     assert not half.exists() and list_backups(folder) == [again]
 
 
-def test_one_backup_at_a_time(stack: Stack, tmp_path: Path) -> None:
+def test_only_one_backup_runs_at_a_time(stack: Stack, tmp_path: Path) -> None:
     def meanwhile(_: Path) -> None:
         made(stack, tmp_path / "b")
 
@@ -366,6 +366,6 @@ def test_backups_are_made_at_a_time_of_day_or_by_a_cron_expression(at: str, cron
 
 
 @pytest.mark.parametrize("at", ["25:00", "3", "daily"])
-def test_other_times_are_refused(at: str) -> None:
+def test_invalid_backup_times_are_refused(at: str) -> None:
     with pytest.raises(ConfigError, match=r"backup\.at|c\.toml:2"):
         check_config(Path("/c.toml"), f'[backup]\nat = "{at}"\n')

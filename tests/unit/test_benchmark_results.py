@@ -21,7 +21,7 @@ write_result("clients", ["phase", "answers/s"], rows, Path(sys.stdin.read()))
 """
 
 
-def test_the_page_is_made_from_the_results_as_they_are() -> None:
+def test_the_benchmark_page_matches_the_results() -> None:
     assert page_of(results(RESULTS)) == PAGE.read_text(encoding="utf-8"), "scripts/benchmarks_doc"
 
 
@@ -67,7 +67,7 @@ def _readme_table() -> list[list[float]]:
     return [[float(cell.split()[0].split("/")[0]) for cell in row if cell] for row in cells]
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_keeps_its_word_limit() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120 and len(text.split()) <= 900
 

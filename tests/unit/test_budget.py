@@ -31,7 +31,7 @@ def test_the_budget_is_n_log_n(passages: int, edges: int) -> None:
     assert edge_budget(passages, 1.0) == edges
 
 
-def test_the_factor_widens_the_budget() -> None:
+def test_a_larger_factor_allows_more_edges() -> None:
     assert edge_budget(1000, 2.0) == 13815
     assert edge_budget(1000, 0.0) == 0
 

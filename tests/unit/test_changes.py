@@ -169,7 +169,7 @@ def test_versions_of_one_number_in_two_databases_have_two_stamps(tmp_path: Path)
     assert stamp(one.connection, 1) != stamp(other.connection, 1)
 
 
-def test_the_feed_reads_what_changed(tmp_path: Path) -> None:
+def test_changes_contain_only_changed_rows(tmp_path: Path) -> None:
     """By their indexes: a scan would read every row of a table."""
     stack = lived(tmp_path / "s.db")
     asked: list[str] = []

@@ -243,7 +243,7 @@ class TestOpening:
         with pytest.raises(NotADatabase, match="born from"):
             opening_check(stack.connection)
 
-    def test_it_reads_no_row_of_a_match(self, stack: Stack) -> None:
+    def test_the_opening_check_reads_no_row_of_a_match(self, stack: Stack) -> None:
         asked: list[str] = []
         stack.file.set_trace_callback(asked.append)
         opening_check(stack.connection)

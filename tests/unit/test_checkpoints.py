@@ -101,7 +101,9 @@ def test_the_log_of_a_large_database_may_be_longer(
         assert stored_pages(path) >= before + 240
 
 
-def test_a_paused_thread_moves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paused_checkpoint_thread_does_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints, "LOG_FRAMES", 1)
     with closing(open_writer(path)) as connection:
         assert connection.checkpointer

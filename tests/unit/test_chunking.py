@@ -15,7 +15,7 @@ def block(text: str, line: int = 1, kind: Kind = "paragraph") -> Block:
     return Block(kind, text, line, line + text.count("\n"))
 
 
-def test_heading_paths() -> None:
+def test_each_passage_has_its_heading_path() -> None:
     blocks = (
         block("lead", 1),
         heading("A", 1, 2),
@@ -115,7 +115,7 @@ def test_text_without_sentences_still_has_a_limit(text: str) -> None:
     assert "".join("".join(p.text.split()) for p in passages) == "".join(text.split())
 
 
-def test_sentences() -> None:
+def test_text_is_split_into_sentences() -> None:
     text = 'Dr. J. Smith (b. 1950) left. "Why?" he asked. See e.g. No. 5, 4.5 km off... Done!'
     assert [sentence.strip() for sentence in sentences(text)] == [
         "Dr. J. Smith (b. 1950) left.",
@@ -126,13 +126,13 @@ def test_sentences() -> None:
     assert list(sentences("今日は。明日も!はい。")) == ["今日は。", "明日も!はい。"]
 
 
-def test_tokens_need_no_language() -> None:
+def test_tokens_are_counted_without_knowing_the_language() -> None:
     assert tokens("") == 0
     assert tokens("four words of text") == 5
     assert 14 <= tokens("今日は天気がいいので散歩に行きましょう") <= 22
 
 
-def test_the_target_scales_passages() -> None:
+def test_a_larger_target_gives_longer_passages() -> None:
     blocks = [block(f"Paragraph {n} is about the number {n}.", 2 * n + 1) for n in range(300)]
     small, large = chunk(blocks, 50), chunk(blocks, 200)
     assert len(small) > 2 * len(large)

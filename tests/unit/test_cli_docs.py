@@ -3,7 +3,7 @@
 from scripts.cli_docs import PAGE, page_text
 
 
-def test_the_reference_is_made_from_the_commands_as_they_are() -> None:
+def test_the_command_reference_matches_the_commands() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == page_text(), "run `python scripts/cli_docs.py`"
     for command in ("query", "service install", "doctor", "completion"):

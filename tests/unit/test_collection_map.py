@@ -126,7 +126,7 @@ def test_no_two_documents_and_no_two_groups_lie_on_each_other(count: int) -> Non
     assert (inside <= layout.radii[layout.groups]).all()
 
 
-def test_like_documents_share_a_group() -> None:
+def test_similar_documents_share_a_group() -> None:
     random = np.random.default_rng(5)
     kinds = np.repeat(np.arange(4), 25)
     middles = np.eye(4, 16)
@@ -137,6 +137,6 @@ def test_like_documents_share_a_group() -> None:
             assert not {*groups[kinds == kind].tolist()} & {*groups[kinds == other].tolist()}
 
 
-def test_equal_documents_are_arranged_too() -> None:
+def test_identical_documents_get_separate_places_on_the_map() -> None:
     layout = arrange(normalize(np.ones((50, 4), dtype=np.float32)))
     assert len({tuple(place) for place in layout.places.tolist()}) == 50

@@ -109,7 +109,7 @@ def test_colours_follow_the_environment(variables: dict[str, str], is_coloured: 
     assert ("\x1b" in ran.stderr) == is_coloured
 
 
-def test_a_full_disk_under_standard_output_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_under_standard_output_is_reported(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "hopsyncd", "completion", "bash"],

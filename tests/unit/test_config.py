@@ -82,7 +82,9 @@ def test_without_a_file_all_defaults_hold() -> None:
     assert load_config().sources == ()
 
 
-def test_places_follow_xdg(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_folders_follow_the_xdg_variables(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert config_path() == own_home / ".config/hopsyncd/config.toml"
     assert load_config().daemon.data_dir == own_home / ".local/share/hopsyncd"
     given, shared = Path(f"/run/user/{os.getuid()}"), Path(f"/tmp/hopsyncd-{os.getuid()}")
@@ -98,7 +100,9 @@ def test_places_follow_xdg(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert load_config().daemon.socket == shared / "hopsyncd.sock"
 
 
-def test_hopsyncd_home_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hopsyncd_home_contains_all_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "h"))
     assert config_path() == tmp_path / "h/config.toml"
     assert load_config().daemon.data_dir == tmp_path / "h/data"
@@ -106,7 +110,7 @@ def test_hopsyncd_home_holds_everything(tmp_path: Path, monkeypatch: pytest.Monk
     assert config_path(Path("x.toml")) == Path.cwd() / "x.toml"
 
 
-def test_values_paths_and_variables(
+def test_values_paths_and_variables_are_read_from_the_file(
     tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHERE", "elsewhere")
@@ -173,20 +177,20 @@ def test_values_paths_and_variables(
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_a_suggestion(
+def test_a_mistake_is_reported_with_its_line_and_a_suggestion(
     tmp_path: Path, text: str, parts: list[str]
 ) -> None:
     told = refusal(tmp_path, text)
     assert [part for part in [str(tmp_path / "c.toml"), *parts] if part not in told] == []
 
 
-def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_in_order(tmp_path: Path) -> None:
     told = refusal(tmp_path, "[query]\nk = 'x'\n[daemon]\nlog = 1\n" + source(name="'${NO_SUCH}'"))
     assert re.findall(r"c\.toml:(\d+):", told) == ["2", "4", "6"]
     assert "3 mistakes" in told
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_configuration_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         load_config(tmp_path / "nowhere.toml")
     with pytest.raises(ConfigError, match="is a directory"):
@@ -220,7 +224,7 @@ def test_a_missing_source_folder_is_no_mistake(tmp_path: Path) -> None:
     assert folder_source(config.sources[0]).path == tmp_path / "unmounted"
 
 
-def test_write_config(tmp_path: Path) -> None:
+def test_write_config_writes_a_loadable_file(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("notes", "x/notes", 'odd "\\ $HOME ${X} ü\t😀\x7f')]
     for one in folders:
         one.mkdir(parents=True)
@@ -262,7 +266,7 @@ TABLES = st.lists(st.tuples(st.sampled_from(["[[s]]", "[[s.t]]", "# comment", ""
 
 
 @given(top=LINES, tables=TABLES)
-def test_key_lines_finds_every_key(
+def test_key_lines_returns_the_line_of_every_key(
     top: list[tuple[str, str]], tables: list[tuple[str, list[tuple[str, str]]]]
 ) -> None:
     """Each key of what tomllib reads has a line, and that line starts with the key."""

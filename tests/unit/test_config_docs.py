@@ -7,7 +7,7 @@ from scripts import config_docs
 from scripts.config_docs import PAGE, meanings_in, page_text
 
 
-def test_the_page_is_made_from_the_schema_as_it_is() -> None:
+def test_the_configuration_page_matches_the_schema() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == page_text(), "run `python scripts/config_docs.py`"
     assert "| `k` | 1 to 1,000, default `5` | How many passages to return. |" in page

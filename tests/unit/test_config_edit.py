@@ -111,7 +111,7 @@ def test_the_shipped_file_can_be_added_to(tmp_path: Path) -> None:
     assert file.read_text() == shipped_text().rstrip() + "\n"
 
 
-def test_a_wrong_file_is_told_and_left(file: Path, tmp_path: Path) -> None:
+def test_an_invalid_file_is_reported_and_not_changed(file: Path, tmp_path: Path) -> None:
     file.write_text(TEXT.replace("k = 7", "k = 'x'"))
     with pytest.raises(ConfigError, match="whole number"):
         add_source(file, folder(tmp_path), None)

@@ -66,7 +66,7 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
         ("remote", 'url = "memory://x"\ninclude = []', "should not be empty"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_without_secrets(
+def test_a_mistake_is_reported_with_its_line_and_without_secrets(
     tmp_path: Path, kind: str, lines: str, told: str
 ) -> None:
     file = written(tmp_path, kind, lines)

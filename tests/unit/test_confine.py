@@ -37,14 +37,14 @@ def natively(worker: ExtractionProcess, *call: str) -> str:
         ("symlink", "/etc", "/tmp/hopsyncd-of-a-worker"),
     ],
 )
-def test_native_code_reads_and_changes_no_file_of_yours(
+def test_native_code_cannot_read_or_change_the_users_files(
     worker: ExtractionProcess, call: tuple[str, ...]
 ) -> None:
     assert natively(worker, *call) == "EACCES"
 
 
 @has_landlock
-def test_native_code_makes_and_removes_nothing_in_any_folder(
+def test_native_code_cannot_create_or_remove_files(
     worker: ExtractionProcess, tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept"
@@ -73,14 +73,14 @@ def test_native_code_makes_and_removes_nothing_in_any_folder(
         ("chroot", "/"),
     ],
 )
-def test_native_code_makes_no_socket_and_no_process_and_reaches_no_other(
+def test_native_code_cannot_open_sockets_or_start_or_reach_processes(
     worker: ExtractionProcess, call: tuple[str, ...]
 ) -> None:
     assert natively(worker, *call) == "EPERM"
 
 
 @pytest.mark.parametrize("call", [("chmod", "511"), ("lchown", "65534", "65534"), ("utime", "0")])
-def test_native_code_changes_no_mode_owner_or_time_of_a_file(
+def test_native_code_cannot_change_the_mode_owner_or_time_of_a_file(
     worker: ExtractionProcess, tmp_path: Path, call: tuple[str, ...]
 ) -> None:
     kept = tmp_path / "kept"

@@ -50,7 +50,7 @@ def test_a_sheet_is_read_by_its_content() -> None:
     assert texts(workbook(), "a.docx")[-1] == "Hut: Skarvbu | Beds: 12"
 
 
-def test_other_content_keeps_its_type() -> None:
+def test_the_type_of_other_content_is_unchanged() -> None:
     assert type_of_content(word_document(), DOCX) == DOCX
     assert type_of_content(workbook(), XLSX) == XLSX
     assert type_of_content(OLD, OUTLOOK) == OUTLOOK
@@ -73,7 +73,7 @@ def test_old_formats_are_refused_with_what_to_do(kind: str) -> None:
         extract(OLD + "EncryptedPackage".encode("utf-16-le"), kind)
 
 
-def test_old_names_are_no_documents_by_default_and_never_read_in_the_daemon() -> None:
+def test_files_of_old_formats_are_not_documents_and_are_never_read_in_the_daemon() -> None:
     assert not is_document_name("a.doc")
     assert not is_light(DOC, OLD)
     assert not is_light(DOC, rb"{\rtf1}")

@@ -34,7 +34,7 @@ def test_a_new_database_has_the_schema_and_is_private(path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_opening_again_changes_nothing(path: Path) -> None:
+def test_opening_a_database_again_does_not_change_it(path: Path) -> None:
     open_writer(path).close()
     before = path.read_bytes()
     open_writer(path).close()
@@ -89,7 +89,7 @@ def test_an_older_schema_is_for_a_writer_to_bring_up_to_date(path: Path) -> None
     open_reader(path).close()
 
 
-def test_the_writers_place_is_held_once(path: Path) -> None:
+def test_only_one_process_can_be_the_writer(path: Path) -> None:
     with (
         hold_writer_lock(path),
         pytest.raises(WriterBusy, match="another hopsyncd"),

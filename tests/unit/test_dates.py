@@ -74,11 +74,11 @@ def test_spellings_of_one_day_are_that_day(text: str) -> None:
     "text",
     ["31 February 2025", "2025-13-01", "1.2.2025.7", "v2025-05-07-1", "7 Mayor 2025", "may 2025"],
 )
-def test_other_text_is_no_day(text: str) -> None:
+def test_other_text_is_not_read_as_a_day(text: str) -> None:
     assert not [one for one in find_dates(text) if one.order is None]
 
 
-def test_the_order_of_a_numeric_date_must_be_told() -> None:
+def test_the_order_of_a_numeric_date_must_be_known() -> None:
     assert find_asked_day("07.05.2025", "Who came on 07.05.2025?") is None
     assert find_asked_day("07/05/2025", "07/05/2025 to 31/05/2025") == "2025-05-07"
     assert find_asked_day("07/05/2025", "05/31/2025 or 07/05/2025") == "2025-07-05"

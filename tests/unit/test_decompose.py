@@ -25,7 +25,7 @@ def test_a_question_in_one_clause_is_asked_once() -> None:
     ]
 
 
-def test_the_parts_are_limited() -> None:
+def test_the_number_of_parts_is_limited() -> None:
     long = ", ".join(f"this is about Lisbon {n}" for n in range(50))
     assert len(split(long, {"lisbon"}.intersection)) == MAX_PARTS
 

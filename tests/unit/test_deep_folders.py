@@ -125,7 +125,7 @@ class TestAFolderThatBecomesALink:
             swapped += calls.undo()
         assert swapped > 10
 
-    def test_a_link_is_told_by_its_own_text(self, root: Path, closed: Path) -> None:
+    def test_a_link_is_identified_by_its_own_text(self, root: Path, closed: Path) -> None:
         (closed / "current").symlink_to(closed / "release-of-next-year")
         (root / "link.md").symlink_to(closed / "current")
         [problem] = [one for one in FolderConnector(root).discover(None) if one.id == "link.md"]

@@ -20,7 +20,7 @@ def test_each_module_that_a_page_names_exists(page: Path) -> None:
     assert sorted(missing) == []
 
 
-def test_the_architecture_names_modules() -> None:
+def test_every_module_in_the_architecture_page_exists() -> None:
     assert len(re.findall(r"`[\w/]+/\w+\.py`", (ROOT / "docs/ARCHITECTURE.md").read_text())) > 30
 
 

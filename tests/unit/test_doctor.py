@@ -39,7 +39,7 @@ def levels(found: Iterable[Diagnosis]) -> list[tuple[str, str]]:
     return [(one.check, one.level) for one in seen]
 
 
-def test_an_empty_home_is_well_but_for_what_is_yet_to_come(
+def test_the_doctor_finds_no_failure_in_an_empty_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "home"))
@@ -161,7 +161,9 @@ def test_a_model_that_is_not_the_one_named_fails(tmp_path: Path) -> None:
     assert levels(installed.models(config_of(tmp_path))) == [("models", "ok")]
 
 
-def test_a_socket_is_absent_stale_or_in_the_way(tmp_path: Path) -> None:
+def test_the_doctor_tells_a_missing_socket_from_a_stale_one_and_from_another_file(
+    tmp_path: Path,
+) -> None:
     config = config_of(tmp_path)
     path = config.daemon.socket
     assert levels(serving.check_daemon(config)) == [("daemon", "warn")]
@@ -283,7 +285,7 @@ def test_the_login_of_the_company_is_asked_for_its_description(tmp_path: Path) -
     assert levels(reachable.company_login(config)) == [("login", "fail")], "it is down"
 
 
-def test_a_name_in_visible_to_that_nobody_has_is_told(tmp_path: Path) -> None:
+def test_a_name_in_visible_to_that_nobody_has_is_reported(tmp_path: Path) -> None:
     names = ["user:root", "user:ann", "group:board", "members", "user:an"]
     text = source("notes", tmp_path, f"visible_to = {names}".replace("'", '"'))
     config = config_of(tmp_path, text)

@@ -168,7 +168,7 @@ class Overtaken(Engine):
         return super()._is_kept(connection, wanted)
 
 
-def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(
+def test_a_request_whose_version_gc_has_just_collected_uses_the_newest_version(
     stack: Stack, tmp_path: Path
 ) -> None:
     engine = Overtaken(tmp_path / "s.db", FakeEncoder(), WalkSettings())

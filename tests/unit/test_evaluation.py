@@ -139,7 +139,7 @@ def test_measures_are_means_over_the_questions(tmp_path: Path) -> None:
     assert words.whole[5] == 50.0
 
 
-def test_it_says_what_was_indexed_and_how_long_it_took(tmp_path: Path) -> None:
+def test_a_report_says_what_was_indexed_and_how_long_it_took(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Ada", "a"))
     assert result.scores.keys() == set(STRATEGIES)
     assert result.passages == len(CORPUS)
@@ -180,7 +180,7 @@ def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None
     assert (scores.llm_calls, scores.llm_tokens) == (1, 120)
 
 
-def test_a_kept_store_is_built_once_for_a_corpus_and_a_recipe(tmp_path: Path) -> None:
+def test_a_stored_index_is_built_once_for_a_corpus_and_its_settings(tmp_path: Path) -> None:
     some = models()
     assert isinstance(some.maker, CountingMaker)
     folder = kept_folder(tmp_path, CORPUS, some.maker, 1.0)
@@ -245,7 +245,7 @@ def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
         assert f"({file.name})" in page
 
 
-def test_each_question_is_told_with_the_ranks_of_its_gold(tmp_path: Path) -> None:
+def test_each_question_is_reported_with_the_ranks_of_its_gold_passages(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
     lines = [json.loads(line) for line in question_lines(result).splitlines()]
     (words,) = [line for line in lines if line["search"] == "bm25"]

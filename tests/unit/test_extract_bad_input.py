@@ -67,7 +67,7 @@ def test_an_unknown_type_is_refused_and_unknown_text_is_read() -> None:
         ("déjà vu €".encode()[:-1], "déjà vu \ufffd"),
     ],
 )
-def test_decoding(data: bytes, text: str) -> None:
+def test_text_is_decoded_by_its_declared_or_detected_charset(data: bytes, text: str) -> None:
     assert extract(data, "text/plain")[0].text == text
 
 
@@ -115,7 +115,7 @@ def test_front_matter_made_to_be_slow_is_not() -> None:
 
 
 @pytest.mark.parametrize("media_type", TYPES)
-def test_a_huge_line(media_type: str) -> None:
+def test_a_huge_line_is_read_in_bounded_time(media_type: str) -> None:
     data = b"lorem ipsum dolor sit amet. " * 75_000
     start = time.process_time()
     passages = chunk(extract(data, media_type))

@@ -10,7 +10,7 @@ def blocks(text: str) -> tuple[Block, ...]:
     return extract(text.encode(), "text/html; charset=utf-8")
 
 
-def test_structure_and_lines() -> None:
+def test_headings_paragraphs_and_their_lines_are_read() -> None:
     text = (
         "<h1>A\nb</h1>\n<p>one <b>two</b>\n  three</p>\n<ul><li>x<li>y</ul>\n<pre>\n a\n\n b</pre>"
     )
@@ -45,7 +45,7 @@ def test_scripts_styles_and_comments_are_dropped() -> None:
     assert skipped_of(blocks(text)) == {"scripts": 1, "styles": 1}
 
 
-def test_broken_markup_keeps_its_text() -> None:
+def test_text_in_broken_markup_is_kept() -> None:
     assert blocks("a < b <p title='x > y'>c <p class=it's>d")[0].text == "a < b"
     assert [b.text for b in blocks("<p title='x > y'>c <p class=it's>d")] == ["c", "d"]
     assert blocks("<p>5 <6> 7 </ 8")[0].text == "5 <6> 7"  # a comment
@@ -222,7 +222,7 @@ def test_navigation_and_handles_are_left_out_and_counted() -> None:
     ]  # fmt: skip
 
 
-def test_values_are_as_displayed() -> None:
+def test_values_are_read_as_a_browser_displays_them() -> None:
     page = (
         "<p>10<sup>6</sup> cells, H<sub>2</sub>O, the 3<sup>rd</sup>, 45<sup><a href=#f>1</a></sup>"
         " and 7<sup>[4]</sup><p>Fee <del>900</del><ins>950</ins><p>x<sup>n+1</sup>"
@@ -296,7 +296,7 @@ def test_lines_are_right_beyond_those_that_the_parser_counts() -> None:
     assert (found[40_000].first_line, found[40_000].text) == (40_003, "x")
 
 
-def test_deep_pages_lose_nothing() -> None:
+def test_deeply_nested_pages_keep_all_text() -> None:
     page = "<div><b>" * 5000 + "<p>deep" + "<i><p>deeper" * 3000 + "<p>last"
     found = texts(page)
     assert (found[0], found[1], found[-1], len(found)) == ("deep", "deeper", "last", 3002)

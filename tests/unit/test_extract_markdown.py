@@ -6,7 +6,7 @@ def blocks(text: str) -> tuple[Block, ...]:
     return extract(text.encode(), "text/markdown")
 
 
-def test_headings_paragraphs_and_lines() -> None:
+def test_headings_and_paragraphs_keep_their_lines() -> None:
     assert blocks("# One\n\nfirst\nline\n\nTwo\n---\n\nlast\n") == (
         Block("heading", "One", 1, 1, level=1),
         Block("paragraph", "first\nline", 3, 4),
@@ -69,7 +69,7 @@ def test_code_is_kept_and_cited_without_its_fence() -> None:
     )
 
 
-def test_list_items_and_table_rows() -> None:
+def test_list_items_and_table_rows_are_separate_blocks() -> None:
     assert blocks("- a\n  b\n  - c\n\n| x | y |\n|---|---|\n| 1 | **2** |\n") == (
         Block("list_item", "a\nb", 1, 2),
         Block("list_item", "c", 3, 3, leads=("a b",)),

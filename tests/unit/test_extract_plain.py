@@ -232,7 +232,7 @@ def test_numbered_questions_over_unindented_text_are_headings() -> None:
     ]
 
 
-def test_numbered_items_are_no_headings() -> None:
+def test_numbered_items_are_not_headings() -> None:
     alone = "To do:\n\n1. Buy milk\n\n2. Buy bread\n\n3. Sleep\n\nThen rest.\n"
     with_numbers = "1. 2 cups of flour\n\n2. 3 eggs\n\nMix.\n"
     wrapped = "1. Buy milk and\n   some bread\n\n   Not more.\n\n2. Go home\n   at once\n\nRest.\n"

@@ -19,7 +19,7 @@ def test_sections_take_their_levels_from_the_order_of_adornments() -> None:
     ]
 
 
-def test_inline_markup_is_reduced() -> None:
+def test_inline_markup_is_reduced_to_its_text() -> None:
     text = ":ref:`guide <x>`, `link <http://a.b>`_, ``co_de``, **b**, *i*, |sub|, foo_ and a_b.\n"
     assert blocks(text)[0].text == "guide, link, co_de, b, i, sub, foo and a_b."
 
@@ -48,7 +48,7 @@ def test_a_change_in_a_version_reads_as_the_manual_shows_it() -> None:
     ]
 
 
-def test_items_and_tables() -> None:
+def test_list_items_and_tables_are_read() -> None:
     text = "* a\n* b\n  c\n\n=== ===\nA   B\n=== ===\n1   2\n=== ===\n\n+--+--+\n|x | y|\n+--+--+\n"
     assert [(block.kind, block.text) for block in blocks(text)] == [
         ("list_item", "a"),
@@ -85,7 +85,7 @@ def test_fields_terms_and_items_lead_what_stands_below_them() -> None:
     ]
 
 
-def test_tables_name_their_cells() -> None:
+def test_table_cells_are_labelled_with_their_columns() -> None:
     text = (
         ".. list-table::\n   :header-rows: 1\n\n   * - Name\n     - Role\n   * - Ada\n"
         "     - Admin\n       of all\n\n.. csv-table::\n   :header: Name, Role\n\n   Bob, User\n\n"
@@ -139,7 +139,7 @@ def test_what_a_document_defines_is_unknown_to_the_next_one() -> None:
     assert [block.text for block in blocks(":red:`said` and `so`")] == ["said and so"]
 
 
-def test_no_directive_reads_another_file() -> None:
+def test_directives_do_not_read_other_files() -> None:
     text = (
         ".. include:: /etc/hostname\n\n.. csv-table::\n   :file: /etc/hostname\n\n"
         ".. literalinclude:: /etc/hostname\n\n.. raw:: html\n   :file: /etc/hostname\n\nEnd.\n"

@@ -20,7 +20,7 @@ main()
 """
 
 
-def test_python_definitions_are_headings() -> None:
+def test_python_definitions_become_headings() -> None:
     blocks = extract(PYTHON.encode(), "text/x-python")
     assert blocks == (
         Block("code", "import os", 1, 1),

@@ -123,7 +123,7 @@ def test_an_export_is_kept_and_has_the_same_name_when_it_is_made_again(
     assert opened(folder, cache).name == encoder.name
 
 
-def test_another_pooling_is_another_model(
+def test_a_model_with_another_pooling_gets_another_name(
     folder: Path, encoder: FolderEncoder, tmp_path: Path
 ) -> None:
     other = tmp_path / "cls"
@@ -296,7 +296,7 @@ def test_the_checked_texts_are_200_and_of_many_lengths() -> None:
     assert len({len(text) for text in texts}) > 100
 
 
-def test_files_that_are_missing_are_told(
+def test_missing_files_of_an_export_are_reported(
     encoder: FolderEncoder, cache: Path, tmp_path: Path
 ) -> None:
     broken = Path(shutil.copytree(kept_in(cache), tmp_path / "kept"))

@@ -75,7 +75,7 @@ def test_a_file_of_1_gib_is_not_read(tmp_path: Path) -> None:
         connector.fetch(item("giant.md"))
 
 
-def test_an_mbox_file_that_is_too_large_is_told_how_to_be_a_source(tmp_path: Path) -> None:
+def test_the_problem_of_a_huge_mbox_file_says_how_to_add_it_as_a_source(tmp_path: Path) -> None:
     with (tmp_path / "all.mbox").open("wb") as file:
         file.truncate(1 << 30)
     assert "hopsyncd add" in problem(found(FolderConnector(tmp_path))["all.mbox"]).hint

@@ -126,7 +126,7 @@ def test_version_control_folders_stay_hidden(tmp_path: Path) -> None:
     ]
 
 
-def test_own_data_is_never_listed(tmp_path: Path) -> None:
+def test_the_daemons_own_data_is_never_listed(tmp_path: Path) -> None:
     write(tmp_path, "data/a.md", "b.md")
     (tmp_path / "link").symlink_to("data")
     connector = FolderConnector(tmp_path, FileSettings(ignore=("!*",)), never=[tmp_path / "link"])
@@ -135,7 +135,7 @@ def test_own_data_is_never_listed(tmp_path: Path) -> None:
     assert connector.is_noise("data/a.md")
 
 
-def test_include_patterns(tmp_path: Path) -> None:
+def test_only_files_that_match_include_patterns_are_listed(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.py", "docs/c.md", "d.csv", "e.png")
     assert listed(FolderConnector(tmp_path)) == ["a.md", "b.py", "d.csv", "docs/c.md"]
     assert listed(FolderConnector(tmp_path, FileSettings(include=("docs/**/*.md",)))) == [
@@ -200,7 +200,7 @@ def test_a_changed_ignore_file_concerns_its_folder() -> None:
     assert widen_changed_ids(["b/c.md", ".hopsyncdignore"]) is None
 
 
-def test_media_types() -> None:
+def test_each_file_has_the_media_type_of_its_suffix() -> None:
     types = {name: media_type(name) for name in ("a/B.MD", "x.htm", "README", "Makefile", "s.rs")}
     assert list(types.values()) == [
         "text/markdown",

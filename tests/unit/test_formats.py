@@ -69,7 +69,7 @@ def test_an_answer_says_where_in_the_document_it_stands(engine: Engine, sample: 
     assert sample.word in passage["text"]
 
 
-def test_lines_are_of_text_alone(engine: Engine) -> None:
+def test_only_text_documents_have_line_numbers(engine: Engine) -> None:
     search = Search("bm25")
     places = {
         word: answer_json(engine.query(word, 1, search), search)["passages"][0]

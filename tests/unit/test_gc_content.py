@@ -129,7 +129,7 @@ def test_gc_can_be_killed_between_any_two_transactions(tmp_path: Path) -> None:
     assert steps > 3
 
 
-def test_the_file_shrinks_again(tmp_path: Path) -> None:
+def test_the_database_file_shrinks_after_gc(tmp_path: Path) -> None:
     files = MemoryConnector({"keep.md": b"Rome."})
     stack = Stack(tmp_path / "s.db", files)
     stack.sync()

@@ -43,7 +43,7 @@ class Recording:
         return choose_first(forks)
 
 
-def test_the_example_of_the_module() -> None:
+def test_the_example_in_the_module_docstring_holds() -> None:
     assert run(EDGES, {A: 2}).visits == {A: 2, B: 2, C: 1}
     assert run(EDGES, {A: 2}, n_hop=1).visits == {A: 2, B: 1}
     assert run(EDGES, {A: 2}, n_hop=2).visits == {A: 2, B: 1, C: 1}

@@ -37,14 +37,14 @@ def test_a_megabyte_of_one_pattern_delays_no_edit(notes: Path) -> None:
     assert time.process_time() - began_s < 1.5
 
 
-def test_of_equal_patterns_the_last_decides() -> None:
+def test_the_last_of_equal_patterns_decides() -> None:
     patterns = patterns_in(b"*.md\n!a.md\n*.md\n!b.md\n# c\n\n")
     assert len(patterns) == 3
     assert patterns.verdict("a.md", is_folder=False) is True
     assert patterns.verdict("b.md", is_folder=False) is False
 
 
-def test_a_file_is_compiled_once(notes: Path) -> None:
+def test_an_ignore_file_is_compiled_only_once(notes: Path) -> None:
     (notes / ".gitignore").write_text(distinct(MAX_PATTERNS))
     source = connector(notes)
     list(source.discover(None, ["1.md"]))

@@ -69,7 +69,7 @@ def test_a_listing_or_a_message_that_drips_is_given_up(
         (b"UID", b"* 1 FETCH (BODY[] {10000}\r\n" + bytes(10_000) + b")\r\n", fetch_one),
     ],
 )
-def test_an_answer_without_end_does_not_fill_the_memory(
+def test_an_endless_response_does_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
     endless: bytes,
     more: bytes,

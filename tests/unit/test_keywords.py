@@ -29,14 +29,14 @@ def test_scripts_without_spaces_give_runs_of_one_script() -> None:
     assert {"東京", "日本", "首都", "タワー"} <= set(names("東京は日本の首都で、タワーがある"))
 
 
-def test_scripts_without_capitals_give_words() -> None:
+def test_words_are_keywords_in_scripts_without_capitals() -> None:
     assert names("القاهرة في مصر") == ["القاهرة"]
 
 
 @pytest.mark.parametrize(
     "spelling", ["The Beatles", "beatles", "Beatles'", "the Beatles (band)", "BEATLES\u2019"]
 )
-def test_one_name_has_one_spelling(spelling: str) -> None:
+def test_spellings_of_a_name_give_the_same_keyword(spelling: str) -> None:
     assert normalise(spelling) == "beatles"
 
 
@@ -98,7 +98,7 @@ def test_numbers_and_amounts_are_no_names(text: str) -> None:
     assert not [name for name in found if any(map(str.isdigit, name))]
 
 
-def test_years_and_versions_stay_names() -> None:
+def test_years_and_versions_are_names() -> None:
     text = "Since 1984, Python 3.12 and 3.11.2"
     assert {"1984", "3 12", "3 11 2"} <= {
         one.keyword for one in mentions(text, neutral_spans(text))

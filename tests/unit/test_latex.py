@@ -117,7 +117,7 @@ A \& B & $10^{3}$ & --- \\
         (r"$-3\frac{1}{4}x$ and $\frac{d}{dx}f(x)$", "-3 1/4 x and d/dx f(x)"),
     ],
 )  # fmt: skip
-def test_formulas_can_be_read(formula: str, expected: str) -> None:
+def test_formulas_are_converted_to_readable_text(formula: str, expected: str) -> None:
     assert texts(formula) == [expected]
 
 

@@ -92,7 +92,7 @@ def synced(folder: Path, files: dict[str, str]) -> Stack:
     return stack
 
 
-def test_an_obsidian_vault(tmp_path: Path) -> None:
+def test_links_of_an_obsidian_vault_are_resolved(tmp_path: Path) -> None:
     stack = synced(tmp_path, OBSIDIAN)
     assert links_of(stack) == {
         ("people/Ada Lovelace.md", "maths", "Notes of the countess, not of Twin"),
@@ -103,7 +103,7 @@ def test_an_obsidian_vault(tmp_path: Path) -> None:
     }
 
 
-def test_a_logseq_graph(tmp_path: Path) -> None:
+def test_links_of_a_logseq_graph_are_resolved(tmp_path: Path) -> None:
     stack = synced(tmp_path, LOGSEQ)
     assert links_of(stack) == {
         ("pages/Ada.md", "Machines/Engine", "described by #Ada Lovelace"),
@@ -113,7 +113,7 @@ def test_a_logseq_graph(tmp_path: Path) -> None:
     }
 
 
-def test_a_notion_export(tmp_path: Path) -> None:
+def test_links_of_a_notion_export_are_resolved(tmp_path: Path) -> None:
     stack = synced(tmp_path, NOTION)
     plan, ada = NOTION
     assert links_of(stack) == {(plan, "Ada", "Of the plan"), (ada, "plan", "Ada")}

@@ -144,7 +144,7 @@ def test_semantic_keeps_the_order_of_the_strategy(shelf: Shelf) -> None:
     assert "Practice" in first_text(semantic)  # the stem is the same, and it is there more often
 
 
-def test_only_visible_passages_count(shelf: Shelf) -> None:
+def test_hidden_passages_are_not_counted(shelf: Shelf) -> None:
     assert shelf.query("zeppelin").absent == ()
     assert shelf.query("zeppelin", hidden=frozenset({"diary"})).absent == ("zeppelin",)
     only_law = (Condition("path", "law.md"),)

@@ -76,7 +76,7 @@ def test_a_missing_line_is_an_error_that_says_how_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [{"id": "r"}, {"incoming": [], "outgoing": []}, {**LINES[0], "incoming": [1]}]
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: Line) -> None:
+def test_the_error_names_the_malformed_line(tmp_path: Path, line: Line) -> None:
     with pytest.raises(BadRequest, match="jsonl:3"):
         recorded(tmp_path, "both", [*LINES[:2], line])
 

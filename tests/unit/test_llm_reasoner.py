@@ -69,7 +69,7 @@ def test_the_llm_follows_the_question_that_it_names() -> None:
     assert chooser.degraded == []
 
 
-def test_the_llm_may_follow_none() -> None:
+def test_the_llm_may_choose_no_edge() -> None:
     chooser, _ = reasoner(follow(None))
     assert chooser.choose([FORK]) == [None]
 

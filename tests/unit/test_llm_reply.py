@@ -125,7 +125,7 @@ def test_one_object_is_found_among_fences_words_and_thoughts(text: str) -> None:
         "{}",
     ],
 )
-def test_anything_else_is_unusable(text: str) -> None:
+def test_any_other_reply_is_refused(text: str) -> None:
     with pytest.raises(UnusableReply):
         read_reply(text, Colour)
 

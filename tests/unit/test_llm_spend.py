@@ -25,7 +25,7 @@ def test_the_same_call_is_made_once(tmp_path: Path) -> None:
     assert ask(desk.llm, other, Colour, desk.usage).name == "blue"
 
 
-def test_a_failure_is_not_kept(tmp_path: Path) -> None:
+def test_a_failed_call_is_not_cached(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RequestFailure(400, "not now"), RED)
     desk.failure()
     assert desk.ask().name == "red"

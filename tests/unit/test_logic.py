@@ -211,7 +211,7 @@ def test_a_missing_part_is_asked_before_the_parts_that_need_it(notes: Asked) -> 
     ]
 
 
-def test_nothing_is_asked_twice(notes: Asked) -> None:
+def test_no_question_is_sent_to_the_llm_twice(notes: Asked) -> None:
     def resolve(data: dict[str, Any]) -> Reply:
         again = [{"question": " who taught NERO? "}, {"question": "Where was #1 born?"}]
         return {"answers": [], "notes": "", "more": again}

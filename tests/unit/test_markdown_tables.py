@@ -103,7 +103,7 @@ def test_text_that_only_begins_like_a_table_is_no_table(text: str) -> None:
         ("~/a~b and x~~old~~", "~/a~b and x"),
     ],
 )
-def test_superscripts_and_subscripts(text: str, shown: str) -> None:
+def test_superscripts_and_subscripts_are_read(text: str, shown: str) -> None:
     assert texts(text)[0] == shown
 
 

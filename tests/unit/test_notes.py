@@ -127,7 +127,7 @@ def test_text_in_braces_is_kept_unless_a_program_replaces_it() -> None:
     assert [link.target for _, link in blocks(text)[0].links] == ["/up/"]
 
 
-def test_formulas_keep_their_signs() -> None:
+def test_formulas_keep_their_operators() -> None:
     assert texts("The product $a*b*c$ is $x_1 * y_1$.\n") == ["The product $a*b*c$ is x_1 * y_1."]
     assert texts("It costs $5 and *not* $6.\n") == ["It costs $5 and not $6."]
 

@@ -143,7 +143,7 @@ def test_the_entries_of_a_bibliography_are_items() -> None:
     ]
 
 
-def test_a_contact_is_a_row() -> None:
+def test_a_contact_becomes_a_row() -> None:
     (block,) = read(VCF, "ada.vcf")
     assert block.names == ("Ada Lovelace",)
     assert block.text == (

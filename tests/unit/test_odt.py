@@ -84,7 +84,7 @@ def test_cells_with_the_style_of_table_headers_name_columns() -> None:
         assert block.text == "Day: Monday | Dawn: Ulf"
 
 
-def test_raised_text_links_and_comments() -> None:
+def test_raised_text_links_and_comments_are_read() -> None:
     styles = (
         '<office:automatic-styles><style:style style:name="T1">'
         '<style:text-properties style:text-position="super 58%"/></style:style>'

@@ -19,13 +19,13 @@ CONTROLS = "\x00\x07\x1b\x7f\x85\x9b" + DIRECTIONS
 
 
 @pytest.mark.parametrize("character", CONTROLS)
-def test_a_control_becomes_its_escape(character: str) -> None:
+def test_a_control_character_becomes_its_escape(character: str) -> None:
     shown = printable(f"a{character}b")
     assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
     assert shown.encode().decode("unicode_escape") == f"a{character}b"
 
 
-def test_letters_of_all_scripts_stay() -> None:
+def test_letters_of_all_scripts_are_unchanged() -> None:
     for text in ("naïve", "שלום", "یک‌نمونه", "東京", "👩‍🔬", "a b"):
         assert printable(text) == text
 
@@ -41,7 +41,7 @@ def test_a_place_is_shown_with_escapes() -> None:
     assert shown.isprintable()
 
 
-def test_json_stays_raw(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_is_not_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"name": f"a{DIRECTIONS}"})
     assert DIRECTIONS in capsys.readouterr().out
 
@@ -55,7 +55,9 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
     logging.root.setLevel(before[1])
 
 
-def test_the_log_shows_escapes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_are_escaped_in_the_log(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     configure_logs("info", form)

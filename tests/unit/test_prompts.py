@@ -61,7 +61,7 @@ def loaded(models: ModelsConfig, folder: Path) -> Encoder:
         ("all-minilm", "", ""),
     ],
 )
-def test_known_families(model: str, query: str, passage: str) -> None:
+def test_models_of_known_families_get_their_prompts(model: str, query: str, passage: str) -> None:
     found = known_prompts(model)
     assert found.query.startswith(query) and bool(found.query) == bool(query)
     assert found.passage == passage or (passage and found.passage.startswith(passage))
@@ -119,7 +119,7 @@ def test_prompts_and_fields_reach_an_endpoint(tmp_path: Path) -> None:
         assert encoder.name != told.name
 
 
-def test_other_prompts_are_another_encoder(tmp_path: Path) -> None:
+def test_an_encoder_with_other_prompts_has_another_name(tmp_path: Path) -> None:
     def name(**prompts: str) -> str:
         models = ModelsConfig(encoder="ollama:nomic-embed-text", **prompts)  # type: ignore[arg-type]
         return loaded(models, tmp_path).name

@@ -45,7 +45,7 @@ def test_a_hard_sentence_is_found_in_a_page_a_docstring_a_comment_and_a_message(
 
 
 @pytest.mark.parametrize("sentence", PLAIN)
-def test_a_plain_sentence_passes(sentence: str) -> None:
+def test_a_plain_sentence_has_no_finding(sentence: str) -> None:
     assert findings_in("docs/a.md", f"{sentence}\n") == []
     assert findings_in("hopsyncd/a.py", f'"""A module.\n\n{sentence}\n"""\n') == []
 
@@ -75,7 +75,7 @@ def test_a_function_that_is_named_by_a_participle_is_found(name: str) -> None:
         "def feed() -> None: ...",
     ],
 )
-def test_other_names_pass(code: str) -> None:
+def test_other_names_have_no_finding(code: str) -> None:
     assert findings_in("hopsyncd/a.py", f"{code}\n") == []
 
 
@@ -95,7 +95,7 @@ def test_a_subject_that_is_no_command_is_found(subject: str) -> None:
 @pytest.mark.parametrize(
     "subject", ["Close a removed source to members", "Read mail headers in linear time"]
 )
-def test_a_plain_subject_passes(subject: str) -> None:
+def test_a_plain_subject_has_no_finding(subject: str) -> None:
     assert findings_of_subject(subject) == []
 
 

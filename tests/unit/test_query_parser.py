@@ -123,6 +123,6 @@ def test_paths_are_matched_as_shells_do_in_time_that_no_pattern_can_stretch(
     assert apply_filter(index, wanted, 1, np.empty(0, dtype=np.bool_)).tolist() == [passes]
 
 
-def test_suggestions_are_few_and_near() -> None:
+def test_suggestions_are_few_and_similar() -> None:
     assert near_names("Rome", ["Paris", "Oslo"]) == []
     assert near_names("PLUGINS", ["Plugins", "plug", "Themes"])[0] == "Plugins"

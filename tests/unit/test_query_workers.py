@@ -270,7 +270,7 @@ def until(holds: Callable[[], bool], within_s: float = 20.0) -> bool:
     return holds()
 
 
-def test_killed_workers_keep_nobody_waiting(desk: Desk) -> None:
+def test_a_request_does_not_wait_for_a_killed_worker(desk: Desk) -> None:
     desk.until_handed_over()
     expected, found = desk.alone(), list[QueryAnswer]()
 

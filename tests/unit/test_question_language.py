@@ -112,7 +112,7 @@ NOTES = {
     ("language", "text"),
     [(language, text) for language, texts in QUESTIONS.items() for text in texts],
 )
-def test_the_language_of_a_question(language: str | None, text: str) -> None:
+def test_the_language_of_a_question_is_detected(language: str | None, text: str) -> None:
     assert recognise_language(text) == language
 
 

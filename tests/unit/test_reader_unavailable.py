@@ -132,7 +132,7 @@ def test_the_trial_says_which_types_cannot_be_read_and_notes_when_they_can(mende
     assert not unavailable
 
 
-def test_each_sample_is_read_here() -> None:
+def test_each_sample_file_can_be_read() -> None:
     with closing(ExtractionProcess(limits=Limits(light_bytes=0))) as process:
         for kind, sample in SAMPLES.items():
             assert any("Sample" in block.text for block in process.extract(sample(), kind)), kind

@@ -67,7 +67,7 @@ def test_the_worst_rounding_stays_exact_too(dimensions: int) -> None:
     assert (grid.astype(np.float32) @ grid.astype(np.float32).T)[0, 0] == total
 
 
-def test_length_does_not_matter() -> None:
+def test_the_length_of_a_vector_does_not_change_its_direction() -> None:
     assert (to_grid(np.array([[3.0, 4.0]])) == to_grid(np.array([[0.3, 0.4]]))).all()
     assert to_grid(np.array([[3.0, 4.0]])).tolist() == [[2400, 3200]]
 

@@ -20,7 +20,7 @@ from store.engines.sqlite.acknowledged import versions_lost_error
         ("", ""),
     ],
 )
-def test_only_our_own_words_stay(text: str, kept: str) -> None:
+def test_redaction_keeps_only_hopsyncds_own_words(text: str, kept: str) -> None:
     assert Redactor().text(text) == kept
 
 

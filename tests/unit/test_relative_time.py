@@ -52,5 +52,5 @@ def test_a_day_is_understood_as_people_type_it(text: str, moment: str) -> None:
         "1" * 99,
     ],
 )
-def test_other_words_are_no_time(text: str) -> None:
+def test_other_words_are_not_read_as_a_time(text: str) -> None:
     assert relative_moment(text, NOON) is None

@@ -113,7 +113,7 @@ def test_output_of_a_library_does_not_mix_with_replies(
     assert text_of(process, b"print") == "print"
 
 
-def test_a_worker_knows_no_secrets(
+def test_a_worker_has_no_secrets_in_its_environment(
     process: ExtractionProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
@@ -233,7 +233,7 @@ def test_a_worker_returns_all_fields_of_a_block() -> None:
         assert process.extract(text, "text/markdown") == here
 
 
-def test_a_heap_of_brackets_ends(process: ExtractionProcess) -> None:
+def test_nested_brackets_that_take_too_long_are_refused(process: ExtractionProcess) -> None:
     with pytest.raises(DocumentUnreadable, match="processor time"):
         process.extract(b"[aaaaaaa " * 110_000, "text/markdown")
 

@@ -310,5 +310,5 @@ def test_a_number_that_counts_nothing_is_not_shown_for_how_many() -> None:
         ("Half is 50 % of it.", ["50 %"]),
     ],
 )
-def test_a_number_has_its_unit(text: str, wanted: list[str]) -> None:
+def test_the_short_answer_contains_the_unit_of_a_number(text: str, wanted: list[str]) -> None:
     assert [one.text for one in values_of(text, "number", ())] == wanted

@@ -55,7 +55,7 @@ def test_only_the_owner_can_reach_it_and_it_goes_at_the_end(path: Path) -> None:
     assert not path.exists()
 
 
-def test_the_umask_is_put_back(path: Path) -> None:
+def test_the_umask_is_restored(path: Path) -> None:
     before = os.umask(0o027)
     try:
         with bind_socket(path):
@@ -113,7 +113,7 @@ def test_too_long_a_path_is_refused_before_anything_is_made(path: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_the_longest_path_serves(path: Path) -> None:
+def test_a_socket_with_the_longest_path_works(path: Path) -> None:
     long = path.parent / ("x" * (107 - len(os.fsencode(path.parent)) - 1))
     with bind_socket(long):
         connect(long)

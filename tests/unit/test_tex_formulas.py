@@ -47,7 +47,7 @@ def test_prices_paths_and_patterns_stay_as_they_are(sentence: str) -> None:
     assert texts("text/markdown", sentence) == [sentence.replace("\\\\", "\\")]
 
 
-def test_emphasis_inside_dollars_is_none() -> None:
+def test_asterisks_in_formulas_are_not_emphasis() -> None:
     assert texts("text/markdown", "So $a*b^2$ and $c*d$ hold.") == ["So a*b^2 and $c*d$ hold."]
 
 

@@ -85,7 +85,7 @@ def test_a_certificate_says_its_names_and_its_end(tmp_path: Path) -> None:
     assert expired.expires_s < time.time()
 
 
-def test_unfit_files_are_refused(tmp_path: Path) -> None:
+def test_unusable_certificate_files_are_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.issue()
     _, others_key = authority.issue(file_name="other")

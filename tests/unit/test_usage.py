@@ -30,7 +30,7 @@ def test_calls_are_limited_and_a_cancelled_one_is_given_back() -> None:
     assert usage.calls == 2
 
 
-def test_without_limits_nothing_is_refused() -> None:
+def test_without_limits_no_call_is_refused() -> None:
     usage = Usage()
     for _ in range(1000):
         usage.reserve(10**9)

@@ -55,7 +55,7 @@ def by_entry(found: Walked) -> dict[int, float]:
     )
 
 
-def test_the_example_of_the_module() -> None:
+def test_the_example_in_the_module_docstring_holds() -> None:
     assert walked(star(), A, hops=1).scores.tolist() == pytest.approx([1, 0.375, 0.125])
     assert walked(star(), A, hops=2).scores.tolist() == pytest.approx([1.25, 0.375, 0.125])
 

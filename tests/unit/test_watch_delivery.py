@@ -96,7 +96,7 @@ def test_a_listener_that_does_not_read_has_that_deadline_too() -> None:
     assert time.monotonic() - begun_s < 3
 
 
-def test_no_body_is_read(listening: Listen) -> None:
+def test_the_body_of_a_webhooks_reply_is_not_read(listening: Listen) -> None:
     sent = []
 
     def send_without_end(connection: socket.socket) -> None:
@@ -127,7 +127,7 @@ def test_a_head_without_end_is_refused(listening: Listen) -> None:
         *(("429 Slow Down", "429", True), ("503 Busy", "503", True)),
     ],
 )
-def test_the_status_decides(
+def test_the_status_of_the_reply_decides_if_a_delivery_succeeded(
     listening: Listen, status: str, error: str | None, may_pass: bool
 ) -> None:
     def send(connection: socket.socket) -> None:
