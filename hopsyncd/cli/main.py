@@ -3,8 +3,8 @@
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,71 +15,84 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import click
 
 from hopsyncd import __version__
-from hopsyncd.cli.access_token import token
-from hopsyncd.cli.add import add, pause, remove, resume, sources
-from hopsyncd.cli.audit import audit
-from hopsyncd.cli.backup import backup
-from hopsyncd.cli.completion import completion
-from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.failures import run_command
-from hopsyncd.cli.graph import graph
-from hopsyncd.cli.install import service
-from hopsyncd.cli.llm import llm
-from hopsyncd.cli.log import diff, log, release, restore, tag
-from hopsyncd.cli.maintain import check, copy, gc, purge, rebuild, recover
-from hopsyncd.cli.query import ask, query
-from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.server import hoist_options, refuse_elsewhere, refused_tokens_explained
-from hopsyncd.cli.show import open_, show
-from hopsyncd.cli.support_bundle import support_bundle
-from hopsyncd.cli.sync import sync
-from hopsyncd.cli.top import status, top
-from hopsyncd.cli.trial import try_
-from hopsyncd.cli.watches import unwatch, watch, watches
-from hopsyncd.cli.web import web
-from hopsyncd.cli.why import why
 
 # Names of commands in other tools. click suggests only similar spellings.
 _SYNONYMS = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
           "list": "sources", "start": "serve", "history": "log", "rm": "remove"}  # fmt: skip
 
 
-_GROUPS: Mapping[str, Sequence[click.Command]] = {
-    "Ask": (ask, query, show, open_, web, graph, watch, watches, unwatch),
-    "Sources": (add, sources, sync, pause, resume, remove),
-    "History": (log, diff, why, tag, restore, release),
-    "Run": (
-        try_,
-        init,
-        serve,
-        status,
-        top,
-        reload,
-        schedule,
-        service,
-        mcp,
-        token,
-        completion,
-        evaluate,
-    ),
-    "Repair": (
-        doctor,
-        support_bundle,
-        llm,
-        check,
-        audit,
-        backup,
-        copy,
-        rebuild,
-        gc,
-        purge,
-        recover,
-    ),
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Ask": {
+        "ask": "query:ask",
+        "query": "query:query",
+        "show": "show:show",
+        "open": "show:open_",
+        "web": "web:web",
+        "graph": "graph:graph",
+        "watch": "watches:watch",
+        "watches": "watches:watches",
+        "unwatch": "watches:unwatch",
+    },
+    "Sources": {
+        "add": "add:add",
+        "sources": "add:sources",
+        "sync": "sync:sync",
+        "pause": "add:pause",
+        "resume": "add:resume",
+        "remove": "add:remove",
+    },
+    "History": {
+        "log": "log:log",
+        "diff": "log:diff",
+        "why": "why:why",
+        "tag": "log:tag",
+        "restore": "log:restore",
+        "release": "log:release",
+    },
+    "Run": {
+        "try": "trial:try_",
+        "init": "serve:init",
+        "serve": "serve:serve",
+        "status": "top:status",
+        "top": "top:top",
+        "reload": "serve:reload",
+        "schedule": "serve:schedule",
+        "service": "install:service",
+        "mcp": "serve:mcp",
+        "token": "access_token:token",
+        "completion": "completion:completion",
+        "eval": "evaluate:evaluate",
+    },
+    "Repair": {
+        "doctor": "serve:doctor",
+        "support-bundle": "support_bundle:support_bundle",
+        "llm": "llm:llm",
+        "check": "maintain:check",
+        "audit": "audit:audit",
+        "backup": "backup:backup",
+        "copy": "maintain:copy",
+        "rebuild": "maintain:rebuild",
+        "gc": "maintain:gc",
+        "purge": "maintain:purge",
+        "recover": "maintain:recover",
+    },
 }
-"""The commands as `--help` lists them."""
+"""The commands as `--help` lists them, each with its module and function."""
+
+_PLACES = {name: place for commands in GROUPS.values() for name, place in commands.items()}
 
 
 class _Commands(click.Group):
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import the command. Importing all of them takes longer than most commands run."""
+        if name not in _PLACES:
+            return None
+        module, _, function = _PLACES[name].partition(":")
+        command: click.Command = getattr(import_module(f"hopsyncd.cli.{module}"), function)
+        return command
+
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -95,20 +108,22 @@ class _Commands(click.Group):
             return super().invoke(context)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, commands in _GROUPS.items():
-            width = max(len(str(command.name)) for command in commands)
+        for title, names in GROUPS.items():
+            width = max(map(len, names))
+            commands = [(name, self.get_command(context, name)) for name in names]
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        (f"{command.name:<{width}}", command.get_short_help_str(limit=1000))
-                        for command in commands
-                        if not command.hidden
+                        (f"{name:<{width}}", command.get_short_help_str(limit=1000))
+                        for name, command in commands
+                        if command and not command.hidden
                     ]
                 )
 
 
 @click.group(
     cls=_Commands,
+    commands={name: click.Command(name) for name in _PLACES},  # the names, for suggestions
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Begin with `hopsyncd init --folder ~/notes`, then `hopsyncd serve`.",
 )
@@ -142,10 +157,6 @@ class _Commands(click.Group):
 def cli(context: click.Context, /, config_file: Path | None, **_: object) -> None:
     """Search your documents, connect facts across files, and stay current as you edit."""
     context.obj = config_file
-
-
-for command in chain.from_iterable(_GROUPS.values()):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -116,7 +116,8 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<por
 class Section(BaseModel):
     """A table of the configuration. Unknown keys are refused, and values are not converted."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # Most commands need only the validator of the whole configuration.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 def to_path(value: object, info: ValidationInfo) -> Path:

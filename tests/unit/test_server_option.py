@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hopsyncd.cli.main import _GROUPS, cli
+from hopsyncd.cli.main import GROUPS, cli
 from hopsyncd.cli.server import HERE, Server, hoist_options
 from hopsyncd.client import RequestFailed
 from hopsyncd.errors import ConfigError
 from tests.fakes.port import free_port
 
-COMMANDS = [str(command.name) for command in chain.from_iterable(_GROUPS.values())]
+COMMANDS = [*chain.from_iterable(GROUPS.values())]
 ARGUMENTS = {
     **{"why": "x 1", "restore": "1", "unwatch": "1", "diff": "1 2", "purge": "x --yes"},
     **dict.fromkeys(("ask", "query", "show", "open", "graph", "watch", "pause", "resume"), "x"),
