@@ -238,12 +238,12 @@ class FolderConnector:
             folders = OpenFolders(real)
         except OSError as error:
             raise self._unavailable(error) from error
-        own = [path for path in self._never if _is_within(real, os.path.realpath(path))]
-        if own:
+        inside = [path for path in self._never if _is_within(real, os.path.realpath(path))]
+        if inside:
             folders.close()
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
-                f"it is inside hopsyncd's own data at {own[0]}",
+                f"it is inside hopsyncd's own data at {inside[0]}",
                 "Choose another folder as `path` of this source in config.toml.",
             )
         state = os.fstat(folders.root)

@@ -398,8 +398,8 @@ def read_level(folder: int, base: str, names: Sequence[str]) -> Level | None:
     """
     if not any(name in names for name in IGNORE_FILES):
         return None
-    own, git = (_read_patterns(folder, name) for name in IGNORE_FILES)
-    return Level(base, own, git) if own or git else None
+    plain, git = (_read_patterns(folder, name) for name in IGNORE_FILES)
+    return Level(base, plain, git) if plain or git else None
 
 
 def _read_patterns(folder: int, name: str) -> Patterns:

@@ -255,10 +255,10 @@ class RemoteConnector:
         names = {_name_of(facts) for facts in entries if facts.get("type") == "file"}
         if names.isdisjoint(IGNORE_FILES):
             return None
-        own, git = (
+        plain, git = (
             self._patterns(folder, name) if name in names else Patterns(()) for name in IGNORE_FILES
         )
-        return Level(f"{folder.id}/" if folder.id else "", own, git)
+        return Level(f"{folder.id}/" if folder.id else "", plain, git)
 
     def _patterns(self, folder: _Folder, name: str) -> Patterns:
         id_ = f"{folder.id}/{name}"

@@ -140,8 +140,8 @@ class Database:
     def _state(self) -> "_State":
         if not self.path.is_file():
             raise FileNotFoundError
-        own = [os.path.realpath(folder) for folder in self.never]
-        if any(Path(os.path.realpath(self.path)).is_relative_to(folder) for folder in own):
+        never = [os.path.realpath(folder) for folder in self.never]
+        if any(Path(os.path.realpath(self.path)).is_relative_to(folder) for folder in never):
             raise self.refusal("it is hopsyncd's own database", "Choose another file.")
         found = self.path.stat()
         return _State(

@@ -372,14 +372,14 @@ def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Findi
 
 
 def _documents(connection: Connection) -> Iterator[Finding]:
-    for row_id, digest, *own in connection.execute(
+    for row_id, digest, *columns in connection.execute(
         "SELECT id, digest, source, path, content, media_type, names, origin, properties"
         " FROM document"
     ):
-        if stored_document_digest(connection, row_id, tuple(own)) != digest:
+        if stored_document_digest(connection, row_id, tuple(columns)) != digest:
             yield Finding(
                 "a document and its places are as they were written",
-                f"document {row_id} ({own[1]})",
+                f"document {row_id} ({columns[1]})",
                 "their digest differs",
                 RESTORE,
             )

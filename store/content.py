@@ -239,8 +239,11 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
     rows = list[tuple[object, ...]]()
     questions = list[tuple[object, ...]]()
     for question_set in sets:
-        vectors, own = question_set.vectors.astype("<i2").tobytes(), _question_rows(question_set)
-        digest = set_digest(vectors, own)
+        vectors, question_rows = (
+            question_set.vectors.astype("<i2").tobytes(),
+            _question_rows(question_set),
+        )
+        digest = set_digest(vectors, question_rows)
         rows.append(
             (
                 question_set.id,
@@ -251,7 +254,7 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
                 int(question_set.provisional),
             )
         )
-        questions += [(*question, question_set.id) for question in own]
+        questions += [(*question, question_set.id) for question in question_rows]
     connection.executemany(
         "INSERT INTO question_set (id, passage, recipe, vectors, digest, provisional)"
         " VALUES (?, ?, ?, ?, ?, ?)",

@@ -60,7 +60,7 @@ def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> by
 def stored_document_digest(
     connection: Connection,
     row_id: int,
-    own: tuple[int, str, bytes, str, str, str, str],
+    columns: tuple[int, str, bytes, str, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
     """Compute the digest of a stored document from the columns `own` (source to properties) and its
@@ -69,7 +69,7 @@ def stored_document_digest(
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
-    return document_digest(*own, places)
+    return document_digest(*columns, places)
 
 
 def fill_digests(connection: Connection) -> None:
@@ -83,8 +83,8 @@ def fill_digests(connection: Connection) -> None:
             [stored_set_digest(connection, row_id, vectors), row_id],
         )
     documents = "SELECT id, source, path, content, media_type FROM document"
-    for row_id, *own in connection.execute(documents).fetchall():
+    for row_id, *columns in connection.execute(documents).fetchall():
         digest = stored_document_digest(
-            connection, row_id, (*own, _NONE, _NO_ORIGIN, _NONE), _FIRST_PLACE_COLUMNS
+            connection, row_id, (*columns, _NONE, _NO_ORIGIN, _NONE), _FIRST_PLACE_COLUMNS
         )
         connection.execute("UPDATE document SET digest = ? WHERE id = ?", [digest, row_id])

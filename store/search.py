@@ -121,11 +121,11 @@ def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
             if any(vector):
                 floats = np.frombuffer(vector, dtype="<i2").astype("<f4").tobytes()
                 rows.setdefault(generation, []).append((floats, *columns))
-        for generation, some in rows.items():
+        for generation, vectors in rows.items():
             connection.executemany(
                 f"INSERT INTO passage_vector_{generation} (embedding, life, born, died, passage)"
                 " VALUES (?, ?, ?, ?, ?)",
-                some,
+                vectors,
             )
 
 

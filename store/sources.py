@@ -353,12 +353,12 @@ def skipped_by_kind(
         [names],
     ).fetchall()
     for name in sorted(partly):
-        own = connection.execute(
+        item_rows = connection.execute(
             "SELECT i.skipped, i.path FROM seen AS i JOIN source AS s ON s.id = i.source"
             " WHERE i.skipped IS NOT NULL AND s.name = ?",
             [name],
         )
-        rows += [(text, 1) for text, path in own if not hides(hidden, name, path)]
+        rows += [(text, 1) for text, path in item_rows if not hides(hidden, name, path)]
     parts, documents = Counter[str](), Counter[str]()
     for text, items in rows:
         for kind, count in counts_in(text).items():

@@ -272,7 +272,7 @@ def _count_rewritten(connection: Connection, number: int) -> int:
 
 def _insert_document(connection: Connection, number: int, document: Document) -> None:
     names = json.dumps(document.names, ensure_ascii=False)
-    own = (
+    columns = (
         document.source,
         document.path,
         document.content,
@@ -289,7 +289,7 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
         "INSERT INTO document"
         " (source, path, content, media_type, names, origin, properties, born, died, digest)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        [*own, number, ALIVE, document_digest(*own, places)],
+        [*columns, number, ALIVE, document_digest(*columns, places)],
     ).fetchone()
     connection.executemany(
         f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",

@@ -114,8 +114,8 @@ class WebConnector:
         self._settings = settings
         self._starts = tuple(dict.fromkeys(_start(text) for text in settings.start))
         # Shell patterns for exactly these hosts: an IPv6 address has brackets.
-        own = (host_of(start).replace("[", "[[]") for start in self._starts)
-        self._hosts = (*own, *settings.hosts)
+        hosts = (host_of(start).replace("[", "[[]") for start in self._starts)
+        self._hosts = (*hosts, *settings.hosts)
         self._client = client or PageFetcher(
             settings.timeout_s,
             settings.max_bytes,

@@ -75,8 +75,8 @@ def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
     index, visible = head.index, head.statistics.visible.documents
     table = index.document_properties
     known = table.document_row < len(visible)
-    own = table.property[known][visible[table.document_row[known]]]
-    counts = np.bincount(own)
+    visible_properties = table.property[known][visible[table.document_row[known]]]
+    counts = np.bincount(visible_properties)
     found = {"type": Counter[str](), "tag": Counter[str](), "author": Counter[str]()}
     for number in np.flatnonzero(counts).tolist():
         name, value = index.properties[number]

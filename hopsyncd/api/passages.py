@@ -187,8 +187,8 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
     if head is None or request.source not in head.index.sources:
         return ""
     index, visible = head.index, head.statistics.visible.documents
-    own = index.documents.source[: len(visible)] == index.sources.index(request.source)
-    paths = [index.document_paths[at] for at in np.flatnonzero(visible & own).tolist()]
+    of_source = index.documents.source[: len(visible)] == index.sources.index(request.source)
+    paths = [index.document_paths[at] for at in np.flatnonzero(visible & of_source).tolist()]
     near = near_names(request.document, paths)
     return f"; near it: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
 

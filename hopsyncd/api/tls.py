@@ -181,7 +181,7 @@ class Handshakes:
         one."""
         if len(self._open) >= self._limit:
             ((greediest, _),) = Counter(self._open.values()).most_common(1)
-            next(start for start, own in self._open.items() if own == greediest).abort()
+            next(start for start, address in self._open.items() if address == greediest).abort()
         self._open[new] = address
 
     def remove(self, ended: TlsStart) -> None:

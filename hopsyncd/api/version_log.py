@@ -123,9 +123,9 @@ def diff_answer(
         "from": old.id,
         "to": new.id,
         "counts": {
-            "documents": {kind: len(some) for kind, some in documents.items()},
-            "passages": {kind: len(some) for kind, some in passages.items()},
-            "edges": {kind: len(some) for kind, some in edges.items()},
+            "documents": {kind: len(changed) for kind, changed in documents.items()},
+            "passages": {kind: len(changed) for kind, changed in passages.items()},
+            "edges": {kind: len(changed) for kind, changed in edges.items()},
         },
         "folders": by_folder(documents),
         "documents": {
@@ -158,8 +158,8 @@ def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFo
     2
     """
     places = {
-        kind: Counter((source, path.rpartition("/")[0]) for source, path in some)
-        for kind, some in documents.items()
+        kind: Counter((source, path.rpartition("/")[0]) for source, path in changed)
+        for kind, changed in documents.items()
     }
     deepest = max(
         (folder.count("/") + 1 for folders in places.values() for _, folder in folders), default=1

@@ -126,8 +126,8 @@ class Makers:
         if act and kind_of_act(act) != json.dumps({"mcp": True}):
             return None
         same = (watch for watch in watches if (watch.question, watch.act) == (question, act))
-        own = (watch for watch in same if is_maker(caller, watch))
-        return next((watch for watch in own if self.find(watch) is None), None)
+        own_watches = (watch for watch in same if is_maker(caller, watch))
+        return next((watch for watch in own_watches if self.find(watch) is None), None)
 
     def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
         """Explain why the caller may not see the results of a watch. None if the caller may."""
@@ -171,9 +171,11 @@ def _why_paused(watch: Watch) -> str:
 def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
     """Raise BadRequest if the caller already has too many watches."""
     login = login_of(caller)
-    own = [watch for watch in watches if is_maker(caller, watch) or watch.login == login is None]
+    own_watches = [
+        watch for watch in watches if is_maker(caller, watch) or watch.login == login is None
+    ]
     most = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
-    if len(own) >= most:
+    if len(own_watches) >= most:
         why = f"{most} questions are watched"
     elif len(watches) >= _MAX_WATCHES:
         why = f"all users together watch {_MAX_WATCHES} questions"

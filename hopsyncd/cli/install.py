@@ -320,8 +320,8 @@ def _places(system: bool) -> tuple[Path, ...]:
     if _is_mac():
         return (Path.home() / "Library/LaunchAgents" / LAUNCHD,)
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    own = Path(base) if base.startswith("/") else Path.home() / ".config"
-    folder = _SYSTEM_UNITS if system else own / "systemd/user"
+    config_home = Path(base) if base.startswith("/") else Path.home() / ".config"
+    folder = _SYSTEM_UNITS if system else config_home / "systemd/user"
     return folder / SERVICE, folder / SOCKET
 
 

@@ -157,14 +157,14 @@ def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
 
     Comments below its last key stay, as they belong to the next table.
     """
-    own: tuple[str | int, ...] = ("source", index)
+    place: tuple[str | int, ...] = ("source", index)
     lines = text.splitlines(keepends=True)
     source_detection = key_lines(text)
-    if own not in source_detection:
+    if place not in source_detection:
         return None
-    first = source_detection[own] - 1
+    first = source_detection[place] - 1
     others = [
-        line for path, line in source_detection.items() if path[:2] != own and line > first + 1
+        line for path, line in source_detection.items() if path[:2] != place and line > first + 1
     ]
     for end in range(first + 1, min(others, default=len(lines) + 1)):
         if _parse("".join(lines[first:end])) == {"source": [source]}:

@@ -330,11 +330,11 @@ def evaluate_index(
     Raises the errors of `make_index_questions`.
     """
     models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
-    own = make_index_questions(
+    made = make_index_questions(
         database, models, wanted, seed, models.llm if by_llm else None, usage
     )
-    asked = ask_all_ways(database, own.served, gold_of(own.corpus), own.questions, experiment)
-    return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.list_edges()))
+    asked = ask_all_ways(database, made.served, gold_of(made.corpus), made.questions, experiment)
+    return Evaluation(asked, 0.0, made.served.version.passages, len(made.served.list_edges()))
 
 
 def make_index_questions(
@@ -359,14 +359,14 @@ def make_index_questions(
         if get_generation(connection, newest.generation).encoder != models.encoder.name:
             raise _nothing("it was indexed with an encoder other than the configured encoder")
         served = load_snapshot(connection, newest)
-        some = islice(pairs(connection, served, seed), _TRIES * wanted)
+        tried = islice(pairs(connection, served, seed), _TRIES * wanted)
         if llm is None:
             made = _make_disjoint(
-                some, corpus, lambda pair: make_question_by_rule(pair, models.language)
+                tried, corpus, lambda pair: make_question_by_rule(pair, models.language)
             )
             questions = list(islice(made, wanted))
         else:
-            chosen = list(islice(_make_disjoint(some, corpus, lambda pair: pair), _SPARE * wanted))
+            chosen = list(islice(_make_disjoint(tried, corpus, lambda pair: pair), _SPARE * wanted))
     if llm is not None:
         questions = write_questions(chosen, llm, usage)[:wanted] if chosen else []
     if not questions:
@@ -375,10 +375,10 @@ def make_index_questions(
 
 
 def _make_disjoint(
-    some: Iterable[Pair], corpus: dict[str, Passage], make: Callable[[Pair], Made | None]
+    pairs: Iterable[Pair], corpus: dict[str, Passage], make: Callable[[Pair], Made | None]
 ) -> Iterator[Made]:
     """Make questions from pairs whose passages are not in `corpus`, and add the passages to it."""
-    for pair in some:
+    for pair in pairs:
         if not corpus.keys().isdisjoint(pair.ids):
             continue
         made = make(pair)

@@ -149,7 +149,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def wilson_interval(count: int, of: int) -> tuple[float, float]:
+def wilson_interval(count: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share.
 
     Unlike a bootstrap interval, it is not empty at 0 and at 1.
@@ -157,9 +157,9 @@ def wilson_interval(count: int, of: int) -> tuple[float, float]:
     >>> [round(end, 3) for end in wilson_interval(9, 9)]
     [0.701, 1.0]
     """
-    share, spread = count / of, _Z * _Z / of
+    share, spread = count / total, _Z * _Z / total
     middle = share + spread / 2
-    half = _Z * sqrt((share * (1 - share) + spread / 4) / of)
+    half = _Z * sqrt((share * (1 - share) + spread / 4) / total)
     low, high = ((middle + sign * half) / (1 + spread) for sign in (-1, 1))
     return max(low, 0.0), min(high, 1.0)
 
@@ -272,15 +272,16 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
     took_ms = [outcome.ms for outcome in measured]
     return Scores(
         recall={
-            depth: Share.of([outcome.recall for outcome in some]) for depth, some in at.items()
+            depth: Share.of([outcome.recall for outcome in judged]) for depth, judged in at.items()
         },
         precision={
-            depth: Share.of([outcome.precision for outcome in some]) for depth, some in at.items()
+            depth: Share.of([outcome.precision for outcome in judged])
+            for depth, judged in at.items()
         },
-        f1={depth: Share.of([outcome.f1 for outcome in some]) for depth, some in at.items()},
+        f1={depth: Share.of([outcome.f1 for outcome in judged]) for depth, judged in at.items()},
         whole={
-            depth: Share.of([float(outcome.recall == 1) for outcome in some])
-            for depth, some in at.items()
+            depth: Share.of([float(outcome.recall == 1) for outcome in judged])
+            for depth, judged in at.items()
         },
         reciprocal_rank=float(
             np.mean(
@@ -316,9 +317,9 @@ def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores |
 
 
 def _share(
-    some: Sequence[QuestionOutcome], of: Callable[[QuestionOutcome], object]
+    outcomes: Sequence[QuestionOutcome], measure: Callable[[QuestionOutcome], object]
 ) -> Share | None:
-    values = [of(outcome) for outcome in some]
+    values = [measure(outcome) for outcome in outcomes]
     shares = [value if isinstance(value, float) else float(bool(value)) for value in values]
     return Share.of(shares) if shares else None
 

@@ -136,7 +136,9 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
     for id_, places in places_at(connection, version, ids).items():
         for place in places:
             placed[place.document].append((place.first_line, place.last_line, id_))
-    return {path: [passages[place[-1]] for place in sorted(some)] for path, some in placed.items()}
+    return {
+        path: [passages[place[-1]] for place in sorted(places)] for path, places in placed.items()
+    }
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:

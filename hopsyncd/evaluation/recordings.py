@@ -63,7 +63,8 @@ def _read_lines(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
     for number, line in read_lines(file):
         texts = [line.get(direction) for direction in ("incoming", "outgoing")]
         if "id" not in line or not all(
-            isinstance(some, list) and all(isinstance(text, str) for text in some) for some in texts
+            isinstance(questions, list) and all(isinstance(text, str) for text in questions)
+            for questions in texts
         ):
             raise BadRequest(
                 f"Cannot use {file}:{number}",

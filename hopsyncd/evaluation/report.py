@@ -84,7 +84,7 @@ def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
 def evaluation_json(measured: Measured) -> dict[str, Any]:
     """Format the whole result as JSON. `strategies` has an entry for each search, by its name."""
     result = measured.evaluation
-    every = [outcome for some in result.outcomes.values() for outcome in some]
+    every = [outcome for outcomes in result.outcomes.values() for outcome in outcomes]
     kinds = dict.fromkeys(outcome.question.kind for outcome in every if outcome.question.gold)
     return {
         "title": measured.title,
@@ -97,9 +97,11 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         "kinds": {
             kind: {
                 name: scores_json(
-                    compute_scores([outcome for outcome in some if outcome.question.kind == kind])
+                    compute_scores(
+                        [outcome for outcome in outcomes if outcome.question.kind == kind]
+                    )
                 )
-                for name, some in result.outcomes.items()
+                for name, outcomes in result.outcomes.items()
             }
             for kind in kinds
             if kind
@@ -130,8 +132,8 @@ def question_lines(evaluation: Evaluation) -> str:
             "ms": round(outcome.ms, 3),
             "llm_calls": outcome.llm_calls,
         }
-        for name, some in evaluation.outcomes.items()
-        for outcome in some
+        for name, outcomes in evaluation.outcomes.items()
+        for outcome in outcomes
     ]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
@@ -200,8 +202,11 @@ def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
     ]
     if any("answer_em" in row for row in rows.values()):
         columns = [f"answer_{field.name}" for field in fields(AnswerScores)]
-        some = next(iter(rows.values()))
-        parts += ["## Answers", _table(rows, [column for column in columns if column in some])]
+        first_scores = next(iter(rows.values()))
+        parts += [
+            "## Answers",
+            _table(rows, [column for column in columns if column in first_scores]),
+        ]
     parts += [f"![{plot.stem.replace('_', ' ')}]({plot.name})" for plot in plots]
     return "\n\n".join(parts) + "\n"
 

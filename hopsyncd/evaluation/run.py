@@ -67,13 +67,13 @@ class Evaluation:
     def scores(self) -> dict[str, Scores]:
         """The scores over the questions that have an answer."""
         return {
-            name: compute_scores([outcome for outcome in some if outcome.question.gold])
-            for name, some in self.outcomes.items()
+            name: compute_scores([outcome for outcome in outcomes if outcome.question.gold])
+            for name, outcomes in self.outcomes.items()
         }
 
     @property
     def answers(self) -> dict[str, AnswerScores | None]:
-        return {name: compute_answer_scores(some) for name, some in self.outcomes.items()}
+        return {name: compute_answer_scores(outcomes) for name, outcomes in self.outcomes.items()}
 
 
 @dataclass(frozen=True, slots=True)

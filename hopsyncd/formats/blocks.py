@@ -164,8 +164,8 @@ def with_title(
         return blocks
     opening = next((at for at, block in enumerate(blocks) if block.level and block.text), None)
     if opening is not None and _words(blocks[opening].text) == _words(title):
-        own = replace(blocks[opening], level=1)
-        blocks = (own, *blocks[:opening], *blocks[opening + 1 :])
+        heading = replace(blocks[opening], level=1)
+        blocks = (heading, *blocks[:opening], *blocks[opening + 1 :])
     tops = [at for at, block in enumerate(blocks) if block.level == 1 and block.text]
     if not tops:
         return (Block("heading", title, line, line, level=1), *blocks)

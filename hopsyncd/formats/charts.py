@@ -21,8 +21,8 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
     """
     of_axes = list(chart.iterfind(".//{*}plotArea//{*}title"))
     titles = [_text(title) for title in of_axes]
-    own = [_text(title) for title in chart.iterfind(".//{*}title") if title not in of_axes]
-    caption = name_chart(_kind(chart), next(iter(own), ""))
+    chart_titles = [_text(title) for title in chart.iterfind(".//{*}title") if title not in of_axes]
+    caption = name_chart(_kind(chart), next(iter(chart_titles), ""))
     if caption:
         yield Block("figure", caption, line, line)
     for axis in filter(None, titles):

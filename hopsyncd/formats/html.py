@@ -65,8 +65,10 @@ def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
     If the only `h1` has different text, the title goes above it, and all headings move down.
     """
     tops = [block.text for block in blocks if block.level == 1 and block.text]
-    words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
-    if len(tops) != 1 or own <= words or words <= own:
+    words, words_of_tops = (
+        set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops))
+    )
+    if len(tops) != 1 or words_of_tops <= words or words <= words_of_tops:
         return with_title(blocks, title, line)
     return (Block("heading", title, line, line, level=1), *lower_headings(blocks))
 

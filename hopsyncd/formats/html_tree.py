@@ -187,13 +187,13 @@ class _Sizes:
         self.text: dict[Element, int] = dict.fromkeys(elements, 0)
         self.links: dict[Element, int] = dict.fromkeys(elements, 0)
         for element in reversed(elements):  # so inner elements come first
-            own = 0 if element.tag in _UNSEEN else _length(element.text) + self.text[element]
-            self.text[element] = own
+            length = 0 if element.tag in _UNSEEN else _length(element.text) + self.text[element]
+            self.text[element] = length
             if element.tag == "a" and element.get("href") is not None:
-                self.links[element] = own
+                self.links[element] = length
             parent = element.getparent()
             if parent is not None:
-                self.text[parent] += own + _length(element.tail)
+                self.text[parent] += length + _length(element.tail)
                 self.links[parent] += self.links[element]
 
     def prose(self, element: Element) -> int:

@@ -155,7 +155,7 @@ def _with_ids(message: Message, head: list[Block]) -> list[Block]:
     if not head:
         return head
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
-    own, answered, older = map(_MESSAGE_ID.findall, fields)
+    message_ids, answered, older = map(_MESSAGE_ID.findall, fields)
     ids = dict.fromkeys([*answered, *reversed(older)])
     links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
     properties = (
@@ -164,7 +164,7 @@ def _with_ids(message: Message, head: list[Block]) -> list[Block]:
     )
     first = replace(
         head[0],
-        names=tuple(own[:1]),
+        names=tuple(message_ids[:1]),
         links=tuple((0, link) for link in links),
         properties=tuple((name, value) for name, value in properties if value),
     )
@@ -255,12 +255,12 @@ class _MailReader:
     def _page(self, text: str, *, forwards: bool) -> list[Block]:
         """Read a message in HTML, without its quotations."""
         page = _TITLE.sub("", text)
-        own, quotes = own_html(page, forwards=forwards)
+        written, quotes = own_html(page, forwards=forwards)
         if self._known is None or not quotes:
             self._skipped["quotes"] += quotes
-            blocks = [*self._read(own, "text/html")]
+            blocks = [*self._read(written, "text/html")]
         else:  # leave out only quotations of known lines
-            blocks, before = [*self._read(page, "text/html")], [*self._read(own, "text/html")]
+            blocks, before = [*self._read(page, "text/html")], [*self._read(written, "text/html")]
             quoted = [line for b in blocks[len(before) :] for line in b.text.split("\n")]
             if self._known.knows(quoted):
                 self._skipped["quotes"] += quotes

@@ -193,12 +193,12 @@ def _take_quote(
     written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
 ) -> None:
     """Count a quotation and drop all but its answered lines, or keep it."""
-    own = written.parts[-1].lines
+    lines = written.parts[-1].lines
     if known is not None and not known.knows(quote):
-        own.extend(quote)
+        lines.extend(quote)
         return
-    _drop_introduction(own)
-    own.extend(answered)
+    _drop_introduction(lines)
+    lines.extend(answered)
     written.quotes += 1
 
 
@@ -272,9 +272,9 @@ def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
     found = _HTML_QUOTE.search(html)
     if not found or forwards or _FORWARDED.search(html, found.start(), found.start() + 1000):
         return html, 0
-    own = html[: found.start()]
-    if re.sub(r"<[^<>]*>|&nbsp;|\s", "", _after_head(own)):
-        return own, 1
+    written = html[: found.start()]
+    if re.sub(r"<[^<>]*>|&nbsp;|\s", "", _after_head(written)):
+        return written, 1
     return html, 0
 
 

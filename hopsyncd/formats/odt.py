@@ -292,11 +292,11 @@ class _Reader:
                 self._inline(child, line, beside, mark)
                 line.mark_link(attribute(child, "href"), start)
             elif name not in _LEFT_OUT:
-                own = self._marks.get(attribute(child, "style-name"), "").strip("thb")
-                if own == "x":
+                marks = self._marks.get(attribute(child, "style-name"), "").strip("thb")
+                if marks == "x":
                     self.deletions += name == "span"
                 else:
-                    self._inline(child, line, beside, own or mark)
+                    self._inline(child, line, beside, marks or mark)
                 line.add("\n" if name in ("p", "h") else "")
             line.add(_join_lines(child.tail), mark)
 

@@ -83,15 +83,15 @@ def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
     joined = f" {' '.join(words)} "
     long, short = list[Span](), list[Span]()
     for span in spans:
-        own = _words(span.text)
-        if len(own) > _SEQUENCE:
+        span_words = _words(span.text)
+        if len(span_words) > _SEQUENCE:
             covered = set[int]()
-            for at in range(len(own) - _SEQUENCE + 1):
-                if tuple(own[at : at + _SEQUENCE]) in sequences:
+            for at in range(len(span_words) - _SEQUENCE + 1):
+                if tuple(span_words[at : at + _SEQUENCE]) in sequences:
                     covered |= {*range(at, at + _SEQUENCE)}
-            if len(covered) >= _SHARE * len(own):
+            if len(covered) >= _SHARE * len(span_words):
                 long.append(span)
-        elif own and f" {' '.join(own)} " in joined:
+        elif span_words and f" {' '.join(span_words)} " in joined:
             short.append(span)
     if long:
         bottom = min(span.bottom - 1.5 * (span.top - span.bottom) for span in long)

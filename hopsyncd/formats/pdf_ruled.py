@@ -110,14 +110,14 @@ def _touching(rules: Sequence[Box]) -> list[list[Box]]:
     groups: list[tuple[list[float], list[Box]]] = []  # the bounds and the boxes of each group
     for box in sorted(rules):
         bounds, members = list(box), [box]
-        apart = []
+        separate = []
         for group in groups:
             if _meet(group[0], bounds):
                 members += group[1]
                 bounds = [*map(min, bounds[:2], group[0][:2]), *map(max, bounds[2:], group[0][2:])]
             else:
-                apart.append(group)
-        groups = [*apart, (bounds, members)]
+                separate.append(group)
+        groups = [*separate, (bounds, members)]
     return [members for _, members in groups if len(members) > 2]
 
 

@@ -76,10 +76,10 @@ def without_site_markup(text: str) -> tuple[str, Counter[str]]:
         bare = line.lstrip()
         while bare and indents and len(line) - len(bare) < indents[-1] + _INDENT:
             indents.pop()
-        own = line[_INDENT * len(indents) :] if indents else line
-        shown, is_admonition = own, False
-        if not is_code and len(own) <= _MAX_LINE_CHARACTERS:
-            shown, is_admonition = _read_line(own, skipped)
+        line_text = line[_INDENT * len(indents) :] if indents else line
+        shown, is_admonition = line_text, False
+        if not is_code and len(line_text) <= _MAX_LINE_CHARACTERS:
+            shown, is_admonition = _read_line(line_text, skipped)
         read.append(shown)
         if is_admonition:
             indents.append(len(line) - len(bare))

@@ -128,13 +128,13 @@ class Numbering:
     def _list(self, number: str) -> tuple[str, dict[int, _Level]]:
         """Return the numbering definition of a list, and the levels that the list overrides."""
         if number not in self._lists:
-            abstract, own = self._read_list(number)
+            abstract, overridden = self._read_list(number)
             if linked := self._style_of(abstract):
                 other = self._styles[linked].number
                 if self._said.get(other) is not None:
                     abstract, above = self._read_list(other)
-                    own = above | own
-            self._lists[number] = (abstract, own)
+                    overridden = above | overridden
+            self._lists[number] = (abstract, overridden)
         return self._lists[number]
 
     def _style_of(self, abstract: str) -> str:
@@ -146,15 +146,15 @@ class Numbering:
         definition = self._said.get(number)
         if definition is None:
             return "", {}
-        own: dict[int, _Level] = {}
+        overridden: dict[int, _Level] = {}
         restarts: dict[int, int] = {}
         for override in (part for part in definition if local_name(part) == "lvlOverride"):
-            own |= _levels_of(override)
+            overridden |= _levels_of(override)
             depth, start = attribute(override, "ilvl"), _value_of(override, "startOverride")
             if depth in _DEPTHS and start.isdecimal() and len(start) < 10:
                 restarts[int(depth)] = int(start)
         self._restarts.setdefault(number, restarts)
-        return _value_of(definition, "abstractNumId"), own
+        return _value_of(definition, "abstractNumId"), overridden
 
     def depth_of(self, number: str, style: str) -> int:
         """Return the level at which a list uses a style; 0 unless the list names the style."""
@@ -193,11 +193,11 @@ class Numbering:
         return _PLACE.sub(write_number, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 
     def _levels(self, number: str) -> dict[int, _Level]:
-        abstract, own = self._list(number)
+        abstract, overridden = self._list(number)
         if abstract not in self._abstract:
             found = self._said_abstract.get(abstract)
             self._abstract[abstract] = {} if found is None else _levels_of(found)
-        return self._abstract[abstract] | own
+        return self._abstract[abstract] | overridden
 
 
 def _levels_of(parent: Element) -> dict[int, _Level]:

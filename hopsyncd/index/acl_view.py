@@ -139,8 +139,8 @@ def restore_acl_view(
     matches = MatchColumns(sources, targets, kept.similarity).take(np.argsort(sources))
     is_rematched = mark_rows(len(index.outgoing), rematched)
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
-    own = view.list_matches()
-    question_similarity[own.source_question] = own.similarity
+    view_matches = view.list_matches()
+    question_similarity[view_matches.source_question] = view_matches.similarity
     question_similarity[rematched] = UNMATCHED
     question_similarity[matches.source_question] = matches.similarity
     return _complete(view, budget_factor, head, is_rematched, matches, question_similarity)
@@ -162,8 +162,8 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
     is_rematched, old_matches = mark_rows(len(index.outgoing)), NO_MATCHES
     if base.overlay is None:
-        own = view.list_matches()
-        question_similarity[own.source_question] = own.similarity
+        view_matches = view.list_matches()
+        question_similarity[view_matches.source_question] = view_matches.similarity
     else:
         old, old_matches = base.overlay, base.overlay.matches
         question_similarity[: len(old.question_similarity)] = old.question_similarity

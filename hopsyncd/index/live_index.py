@@ -207,11 +207,11 @@ class LiveIndex:
         paths = self.document_paths[len(known) : count]
         if paths:
             added = np.zeros(len(paths), dtype=np.int16)
-            own = np.flatnonzero(sources[len(known) : len(known) + len(paths)] == number)
-            found = [find_patterns(patterns, paths[row]) for row in own.tolist()]
+            rows = np.flatnonzero(sources[len(known) : len(known) + len(paths)] == number)
+            found = [find_patterns(patterns, paths[row]) for row in rows.tolist()]
             sets = list(dict.fromkeys([*sets, *found]))
             numbers = {deciding: at for at, deciding in enumerate(sets)}
-            added[own] = [numbers[deciding] for deciding in found]
+            added[rows] = [numbers[deciding] for deciding in found]
             known = np.concatenate([known, added])
             entries = [entry for entry in self._deciding_patterns.items() if entry[0] != key]
             self._deciding_patterns = dict([*entries[1 - _KEPT_PATTERNS :], (key, (known, sets))])

@@ -204,11 +204,11 @@ def _find_better(
     have is better, so these candidates are not compared.
     """
     others = sort_distinct(asking.questions)
-    own = whole.matches.of_questions(others)
-    is_own = find_sorted(own.source_question, asking.questions)[1]
+    whole_matches = whole.matches.of_questions(others)
+    is_own = find_sorted(whole_matches.source_question, asking.questions)[1]
     better = find_best(index, asking.take(~is_own), came, held)
     (theirs,) = find_candidates(index, names, [whole.passages])
-    own_better = select_better(index, own, held)
+    own_better = select_better(index, whole_matches, held)
     reached = replace_sources(held, own_better)
     best = find_best(index, asking.take(is_own), came.subtract(theirs), reached)
     return merge_matches(better, replace_sources(own_better, best))
@@ -223,19 +223,19 @@ def find_best_matches(
     Questions without a match are left out. If a question's match in the `whole` graph is also in
     this graph, the candidates of the whole graph are not compared again.
     """
-    own = NO_MATCHES
+    whole_matches = NO_MATCHES
     if whole is not None:
-        own = whole.matches.of_questions(questions)
-        questions = questions[~find_sorted(own.source_question, questions)[1]]
+        whole_matches = whole.matches.of_questions(questions)
+        questions = questions[~find_sorted(whole_matches.source_question, questions)[1]]
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
     best = find_best(index, asking, candidates)
     if whole is None:
         return best
-    names, asking = group_by_keyword(index, index.outgoing, own.source_question)
+    names, asking = group_by_keyword(index, index.outgoing, whole_matches.source_question)
     mine, theirs = find_candidates(index, names, [passages, whole.passages])
-    better = find_best(index, asking, mine.subtract(theirs), own)
-    return merge_matches(best, replace_sources(own, better))
+    better = find_best(index, asking, mine.subtract(theirs), whole_matches)
+    return merge_matches(best, replace_sources(whole_matches, better))
 
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
@@ -248,9 +248,9 @@ def count_matches(index: LiveIndex, passages: Flags) -> int:
     first, last = np.full(len(names), len(passages)), np.full(len(names), -1)
     np.minimum.at(first, candidates.groups, rows)
     np.maximum.at(last, candidates.groups, rows)
-    own = index.outgoing.passage_row[asking.questions]
+    asking_passages = index.outgoing.passage_row[asking.questions]
     first, last = first[asking.groups], last[asking.groups]
-    has_other = (last >= 0) & ((first != own) | (last != own))
+    has_other = (last >= 0) & ((first != asking_passages) | (last != asking_passages))
     return len(sort_distinct(asking.questions[has_other]))
 
 

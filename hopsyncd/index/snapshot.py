@@ -473,10 +473,10 @@ class Snapshot:
         order = np.lexsort((occurrences.ordinal[rows], positions))
         rows, positions = rows[order], positions[order]
         parts = visible.passage_rows[occurrences.passage_number[rows]]
-        own = np.flatnonzero(parts == passage_rows[positions])
-        own = own[np.diff(positions[own], prepend=-1) > 0]
-        at = np.concatenate([own - 1, own + 1])
-        neighbours = np.concatenate([positions[own], positions[own]])
+        passage_places = np.flatnonzero(parts == passage_rows[positions])
+        passage_places = passage_places[np.diff(positions[passage_places], prepend=-1) > 0]
+        at = np.concatenate([passage_places - 1, passage_places + 1])
+        neighbours = np.concatenate([positions[passage_places], positions[passage_places]])
         inside = (at >= 0) & (at < len(parts))
         at, neighbours = at[inside], neighbours[inside]
         inside = (

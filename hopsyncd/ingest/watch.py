@@ -406,11 +406,15 @@ def _relative(
     if root in paths:
         return None
     prefix = root.rstrip("/") + "/"
-    ids = {path[len(prefix) :]: own for path, own in paths.items() if path.startswith(prefix)}
+    ids = {
+        path[len(prefix) :]: is_written
+        for path, is_written in paths.items()
+        if path.startswith(prefix)
+    }
     return [
         id_
-        for id_, own in ids.items()
-        if (own or ids.keys().isdisjoint(_folders_above(id_))) and not skip(id_)
+        for id_, is_written in ids.items()
+        if (is_written or ids.keys().isdisjoint(_folders_above(id_))) and not skip(id_)
     ]
 
 

@@ -155,10 +155,10 @@ class LlmQuestionMaker:
 
     def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
-        own = draft_questions(passage, mentions)
-        kept = own.questions if self._mode == "both" else ()
+        builtin = draft_questions(passage, mentions)
+        kept = builtin.questions if self._mode == "both" else ()
         # The first context is the passage itself, because each set begins with its vector.
-        contexts = [*(own.contexts if kept else own.contexts[:1])]
+        contexts = [*(builtin.contexts if kept else builtin.contexts[:1])]
         drafts = [*kept]
         questions = [
             *((Direction.INCOMING, text) for text in asked.incoming),
@@ -171,12 +171,12 @@ class LlmQuestionMaker:
         return Drafts(tuple(drafts), tuple(contexts), len(questions))
 
 
-def draft_statements(own: Drafts, output: LlmStatements) -> Drafts:
+def draft_statements(drafts_of_text: Drafts, output: LlmStatements) -> Drafts:
     """Replace the sentences in a passage's drafts by its statements.
 
     The headings of the passage remain topics, in addition to the topics of the statements.
     """
-    drafts = [question for question in own.questions if question.context == 0]
+    drafts = [question for question in drafts_of_text.questions if question.context == 0]
     asked = {keyword for draft in drafts for keyword in draft.keywords}
     for topic, name in output.topics.items():
         if topic not in asked:
@@ -195,7 +195,7 @@ def draft_statements(own: Drafts, output: LlmStatements) -> Drafts:
             raised = f"What is said of {name}?"
             drafts.append(QuestionDraft(Direction.OUTGOING, raised, frozenset([keyword]), row))
     texts = tuple(statement.text for statement in output.statements)
-    return Drafts(tuple(drafts), (own.contexts[0], *texts))
+    return Drafts(tuple(drafts), (drafts_of_text.contexts[0], *texts))
 
 
 def _not_asked_error() -> NotAsked:

@@ -113,11 +113,11 @@ def _join_by_name(
         for near, far in ((joint.start, joint.end), (joint.end, joint.start))
         if distance[near] < distance[far]
     }
-    of, name = _joining(snapshot, inside)
+    positions, name = _joining(snapshot, inside)
     sizes = snapshot.statistics.mention_counts
     by_name: dict[int, list[int]] = {}
     by_entry: dict[int, list[int]] = {}
-    for entry, number in zip(inside[of].tolist(), name.tolist(), strict=True):
+    for entry, number in zip(inside[positions].tolist(), name.tolist(), strict=True):
         by_name.setdefault(number, []).append(entry)
         by_entry.setdefault(entry, []).append(number)
     made = []
@@ -140,9 +140,9 @@ def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]
 
     Only names that connect documents are listed.
     """
-    of, name = snapshot.list_names(entries)
+    positions, name = snapshot.list_names(entries)
     kept = snapshot.statistics.joins_documents[name]
-    return of[kept], name[kept]
+    return positions[kept], name[kept]
 
 
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
@@ -215,8 +215,8 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
         at = int(linked[0])
         shown = snapshot.index.link_texts[int(links.link_row[at])]
         return Joint(start, end, "backlink" if links.is_backward[at] else "link", name=shown)
-    of, name = _joining(snapshot, np.array([start, end]))
-    shared = np.intersect1d(name[of == 0], name[of == 1])
+    positions, name = _joining(snapshot, np.array([start, end]))
+    shared = np.intersect1d(name[positions == 0], name[positions == 1])
     sizes, spelled = snapshot.statistics.mention_counts, snapshot.index.name_texts
     rarest = min(shared.tolist(), key=lambda keyword: (int(sizes[keyword]), spelled[keyword]))
     return Joint(start, end, "both", name=spelled[rarest])

@@ -118,7 +118,9 @@ def read_clauses(context: QueryContext) -> ClauseCoverage | None:
 
 
 def _weigh_terms(context: QueryContext, clause: str) -> Floats:
-    own: Sequence[str] = index_terms(clause)
-    shares = np.array([share if term in own else 0.0 for term, share in context.terms.items()])
+    clause_terms: Sequence[str] = index_terms(clause)
+    shares = np.array(
+        [share if term in clause_terms else 0.0 for term, share in context.terms.items()]
+    )
     weighed: Floats = shares / max(float(shares.sum()), 1e-9)
     return weighed

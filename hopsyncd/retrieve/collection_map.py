@@ -189,8 +189,8 @@ def _name_groups(
     places, names = snapshot.list_names(rows)
     count = len(snapshot.index.name_texts) + 1
     # Count each name once per document.
-    own, names = np.divmod(np.unique(position[places] * count + names), count)
-    group_names, counts = np.unique(layout.groups[own] * count + names, return_counts=True)
+    strongest, names = np.divmod(np.unique(position[places] * count + names), count)
+    group_names, counts = np.unique(layout.groups[strongest] * count + names, return_counts=True)
     totals = np.bincount(names, minlength=count)
     groups, names = np.divmod(group_names, count)
     sizes = np.bincount(layout.groups)
@@ -198,8 +198,13 @@ def _name_groups(
     # The square: a name that is nearly as frequent elsewhere does not describe a group.
     score = counts * np.square(np.log2(np.maximum(lift, 1.0)))
     # A name describes one group: the one where it has the highest score.
-    own = np.sort(select_first_of_groups(names, -score, groups))
-    groups, names, score, counts = groups[own], names[own], score[own], counts[own]
+    strongest = np.sort(select_first_of_groups(names, -score, groups))
+    groups, names, score, counts = (
+        groups[strongest],
+        names[strongest],
+        score[strongest],
+        counts[strongest],
+    )
     best = select_first_of_groups(groups, -score, -counts, _text_ranks(snapshot, names), count=60)
     group_of_row = np.full(len(snapshot.index.passages), -1)
     group_of_row[rows] = layout.groups[position]

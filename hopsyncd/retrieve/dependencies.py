@@ -125,7 +125,7 @@ class Dependencies:
         nearest = near.entries[largest(near.like, snapshot.passage_ids[near.entries], CANDIDATES)]
         names, positions = np.unique(walked.outgoing_names.name, return_inverse=True)
         flow = np.bincount(positions, walked.outgoing_flow, minlength=len(names))
-        own = np.array([snapshot.find_name(name) for name in context.names], dtype=np.int64)
+        named = np.array([snapshot.find_name(name) for name in context.names], dtype=np.int64)
         seen = [follow_up.plan.seen_names for follow_up in follow_ups]
         order, direct = _Order(context, search), find_direct_hits(context)
         closest = _find_ties(order, k, min(search.second_ask.lead, order.lead_of_direct_hits(k)))
@@ -143,7 +143,7 @@ class Dependencies:
                 *(follow_up.rows for follow_up in follow_ups),
             ),
             np.flatnonzero(walked.scores >= _LEAST_SENT),
-            _unite(names[flow >= _LEAST_BY_NAME], own, *seen),
+            _unite(names[flow >= _LEAST_BY_NAME], named, *seen),
             search.sections.givers,
             list_parts(snapshot, search.sections.givers),
             [_describe_question(context, vector, direct), *map(_describe_follow_up, follow_ups)],

@@ -153,8 +153,10 @@ def _parts(
             + _TERMS * sum(weights[term] for term in sentence.terms) / total
         )
 
-    scores = {id_: [score(sentence) for sentence in some] for id_, some in by_passage.items()}
-    best = max((max(some) for some in scores.values()), default=0.0)
+    scores = {
+        id_: [score(sentence) for sentence in sentences] for id_, sentences in by_passage.items()
+    }
+    best = max((max(values) for values in scores.values()), default=0.0)
     return [
         _Part(
             rank,

@@ -385,7 +385,7 @@ def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -
     deepest = max(map(len, retrieved), default=0)
     found: dict[PassageId, Ranked] = {}
     for at in range(deepest):
-        for some in retrieved:
-            if at < len(some):
-                found.setdefault(some[at].passage, some[at])
+        for ranking in retrieved:
+            if at < len(ranking):
+                found.setdefault(ranking[at].passage, ranking[at])
     return [found[id_] for id_ in dict.fromkeys([*cited, *found])]

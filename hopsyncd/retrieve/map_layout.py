@@ -137,11 +137,11 @@ def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np
     for step in range(_PACKING_ROUNDS):
         if step < _PACKING_ROUNDS * 3 // 4:
             places = places * (1.0 - _GRAVITY)
-        apart = places[:, None] - places[None]
-        distances = np.linalg.norm(apart, axis=2)
+        offsets = places[:, None] - places[None]
+        distances = np.linalg.norm(offsets, axis=2)
         np.fill_diagonal(distances, np.inf)
         overlaps = np.maximum(distances_needed - distances, 0.0)
-        places = places + np.sum(apart * (overlaps * shares / distances)[:, :, None], axis=1)
+        places = places + np.sum(offsets * (overlaps * shares / distances)[:, :, None], axis=1)
     return places
 
 

@@ -137,8 +137,8 @@ def _read_forms(
         title = "" if passage.heading else _find_title(snapshot, row_of[id_])
         for pair in find_pairs(passage.heading, passage.text, title):
             stems = split_stems(pair.short), split_stems(pair.long)
-            for own, other, text in zip(stems, stems[::-1], pair[::-1], strict=True):
-                if own == run and other and other != run:
+            for stem, other, text in zip(stems, stems[::-1], pair[::-1], strict=True):
+                if stem == run and other and other != run:
                     texts[other].append(text)
     best = sorted(texts, key=lambda other: (-len(texts[other]), other))[:_MOST_FORMS]
     return {other: max(sorted(texts[other]), key=texts[other].count) for other in best}
@@ -238,6 +238,6 @@ def _pattern_of(form: OtherForm) -> re.Pattern[str]:
     for word in WORD.findall(form.text):
         stem = "".join(split_stems(word)) or word
         pairs = zip(stem, word.lower(), strict=False)
-        same = "".join(own for own, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        same = "".join(letter for letter, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         parts.append(f"{re.escape(same)}\\w{{0,{_MOST_ENDING}}}")
     return re.compile(rf"(?<!\w){_BETWEEN.join(parts)}(?!\w)", re.IGNORECASE)

@@ -79,8 +79,8 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
     terms = terms_of_each(word for name in names for word in name.split())
     found = {name: {term for word in name.split() for term in terms[word]} for name in names}
     return {
-        name: sum(weights.get(term, 0.0) for term in sorted(of)) / total
-        for name, of in found.items()
+        name: sum(weights.get(term, 0.0) for term in sorted(name_terms)) / total
+        for name, name_terms in found.items()
     }
 
 
@@ -324,18 +324,18 @@ class QueryContext:
         for id_, row, start, first, end in zip(
             ids, rows, starts.tolist(), [0, *until], until, strict=False
         ):
-            whole, *own = values[first:end]
+            whole, *of_sentences = values[first:end]
             if id_ not in words:
                 yield _NO_SENTENCES
                 continue
             terms = _find_terms(words[id_], found)
             if self.forms.forms:
                 terms = [self._read_forms(term, self.forms.of_row(row)) for term in terms]
-            vector_rows: Sequence[int] = range(start + 1, start + 1 + len(own))
-            if len(own) != len(terms):
-                own, vector_rows = [whole] * len(terms), [start] * len(terms)
+            vector_rows: Sequence[int] = range(start + 1, start + 1 + len(of_sentences))
+            if len(of_sentences) != len(terms):
+                of_sentences, vector_rows = [whole] * len(terms), [start] * len(terms)
             shares = map(self._share_of, terms)
-            yield SentenceFits([*map(add, own, shares)], terms, vector_rows)
+            yield SentenceFits([*map(add, of_sentences, shares)], terms, vector_rows)
 
     def _share_of(self, terms: frozenset[str]) -> float:
         """Sum the shares of these terms of the question."""
@@ -436,7 +436,7 @@ def _find_terms(
     headings count for every sentence.
     """
     heading, *sentences = ([terms[word] for word in part if word in terms] for part in words)
-    return [_NONE.union(*heading, *own) for own in sentences]
+    return [_NONE.union(*heading, *sentence_terms) for sentence_terms in sentences]
 
 
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -169,8 +169,8 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
     `there` flags the documents among which the filters should have matched.
     """
 
-    def left_by(some: Filter) -> int:
-        flags = apply_filter(index, some, version, np.empty(0, dtype=np.bool_))
+    def left_by(filter_: Filter) -> int:
+        flags = apply_filter(index, filter_, version, np.empty(0, dtype=np.bool_))
         return int(np.count_nonzero(flags & there[: len(flags)]))
 
     for condition in wanted:

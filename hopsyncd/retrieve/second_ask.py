@@ -293,8 +293,10 @@ def _find_candidates(
     nearly = np.float32(OF_LIKENESS) * whole
     nearly += np.float32(OF_WORDS) * words
     nearly[~visible.passages] = -np.inf
-    own, _ = context.snapshot.list_document_passages(visible.document_numbers[start : start + 1])
-    nearly[own] = -np.inf
+    passages_of_document, _ = context.snapshot.list_document_passages(
+        visible.document_numbers[start : start + 1]
+    )
+    nearly[passages_of_document] = -np.inf
     rows = select_nearly_largest(nearly, _CANDIDATES, _ROUNDING)
     likeness = OF_LIKENESS * whole[rows].astype(np.float64) + OF_WORDS * words[rows]
     return rows[largest(likeness, ids[rows], _CANDIDATES)]

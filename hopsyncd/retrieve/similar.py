@@ -67,13 +67,15 @@ def collapse_similar(
             if len(hits) >= k:
                 break
             looked_at += 1
-            own = words.get(candidate.passage, frozenset())
-            first = next((hit for hit in similar if _are_similar(words[hit], own, asked)), None)
+            candidate_words = words.get(candidate.passage, frozenset())
+            first = next(
+                (hit for hit in similar if _are_similar(words[hit], candidate_words, asked)), None
+            )
             if first is not None:
                 similar[first].append(candidate.passage)
                 continue
             hits[candidate.passage] = candidate
-            if own and len(similar) < _MOST_COMPARED:
+            if candidate_words and len(similar) < _MOST_COMPARED:
                 similar[candidate.passage] = []
     groups = {id_: [id_, *similar.get(id_, ())] for id_ in hits}
     copies = find_copies([id_ for group in groups.values() if group[1:] for id_ in group])

@@ -40,14 +40,14 @@ class Having:
     df: the number of these passages.
     """
 
-    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s, own: TermRows | None) -> None:
+    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s, exact: TermRows | None) -> None:
         """Prepare the lookup of a term.
 
         rows: all rows of the `terms` table with this key. own: the visible rows, if they are known.
         """
         self._snapshot, self._key, self._rows = snapshot, key, rows
-        if own:
-            self._own = own
+        if exact:
+            self._own = exact
         elif len(rows) <= _MOST_ROWS_KEPT:
             kept = snapshot.statistics.term_rows
             if len(kept) >= _TERMS_KEPT:
@@ -142,11 +142,11 @@ def having(
     """
     keys = [name_key(term) for term in terms]
     kept = snapshot.statistics.term_rows
-    own = {key: kept.get(key) for key in keys}
-    new = [key for key, known in own.items() if known is None]
+    by_key = {key: kept.get(key) for key in keys}
+    new = [key for key, known in by_key.items() if known is None]
     every = snapshot.index.postings.terms_by_key.find_each(np.array(new, dtype=np.int64))
     rows = dict(zip(new, every, strict=True))
-    found = [Having(snapshot, key, rows.get(key, _NO_ROWS), own[key]) for key in keys]
+    found = [Having(snapshot, key, rows.get(key, _NO_ROWS), by_key[key]) for key in keys]
     return [
         HavingForms(term_rows, others[term]) if term in others else term_rows
         for term, term_rows in zip(terms, found, strict=True)

@@ -107,10 +107,10 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     at, _ = expand_ranges(first, first + keywords)
     mentioned = counts.mention_counts[index.question_keywords.name[at]]
     least = np.full(len(out), counts.passages, dtype=np.int64)
-    some = np.flatnonzero(keywords)
-    if len(some):
-        starts = (np.cumsum(keywords) - keywords)[some]
-        least[some] = np.minimum.reduceat(mentioned, starts)
+    with_names = np.flatnonzero(keywords)
+    if len(with_names):
+        starts = (np.cumsum(keywords) - keywords)[with_names]
+        least[with_names] = np.minimum.reduceat(mentioned, starts)
     rarity: Floats = np.log1p(counts.passages / np.maximum(least, 1))
     return rarity
 
@@ -124,10 +124,12 @@ def find_edge_transitions(
     """
     snapshot = context.snapshot
     edges = snapshot.find_edges(entries)
-    apart = np.flatnonzero(snapshot.document_keys(edges.start) != snapshot.document_keys(edges.end))
-    start, end, out = edges.start[apart], edges.end[apart], edges.source_question[apart]
-    back = edges.is_backward[apart]
-    weight = compute_pull(context, out, edges.similarity[apart], by.sharpness)
+    between = np.flatnonzero(
+        snapshot.document_keys(edges.start) != snapshot.document_keys(edges.end)
+    )
+    start, end, out = edges.start[between], edges.end[between], edges.source_question[between]
+    back = edges.is_backward[between]
+    weight = compute_pull(context, out, edges.similarity[between], by.sharpness)
     weight *= np.where(back, by.backwards, 1.0)
     weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
     return Transitions(start, end, _shares(weight, place[start]), out, back)
@@ -145,22 +147,22 @@ def find_link_transitions(
     if not snapshot.has_links:
         return NO_TRANSITIONS
     visible = snapshot.statistics.visible
-    homes, own = visible.document_count, visible.document_numbers[entries]
-    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(homes, own)))
+    homes, numbers = visible.document_count, visible.document_numbers[entries]
+    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(homes, numbers)))
     leaving, arriving_links = snapshot.find_links_from(entries), snapshot.find_links_to(inside)
     onwards = _once(snapshot, leaving.start, leaving.end, leaving.link_row)
     back = _once(snapshot, arriving_links.end, arriving_links.start, arriving_links.link_row)
     if not len(onwards.link) and not len(back.link):
         return NO_TRANSITIONS
     linked = np.flatnonzero(mark_rows(homes, onwards.home, back.home))
-    best, of = _best_of(context, linked, by.linked)
-    count = np.bincount(of, minlength=len(linked))
+    best, document = _best_of(context, linked, by.linked)
+    count = np.bincount(document, minlength=len(linked))
     end, home = count.cumsum(), invert_positions(linked, homes)[onwards.home]
     at, which = expand_ranges((end - count)[home], end[home])
     is_best = mark_rows(len(visible.passages), best)
     count = np.bincount(back.home, minlength=homes)
-    leading = np.flatnonzero(is_best[entries] & (count[own] > 0))
-    end, home = count.cumsum(), own[leading]
+    leading = np.flatnonzero(is_best[entries] & (count[numbers] > 0))
+    end, home = count.cumsum(), numbers[leading]
     into, by_which = expand_ranges((end - count)[home], end[home])
     into = np.argsort(back.home, kind="stable")[into]
     start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
@@ -192,8 +194,13 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
     """Keep one link for each pair of passage and document, even if there are several."""
     visible = snapshot.statistics.visible
     home = visible.document_numbers[target]
-    apart = np.flatnonzero(visible.document_numbers[entry] != home)
-    entry, target, link, home = entry[apart], target[apart], link[apart], home[apart]
+    elsewhere = np.flatnonzero(visible.document_numbers[entry] != home)
+    entry, target, link, home = (
+        entry[elsewhere],
+        target[elsewhere],
+        link[elsewhere],
+        home[elsewhere],
+    )
     first = select_first_of_groups(
         entry * visible.document_count + home, snapshot.passage_ids[target]
     )
@@ -206,14 +213,16 @@ def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[I
     Returns the passage rows and the position of each row's document in `nth_homes`, both sorted by
     this position.
     """
-    entries, of = context.snapshot.list_document_passages(nth_homes)
+    entries, document = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
     best = select_largest_of_groups(
-        of, to_sortable(like.astype(np.float32)), linked
+        document, to_sortable(like.astype(np.float32)), linked
     )  # about: with a few more
-    entries, of, like = entries[best], of[best], like[best]
-    best = select_first_of_groups(of, -like, context.snapshot.passage_ids[entries], count=linked)
-    return entries[best], of[best]
+    entries, document, like = entries[best], document[best], like[best]
+    best = select_first_of_groups(
+        document, -like, context.snapshot.passage_ids[entries], count=linked
+    )
+    return entries[best], document[best]
 
 
 def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransitions:
@@ -223,13 +232,13 @@ def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransit
     sum to 1.
     """
     snapshot, counts = context.snapshot, context.snapshot.statistics
-    of, name = snapshot.list_names(entries)
+    position, name = snapshot.list_names(entries)
     joining = np.flatnonzero(counts.joins_documents[name])
-    of, name = of[joining], name[joining]
+    position, name = position[joining], name[joining]
     weight = np.log1p(counts.passages / np.maximum(counts.mention_counts[name], 1))
     weight *= np.where(counts.is_topic[name], _OF_TOPICS, 1.0)
-    entry = entries[of]
-    return NameTransitions(entry, name, _shares(weight, of), snapshot.document_keys(entry))
+    entry = entries[position]
+    return NameTransitions(entry, name, _shares(weight, position), snapshot.document_keys(entry))
 
 
 def find_mentions(context: QueryContext, name: int) -> Mentions:
@@ -240,12 +249,14 @@ def find_mentions(context: QueryContext, name: int) -> Mentions:
         return snapshot.find_mentions(np.array([name]))
     rows, names = context.nearest_mentions
     mention, rows = snapshot.index.sentence_mentions, rows[names == name]
-    own, _ = snapshot.find_by_document_names(np.array([name]))
+    named_passages, _ = snapshot.find_by_document_names(np.array([name]))
     return Mentions(
-        np.concatenate([mention.passage_row[rows], own]).astype(np.int64),
-        np.concatenate([mention.vector_row[rows], snapshot.index.passages.vector_start[own]]),
-        np.repeat([1.0, NAME_WEIGHT], [len(rows), len(own)]),
-        np.zeros(len(rows) + len(own), dtype=np.int64),
+        np.concatenate([mention.passage_row[rows], named_passages]).astype(np.int64),
+        np.concatenate(
+            [mention.vector_row[rows], snapshot.index.passages.vector_start[named_passages]]
+        ),
+        np.repeat([1.0, NAME_WEIGHT], [len(rows), len(named_passages)]),
+        np.zeros(len(rows) + len(named_passages), dtype=np.int64),
     )
 
 
@@ -263,14 +274,16 @@ def find_incoming_mentions(
     """
     snapshot = context.snapshot
     found = _most_like(context, names, by.mentions)
-    entry, of = found.passage_row, found.name_position
+    entry, position = found.passage_row, found.name_position
     cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
     weight = found.weight * np.exp(by.name_sharpness * cosines)
-    known = _share_known_words(context, names, brought).take(of, axis=1)
+    known = _share_known_words(context, names, brought).take(position, axis=1)
     has = context.coverage.select(entry)
     new = sum_weighted(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
-    return NameTransitions(entry, names[of], _shares(weight, of), snapshot.document_keys(entry)), of
+    return NameTransitions(
+        entry, names[position], _shares(weight, position), snapshot.document_keys(entry)
+    ), position
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
@@ -281,34 +294,42 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     snapshot = context.snapshot
     mentioned = snapshot.statistics.mention_counts
     common = mentioned[names] > _COMMON
-    rows, of = snapshot.index.postings.sentence_mentions_by_name.find_all(names[~common])
+    rows, position = snapshot.index.postings.sentence_mentions_by_name.find_all(names[~common])
     if common.any():
         numbers = np.flatnonzero(common)
         more, name = context.nearest_mentions
         place = invert_positions(names[numbers], len(mentioned))[name]
         there = np.flatnonzero(place >= 0)
         rows = np.concatenate([rows, more[there]])
-        of = np.concatenate([np.flatnonzero(~common)[of], numbers[place[there]]])
-    own, called = snapshot.find_by_document_names(names)
+        position = np.concatenate([np.flatnonzero(~common)[position], numbers[place[there]]])
+    named_passages, called = snapshot.find_by_document_names(names)
     mention = snapshot.index.sentence_mentions
-    row = np.concatenate([mention.vector_row[rows], snapshot.index.passages.vector_start[own]])
-    of = np.concatenate([of, called])
+    row = np.concatenate(
+        [mention.vector_row[rows], snapshot.index.passages.vector_start[named_passages]]
+    )
+    position = np.concatenate([position, called])
     likeness = _rising_likeness(context, row)
-    first = select_largest_of_groups(of, likeness, count)
+    first = select_largest_of_groups(position, likeness, count)
     first = first[likeness[first] != LEAST_SORTABLE]
     said = first < len(rows)
-    entry = np.concatenate([mention.passage_row[rows[first[said]]], own[first[~said] - len(rows)]])
-    row, of = row[first].astype(np.int64), of[first]
+    entry = np.concatenate(
+        [mention.passage_row[rows[first[said]]], named_passages[first[~said] - len(rows)]]
+    )
+    row, position = row[first].astype(np.int64), position[first]
     times = np.where(said, 1.0, NAME_WEIGHT)
-    tied = (np.bincount(of) > count)[of]
-    kept = np.arange(len(of))
+    tied = (np.bincount(position) > count)[position]
+    kept = np.arange(len(position))
     if tied.any():
-        some = np.flatnonzero(tied)
-        order = -context.likeness.of_rows(row[some]), snapshot.passage_ids[entry[some]], row[some]
-        best = select_first_of_groups(of[some], *order, count=count)
-        kept = np.concatenate([np.flatnonzero(~tied), some[best]])
-    kept = kept[np.argsort(of[kept], kind="stable")]
-    return Mentions(entry[kept].astype(np.int64), row[kept], times[kept], of[kept])
+        tied_rows = np.flatnonzero(tied)
+        order = (
+            -context.likeness.of_rows(row[tied_rows]),
+            snapshot.passage_ids[entry[tied_rows]],
+            row[tied_rows],
+        )
+        best = select_first_of_groups(position[tied_rows], *order, count=count)
+        kept = np.concatenate([np.flatnonzero(~tied), tied_rows[best]])
+    kept = kept[np.argsort(position[kept], kind="stable")]
+    return Mentions(entry[kept].astype(np.int64), row[kept], times[kept], position[kept])
 
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:

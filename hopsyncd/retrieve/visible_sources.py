@@ -30,8 +30,8 @@ class Acl:
 
     def shows_document(self, source: str, path: str) -> bool:
         """Return whether the caller may see the document at this path of the source."""
-        own = (folders for folders in self.folders if folders.source == source)
-        return self.shows(source) and not any(folders.hides(path) for folders in own)
+        of_source = (folders for folders in self.folders if folders.source == source)
+        return self.shows(source) and not any(folders.hides(path) for folders in of_source)
 
     def hidden_among(self, sources: Iterable[str]) -> Mask:
         """Select the sources and folders that the caller may not see."""

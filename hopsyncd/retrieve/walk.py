@@ -329,8 +329,8 @@ class _Walk:
             self._reach(new)
         self._pair()
         count = len(self._mentions.name)
-        own = sum_exactly(sent[self._own_names], self._own_mentions, count, SCORE_UNIT)
-        others = np.maximum(by_name[self._mentions.name] - own, 0)
+        returned = sum_exactly(sent[self._own_names], self._own_mentions, count, SCORE_UNIT)
+        others = np.maximum(by_name[self._mentions.name] - returned, 0)
         incoming: Floats = others * self._mentions.share
         self._incoming += incoming
         return incoming
@@ -358,6 +358,6 @@ class _Walk:
         self._unpaired = self._unpaired[~is_reached]
         rows, positions = expand_ranges(self._starts[numbers], self._ends[numbers])
         sender_documents = self._names.document_key[senders[positions]]
-        own = np.flatnonzero(self._mentions.document_key[rows] == sender_documents)
-        self._own_names = np.concatenate([self._own_names, senders[positions[own]]])
-        self._own_mentions = np.concatenate([self._own_mentions, rows[own]])
+        same_document = np.flatnonzero(self._mentions.document_key[rows] == sender_documents)
+        self._own_names = np.concatenate([self._own_names, senders[positions[same_document]]])
+        self._own_mentions = np.concatenate([self._own_mentions, rows[same_document]])

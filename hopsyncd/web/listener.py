@@ -110,7 +110,7 @@ class Door:
     def is_open_to(self, cookie: str) -> bool:
         """Return whether a cookie belongs to a session."""
         given = cookie.encode()
-        return any(hmac.compare_digest(given, own.encode()) for own in self._sessions)
+        return any(hmac.compare_digest(given, session.encode()) for session in self._sessions)
 
 
 def add_security_headers(send: Send) -> Send:

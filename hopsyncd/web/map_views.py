@@ -106,9 +106,11 @@ def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
             number,
             ", ".join(group["names"]) or f"Group {number}",
             group["documents"],
-            [_describe(drawn, at) for _, at in sorted(own)],
+            [_describe(drawn, at) for _, at in sorted(documents)],
         )
-        for number, (group, own) in enumerate(zip(drawn["groups"], members, strict=True), start=1)
+        for number, (group, documents) in enumerate(
+            zip(drawn["groups"], members, strict=True), start=1
+        )
     ]
 
 

@@ -72,9 +72,9 @@ class Sessions:
         session that was unused for the longest time ends.
         """
         self._end_old()
-        own = [session for session in self._by_cookie.values() if session.user == user]
-        if len(own) >= MAX_OF_ONE_PERSON:
-            self.end(min(own, key=lambda session: session.began_s))
+        sessions = [session for session in self._by_cookie.values() if session.user == user]
+        if len(sessions) >= MAX_OF_ONE_PERSON:
+            self.end(min(sessions, key=lambda session: session.began_s))
         if len(self._by_cookie) >= MAX_SESSIONS:
             self.end(min(self._by_cookie.values(), key=lambda session: session.used_s))
         cookie, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._now_s()

@@ -77,8 +77,8 @@ def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavai
 
 def _row(block: Block) -> tuple[object, ...]:
     links = [(at, (link.target, link.text)) for at, link in block.links]
-    own = (block.kind, block.text, block.first_line, block.last_line, block.level)
-    return (*own, links, block.names, block.leads, block.properties)
+    fields = (block.kind, block.text, block.first_line, block.last_line, block.level)
+    return (*fields, links, block.names, block.leads, block.properties)
 
 
 def _block(row: Sequence[Any]) -> Block:

@@ -59,25 +59,25 @@ class ReplyCache:
                     return self._texts[key], True
                 flight = self._flights.get(key)
                 if flight is None:
-                    own = self._flights[key] = Future()
+                    future = self._flights[key] = Future()
                     break
             error = flight.exception()
             if error is not None and shared(error):
                 raise error
-        return self._make(key, make, own), False
+        return self._make(key, make, future), False
 
-    def _make(self, key: bytes, make: Callable[[], str], own: "Future[str]") -> str:
+    def _make(self, key: bytes, make: Callable[[], str], future: "Future[str]") -> str:
         try:
             text = make()
         except BaseException as error:
             with self._lock:
                 del self._flights[key]
-            own.set_exception(error)
+            future.set_exception(error)
             raise
         with self._lock:
             self._keep(key, text)
             del self._flights[key]
-        own.set_result(text)
+        future.set_result(text)
         return text
 
     def _keep(self, key: bytes, text: str) -> None:

@@ -165,12 +165,12 @@ class StatementGraph:
         """Extend a path by one statement. Returns the `count` best paths that score higher than
         it."""
         statements, names = self._next(path)
-        own, more = self._vectors(np.array(path.statements)), self._vectors(statements)
-        near, far = own @ self._asked, more @ self._asked
+        path_vectors, more = self._vectors(np.array(path.statements)), self._vectors(statements)
+        near, far = path_vectors @ self._asked, more @ self._asked
         weights, others = np.exp(near / GRID**2), np.exp(far / GRID**2)
         dots = weights @ near
-        square = weights @ (own @ own.T) @ weights
-        along = sum_weighted(weights, own @ more.T)
+        square = weights @ (path_vectors @ path_vectors.T) @ weights
+        along = sum_weighted(weights, path_vectors @ more.T)
         scores = self._scores(
             dots + others * far, square + 2 * others * along + others**2 * (more**2).sum(axis=1)
         )

@@ -383,8 +383,8 @@ def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
         if file.page(1)[_RESERVED_AT]:
             raise _UnknownFormat
         return True
-    apart = file.page_bytes // _MAP_ENTRY + 1
-    at = (number - 2) // apart * apart + 2
+    interval = file.page_bytes // _MAP_ENTRY + 1
+    at = (number - 2) // interval * interval + 2
     if at == _LOCK_BYTE // file.page_bytes + 1:
         raise _UnknownFormat
     if at not in maps:
