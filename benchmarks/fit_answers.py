@@ -37,7 +37,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.extractive import asked_of
+from hopsyncd.retrieve.answering.extractive import find_needs
 from hopsyncd.retrieve.answering.short_answer import (
     Candidate,
     Short,
@@ -136,8 +136,8 @@ def _asked(
         sorts["gone"] = tuple(one for one in found.ranked if one.passage not in gone)
     for sort, ranked in sorts.items():
         cut = replace(found, ranked=ranked[:ANSWER_DEPTH])
-        sentences, weights = asker.held_against(cut)
-        asked = asked_of(bare)
+        sentences, weights = asker.rate_sentences(cut)
+        asked = find_needs(bare)
         values = candidates(bare, asked, sentences, weights, models.language) if asked else []
         passages = found.snapshot.statistics.passages
         told = needs(bare, asked, values, sentences, weights, passages)

@@ -83,7 +83,7 @@ def calls(index: RealIndex, question: str) -> Iterator[tuple[str, LlmCall]]:
     models = index.models
     for budget in BUDGETS:
         asker = Asker(index.engine, models.encoder, models.language, tokens_per_question=budget)
-        prepared = asker.prepare(found, *asker.held_against(found))
+        prepared = asker.prepare(found, *asker.rate_sentences(found))
         yield f"excerpts, {budget:,} tokens", call_for(*prepared)
 
 

@@ -228,7 +228,7 @@ def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
         yield Cursor(value)
 
 
-def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
+def parse_known(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
     """Return the entries of a Cursor, with each value parsed by `read`. Raises CursorExpired."""
 
     def expired_error(why: str) -> CursorExpired:

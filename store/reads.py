@@ -423,7 +423,7 @@ def visible_documents(connection: Connection) -> str:
     return f"{seen_documents(connection)} AND d.born <= ?1 AND ?1 < d.died"
 
 
-def placed_in(documents: str) -> str:
+def passages_in(documents: str) -> str:
     """Return a SELECT of the passages in these documents."""
     return (
         f"SELECT p.passage FROM placement AS p WHERE p.document IN (SELECT d.id FROM {documents})"
@@ -432,7 +432,7 @@ def placed_in(documents: str) -> str:
 
 def visible_intervals(connection: Connection) -> str:
     """Return a SELECT of the passage intervals in force whose passages are in visible documents."""
-    placed = placed_in(visible_documents(connection))
+    placed = passages_in(visible_documents(connection))
     return f"SELECT id FROM life WHERE born <= ?1 AND ?1 < died AND passage IN ({placed})"
 
 

@@ -19,7 +19,7 @@ from connectors.mail.imap_session import (
     Listed,
     fetch_rows,
     listed_folders,
-    logged_in,
+    log_in,
     quote_name,
 )
 from connectors.mail.message import is_wanted, make_fetched, too_large
@@ -34,8 +34,8 @@ from connectors.protocol import (
     Selection,
     SourceUnavailable,
     cursors,
-    known_of,
     mark_of,
+    parse_known,
     vanished_error,
 )
 from connectors.settings import ImapSettings
@@ -147,7 +147,7 @@ class ImapConnector:
         """Implement the protocol."""
         known = {}
         if since is not None and under is None:
-            known = known_of(since, self._mark(), self._where, _Known.from_row)
+            known = parse_known(since, self._mark(), self._where, _Known.from_row)
         self.close()  # a connection that idled since the last listing may be dead
         with Deadline(self.settings.limit_s) as self._deadline:
             try:
@@ -318,7 +318,7 @@ class ImapConnector:
     def _connect(self) -> imaplib.IMAP4:
         if self._server is None:
             self._opened = None
-            self._server = logged_in(self.settings, self._deadline)
+            self._server = log_in(self.settings, self._deadline)
         return self._server
 
     def _drop(self) -> None:

@@ -104,7 +104,7 @@ class _Tls(_BoundedAnswers, imaplib.IMAP4_SSL):
     pass
 
 
-def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
+def log_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
     """Connect and log in. Raises OSError, imaplib's errors, or SourceUnavailable."""
     password = os.environ.get(settings.password_env)
     if not password:

@@ -24,8 +24,8 @@ from connectors.protocol import (
     Selection,
     SourceUnavailable,
     cursors,
-    known_of,
     mark_of,
+    parse_known,
 )
 from connectors.settings import WebSettings, address, host_of, is_on_host
 from connectors.web.fetch import PageFetcher, RobotsForbidden, Unreachable, Visitor, is_public
@@ -130,7 +130,7 @@ class WebConnector:
         it or not."""
         known = {}
         if since is not None and under is None:
-            known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
+            known = parse_known(since, self._mark(), self._starts[0], lambda row: _State(*row))
         self._visitor.begin()
         self._spool.clear()
         if under is not None and "" not in under:

@@ -120,7 +120,7 @@ class ReportedVersions:
         self._at_start = at_start
         self._versions: dict[tuple[str, str], int] = {}
 
-    def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
+    def reported_versions(self, caller: str, sources: Collection[str]) -> dict[str, int]:
         """Return the version up to which each source's changes were reported to the caller."""
         return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
@@ -154,7 +154,7 @@ class AdminService:
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
         """Scan sources, and bring the graph up to date with the files on disk."""
-        since = self._reported.known_to(caller.name, self._require_names(request.sources))
+        since = self._reported.reported_versions(caller.name, self._require_names(request.sources))
         self._parts.freshness.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:

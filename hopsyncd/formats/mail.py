@@ -31,7 +31,7 @@ from hopsyncd.formats.mail_text import (
     is_forward,
     is_stub,
     own_html,
-    written_in,
+    separate_quotes,
 )
 from hopsyncd.formats.media_types import CALENDAR, MAIL
 from hopsyncd.formats.pgp_armor import without_armor
@@ -241,7 +241,7 @@ class _MailReader:
         text, attachments = _without_uuencoded(text)
         text, armored = without_armor(text)
         self._skipped.update(armored)
-        written = written_in(text, self._known, forwards=forwards)
+        written = separate_quotes(text, self._known, forwards=forwards)
         self._skipped.update(quotes=written.quotes, signatures=written.signatures)
         if self._known is not None:
             self._known.add(text)

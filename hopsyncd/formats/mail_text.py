@@ -93,7 +93,7 @@ def _line_hash(line: str) -> bytes:
     return blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
 
 
-def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
+def separate_quotes(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
     r"""Return the sender's own text and forwarded text, without quotations.
 
     A quotation is left out with the line that introduces it, because the quoted message contains
@@ -101,7 +101,7 @@ def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -
     message that consists only of quotations keeps them. Replies between quotations keep the quoted
     lines above them. If `forwards`, "Original Message" begins the forwarded text.
 
-    >>> written_in("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
+    >>> separate_quotes("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
     'Yes.'
     """
     written = Written([OwnText()])

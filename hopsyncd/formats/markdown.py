@@ -43,7 +43,7 @@ from hopsyncd.formats.markdown_rules import (
 )
 from hopsyncd.formats.markdown_tables import drawn_table_rule
 from hopsyncd.formats.note_markup import (
-    shown_of_embedded,
+    embedded_text,
     without_comments,
     without_drawings,
     without_note_markup,
@@ -211,7 +211,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
         token = state.push("wiki_link", "", 0)
         shown, name = (found[2] or "").strip(), found[1].strip()
         is_embedded = found[0].startswith("!")
-        token.content = shown_of_embedded(name, shown) if is_embedded else shown or name
+        token.content = embedded_text(name, shown) if is_embedded else shown or name
         token.meta = {"target": found[1].strip()}
     state.pos = found.end()
     return True
@@ -443,7 +443,7 @@ def _visible_part(token: Token) -> str:
         case "text" | "code_inline" | "text_special" | "wiki_link":
             return token.content
         case "image":
-            return shown_of_embedded(token.content or ".png", token.content)
+            return embedded_text(token.content or ".png", token.content)
         case "softbreak" | "hardbreak":
             return "\n"
         case "html_inline" if token.content.lower().startswith("<br"):

@@ -51,12 +51,12 @@ def without_note_markup(text: str) -> str:
     return _HIGHLIGHT.sub(r"\1", _BLOCK_ID.sub("", text))
 
 
-def shown_of_embedded(name: str, shown: str) -> str:
+def embedded_text(name: str, shown: str) -> str:
     """Return the text for an embedded file; for a picture, its caption.
 
-    >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
+    >>> embedded_text("lucide-x.svg#icon", ""), embedded_text("a.png", "300")
     ('', '')
-    >>> shown_of_embedded("a.png", "The mill"), shown_of_embedded("Notes#Mill", "")
+    >>> embedded_text("a.png", "The mill"), embedded_text("Notes#Mill", "")
     ('The mill', 'Notes#Mill')
     """
     if not _PICTURE.search(name):

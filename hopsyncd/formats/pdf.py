@@ -12,7 +12,7 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.images import gray_png, without_text
-from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_on
+from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, read_drawing
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
 from hopsyncd.formats.pdf_layout import arrange, mark_shades
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
@@ -125,7 +125,7 @@ def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
         if quarters and len(text.turned) > len(text.spans):  # turned as a whole, with its text
             quarters = 0
             text = TextReader(text_page, raw, quarters).read()
-    drawn = drawn_on(page, raw, quarters)
+    drawn = read_drawing(page, raw, quarters)
     annotations = AnnotationReader(document, page, raw, quarters).read()
     is_scan = _is_scan(drawn, sum(len(span.text) for span in text.spans))
     for span in annotations.spans:

@@ -175,7 +175,7 @@ class Drawn:
     pictured: float = 0.0
 
 
-def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
+def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
     """Find the ruling lines and the pictures of a page."""
     found, edges = Drawn(), [ctypes.c_float() for _ in range(4)]
     to_edges = [ctypes.byref(edge) for edge in edges]

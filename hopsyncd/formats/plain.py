@@ -26,7 +26,7 @@ from hopsyncd.formats.text_layout import (
     Tag,
     indent_of,
     is_of_contents,
-    joined_over_pages,
+    join_over_pages,
     numbered_headings,
     pages_of,
     runs_of,
@@ -122,7 +122,7 @@ class _Reader:
         self._leads: list[tuple[float, str]] = []
 
     def blocks(self) -> Iterator[Block]:
-        return joined_over_pages(self._blocks(), self._breaks)
+        return join_over_pages(self._blocks(), self._breaks)
 
     def _blocks(self) -> Iterator[Block]:
         for at, (number, run) in enumerate(self._runs):

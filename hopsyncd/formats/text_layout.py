@@ -91,7 +91,7 @@ def _recurring(lines: Sequence[str]) -> set[int]:
     return {at for at, text in shown.items() if counts[text] >= _LEAST_PAGES}
 
 
-def joined_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
+def join_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
     """Yield the blocks, and join blocks that a page break splits.
 
     Such a block has no full stop before the break and continues in lower case.

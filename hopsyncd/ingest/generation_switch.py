@@ -139,7 +139,7 @@ class GenerationSwitch:
         if not writer.has_index or self._rewrites != rewritten:
             writer.begin_apart()
             self._rewrites = rewritten
-        left, lacking = writer.left_to_build(newest)
+        left, lacking = writer.find_unbuilt(newest)
         # Passages that already have sets come first. They are fast, so the time left is then
         # estimated from the slow passages only.
         self._queue = deque(sorted(left, key=lambda passage: (passage in lacking, passage)))

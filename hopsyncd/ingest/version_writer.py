@@ -326,7 +326,7 @@ class VersionWriter:
         """Make and store question sets of the current settings, for a later renew()."""
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
-    def made_in_s(self, passage: Passage) -> float:
+    def time_generation_s(self, passage: Passage) -> float:
         """Measure the time in seconds to make a passage's built-in questions. Stores nothing."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
@@ -346,7 +346,7 @@ class VersionWriter:
         else:
             self._index = LiveIndex(self._maker.generation.dimensions)
 
-    def left_to_build(self, newest: Version) -> tuple[list[PassageId], set[PassageId]]:
+    def find_unbuilt(self, newest: Version) -> tuple[list[PassageId], set[PassageId]]:
         """Return the head's passages to add to the separate index, and those without a question
         set.
 

@@ -189,8 +189,8 @@ def _name_groups(
     places, names = snapshot.list_names(rows)
     count = len(snapshot.index.name_texts) + 1
     # Count each name once per document.
-    strongest, names = np.divmod(np.unique(position[places] * count + names), count)
-    group_names, counts = np.unique(layout.groups[strongest] * count + names, return_counts=True)
+    placed, names = np.divmod(np.unique(position[places] * count + names), count)
+    group_names, counts = np.unique(layout.groups[placed] * count + names, return_counts=True)
     totals = np.bincount(names, minlength=count)
     groups, names = np.divmod(group_names, count)
     sizes = np.bincount(layout.groups)

@@ -315,7 +315,7 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
     rows = _find_rows(snapshot, terms)
     weight = sum(_idf(snapshot, term) for term in terms)
     if part.kind == "word":
-        joined = _joined_with(part.text, query.words[:_MOST_PARTS])
+        joined = _list_compounds(part.text, query.words[:_MOST_PARTS])
         for words in joined:
             rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(words))))
         names: tuple[str, ...] = ()
@@ -346,7 +346,7 @@ def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
     return replace(found, rows=both, other_forms=frozenset(every.tolist()))
 
 
-def _joined_with(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _list_compounds(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """List the runs of two or three words of the query that include `word` and may be one name."""
     runs = [
         tuple(words[start : start + length])

@@ -169,16 +169,16 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
     `there` flags the documents among which the filters should have matched.
     """
 
-    def left_by(filter_: Filter) -> int:
+    def count_matching(filter_: Filter) -> int:
         flags = apply_filter(index, filter_, version, np.empty(0, dtype=np.bool_))
         return int(np.count_nonzero(flags & there[: len(flags)]))
 
     for condition in wanted:
-        if not condition.is_excluded and not left_by((condition,)):
+        if not condition.is_excluded and not count_matching((condition,)):
             return f"no document matches {condition}{_instead(index, condition, there)}"
     best, left = None, 0
     for at, condition in enumerate(wanted):
-        count = left_by((*wanted[:at], *wanted[at + 1 :]))
+        count = count_matching((*wanted[:at], *wanted[at + 1 :]))
         if count > left:
             best, left = condition, count
     if best is None:

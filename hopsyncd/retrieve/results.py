@@ -83,11 +83,11 @@ def answer_of(
     connection: Connection, served: Snapshot, question: str, search: Search, found: Found
 ) -> Answer:
     """Fetch the passages found, with all data needed to display them."""
-    shown = {passage for hit in found.ranked for passage in _shown_with(hit)}
+    shown = {passage for hit in found.ranked for passage in _list_shown(hit)}
     passages = known_passages(connection, shown)
     # A purge may have removed some of these passages while the LLM answered.
     ranked = [
-        hit if _shown_with(hit) <= passages.keys() else Ranked(hit.passage, hit.score)
+        hit if _list_shown(hit) <= passages.keys() else Ranked(hit.passage, hit.score)
         for hit in found.ranked
         if hit.passage in passages
     ]
@@ -112,7 +112,7 @@ def answer_of(
     )
 
 
-def _shown_with(ranked: Ranked) -> set[PassageId]:
+def _list_shown(ranked: Ranked) -> set[PassageId]:
     """Collect the passages shown with a result: itself, its path, and its near-duplicates."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
     return {

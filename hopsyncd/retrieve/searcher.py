@@ -102,7 +102,7 @@ class Searcher(SearchTools):
         self._encoder = encoder
         self._llm = llm
 
-    def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
+    def encode_search_texts(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
         """Encode the texts whose vectors this search needs, and return the vectors by text.
 
         Raises EncoderUnavailable.

@@ -323,7 +323,7 @@ def test_a_reply_between_quotations_keeps_the_paragraph_that_it_answers() -> Non
         "On 3 May 2026, Bob wrote:\n> The season begins soon.\n>\n> Which day is the boat free?\n"
         "\nFriday.\n\n> And who pays?\nThe club pays.\n\n> Thanks, Bob\n-- \nTove\n"
     )
-    written = mail_text.written_in(said, None)
+    written = mail_text.separate_quotes(said, None)
     assert list(filter(None, written.parts[0].text.split("\n"))) == [
         "> Which day is the boat free?", "Friday.", "> And who pays?", "The club pays.", "Tove",
     ]  # fmt: skip
@@ -333,7 +333,7 @@ def test_a_reply_between_quotations_keeps_the_paragraph_that_it_answers() -> Non
 def test_a_thousand_replies_and_blank_lines_are_read_at_once() -> None:
     said = ("> Why?\n" + "\n" * 200 + "Because.\n") * 1000
     began = perf_counter()
-    assert mail_text.written_in(said, None).quotes == 1000
+    assert mail_text.separate_quotes(said, None).quotes == 1000
     assert perf_counter() - began < 5
 
 

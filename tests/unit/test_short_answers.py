@@ -3,7 +3,7 @@
 import pytest
 
 from hopsyncd.models.language import Entity
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
 from hopsyncd.retrieve.answering.short_answer import Short, candidates, likeliest, values_of
 from hopsyncd.retrieve.answering.support import (
     counts_other_things,
@@ -61,7 +61,7 @@ def sentence(text: str, rank: int = 0, cosine: float = 0.6, *terms: str) -> Sent
 def test_the_last_sentence_asks_by_its_end_or_its_first_question_word(
     question: str, kind: str | None
 ) -> None:
-    asked = asked_of(question)
+    asked = find_needs(question)
     assert (asked.kind if asked else None) == kind
 
 
@@ -75,7 +75,7 @@ def test_the_last_sentence_asks_by_its_end_or_its_first_question_word(
     ],
 )
 def test_how_many_counts_the_noun_that_follows(question: str, counted: set[str]) -> None:
-    asked = asked_of(question)
+    asked = find_needs(question)
     assert asked and asked.counted == counted
 
 
@@ -123,7 +123,7 @@ def test_a_span_of_time_is_no_date() -> None:
 
 
 def offered(question: str, *texts: str) -> list[str]:
-    asked = asked_of(question)
+    asked = find_needs(question)
     assert asked
     some = [sentence(text) for text in texts]
     return [one.text for one in candidates(question, asked, some, {}, LANGUAGE)]
@@ -220,7 +220,7 @@ def test_a_rare_name_that_stands_nowhere_near_speaks_against_an_answer() -> None
 def test_that_no_number_is_of_what_is_counted_speaks_against_an_answer(
     question: str, text: str, unmet: bool
 ) -> None:
-    asked, said = asked_of(question), [sentence(text, 0, 0.6)]
+    asked, said = find_needs(question), [sentence(text, 0, 0.6)]
     assert asked is not None
     values = candidates(question, asked, said, WEIGHTS, LANGUAGE)
     assert needs(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
@@ -286,14 +286,14 @@ def short(text: str, *, is_counted: bool = True) -> Short:
 def test_a_value_of_something_else_or_without_unit_is_not_shown(
     question: str, text: str, wanted: bool
 ) -> None:
-    asked = asked_of(question)
+    asked = find_needs(question)
     assert asked is not None
     assert is_shown(question, asked, short(text)) is wanted
 
 
 def test_a_number_that_counts_nothing_is_not_shown_for_how_many() -> None:
     question = "How many times was Ann selected?"
-    asked = asked_of(question)
+    asked = find_needs(question)
     assert asked is not None
     assert is_shown(question, asked, short("3 times"))
     assert not is_shown(question, asked, short("30", is_counted=False))

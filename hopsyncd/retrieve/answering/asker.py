@@ -182,7 +182,7 @@ class Asker:
         """
         asked = self._engine.drop_unrelated_sentences(found.question, found.snapshot)
         bare = replace(found, question=asked)
-        sentences, weights = self.held_against(bare, needs_encoder=needs_encoder)
+        sentences, weights = self.rate_sentences(bare, needs_encoder=needs_encoder)
         names: dict[PassageId, frozenset[str]] = {}
         for sentence in sentences:
             names[sentence.passage] = names.get(sentence.passage, frozenset()) | sentence.names
@@ -283,7 +283,7 @@ class Asker:
 
         return found, reply, dependencies.ignore_harmless_ties(is_same) if dependencies else None
 
-    def held_against(
+    def rate_sentences(
         self, found: Answer, *, needs_encoder: bool = False
     ) -> tuple[list[Sentence], Mapping[str, float]]:
         """Compare the sentences of the passages found with the question.

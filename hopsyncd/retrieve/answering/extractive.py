@@ -193,7 +193,7 @@ class QuestionNeeds:
     unit: Literal["money", "share"] | None = None
 
 
-def asked_of(question: str) -> QuestionNeeds | None:
+def find_needs(question: str) -> QuestionNeeds | None:
     """Find out what kind of value answers a question.
 
     Returns None for questions that can have any answer (`which`), for yes-or-no questions, and for
@@ -203,9 +203,9 @@ def asked_of(question: str) -> QuestionNeeds | None:
     sentence ends with a question phrase (`... of the mayor of what city?`), that phrase counts,
     otherwise the first question word.
 
-    >>> asked_of("Ada left. Where does she live?")
+    >>> find_needs("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)
-    >>> asked_of("How many hours can be saved?").counted
+    >>> find_needs("How many hours can be saved?").counted
     frozenset({'hour'})
     """
     last = next((part for part in reversed(_SENTENCE.split(question)) if "?" in part), question)

@@ -23,7 +23,7 @@ from statistics import median
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.language import EntityFinder
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     MIN_RIGHT,
@@ -220,7 +220,7 @@ def judge(
 
     weights: the idf of the question's terms. passages: the number of passages in the collection.
     """
-    asked = asked_of(question)
+    asked = find_needs(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
     told = needs(question, asked, values, sentences, weights, passages)
     if not sentences or probability(HELD, told) < MIN_HELD:

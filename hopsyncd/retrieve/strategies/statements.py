@@ -244,7 +244,7 @@ def search_paths(
     return found
 
 
-def led_to(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
+def best_paths(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
     """Map each statement of the paths to the best path that leads to it, best first."""
     found: dict[int, StatementPath] = {}
     for path in sorted(paths, key=graph.rank):
@@ -268,7 +268,7 @@ def by_statements(
     """
     depth = search.n_hop or DEFAULT_DEPTH
     begun = graph.alone(starts)
-    paths = led_to(
+    paths = best_paths(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
     ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))

@@ -178,7 +178,7 @@ def _replace(note: Path, state: Acknowledged) -> None:
         os.close(folder)
 
 
-def opened_now(database: Path) -> Opened:
+def stat_opened(database: Path) -> Opened:
     file, log = database.stat(), _log_of(database).stat()
     return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
 

@@ -21,11 +21,11 @@ from store.engines.sqlite.acknowledged import (
     acknowledge,
     note_path,
     note_size,
-    opened_now,
     read_acknowledged,
     refuse_gone,
     refuse_lost_wal,
     refuse_older,
+    stat_opened,
     versions_lost_error,
 )
 from store.engines.sqlite.checkpoints import MOST_FRAMES, Checkpointer
@@ -406,7 +406,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
             with transaction(connection):
                 reserve_lost(connection, known.version)
             note_path(path).unlink()
-        connection.opened = opened_now(path)
+        connection.opened = stat_opened(path)
         connection.acknowledge()
         page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
         connection.checkpointer = Checkpointer(
