@@ -42,7 +42,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     Candidate,
     Short,
     candidates,
-    likeliest,
+    choose_likeliest,
 )
 from hopsyncd.retrieve.answering.support import needs
 from hopsyncd.retrieve.engine import Engine
@@ -169,7 +169,7 @@ def fit_values(some: Sequence[Case]) -> dict[str, float]:
 
 
 def short_of(case: Case, fits: Mapping[str, float], held: Mapping[str, float]) -> Short | None:
-    return likeliest(case.values, log_odds(held, case.needs), fits)
+    return choose_likeliest(case.values, log_odds(held, case.needs), fits)
 
 
 def fit_right(

@@ -9,7 +9,7 @@ import numpy as np
 
 from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.term_matches import having
+from hopsyncd.retrieve.term_matches import look_up_terms
 from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, day_term, order_term
 
 
@@ -28,7 +28,7 @@ def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
 
 
 def _rows_of(snapshot: Snapshot, term: str) -> Integers:
-    return having(snapshot, [term])[0].passage_rows.astype(np.int64)
+    return look_up_terms(snapshot, [term])[0].passage_rows.astype(np.int64)
 
 
 def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Flags:

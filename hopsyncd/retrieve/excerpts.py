@@ -9,11 +9,11 @@ The rest of the budget goes to further sentences of the same passages, one by on
 `terms` is the idf-weighted share of the question's words in the sentence, its headings and its
 path.
 
-The weights hardly matter near these values.
+Small changes of the weights hardly change the result.
 
 A passage that lacks only a few words is shown whole: the mark for the gap costs nearly as much.
-Passages that are nearly empty, or fit far worse than the others, are left out, and the next ones
-take their places. Sections of one document are shown together, in the document's order.
+Passages that are nearly empty, or fit far worse than the other passages, are left out, and the next
+passages replace them. Sections of one document are shown together, in the document's order.
 """
 
 import heapq

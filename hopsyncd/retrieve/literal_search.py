@@ -34,7 +34,7 @@ from hopsyncd.retrieve.query_words import (
     split_humps,
 )
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest
-from hopsyncd.retrieve.term_matches import Read, having
+from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.dates import find_asked_day
 from hopsyncd.text.words import index_terms
 from store.content import full_text
@@ -300,7 +300,7 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
     """Find the visible passages that have all the terms. Returns their rows, ascending."""
     if not terms:
         return _NO_ROWS
-    found = sorted(having(snapshot, terms), key=lambda term_rows: term_rows.df)
+    found = sorted(look_up_terms(snapshot, terms), key=lambda term_rows: term_rows.df)
     if not found[0].df:
         return _NO_ROWS
     rows: Integers = reduce(
@@ -357,7 +357,7 @@ def _list_compounds(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], .
 
 
 def _idf(snapshot: Snapshot, term: str) -> float:
-    df, count = having(snapshot, [term])[0].df, snapshot.statistics.passages
+    df, count = look_up_terms(snapshot, [term])[0].df, snapshot.statistics.passages
     return float(np.log1p((count - df + 0.5) / (df + 0.5)))
 
 
@@ -418,5 +418,5 @@ def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
 def _is_held(snapshot: Snapshot, terms: Sequence[str]) -> bool:
     """Return whether a visible passage has all the terms."""
     if len(terms) == 1:
-        return having(snapshot, terms)[0].df > 0
+        return look_up_terms(snapshot, terms)[0].df > 0
     return bool(len(_find_rows(snapshot, terms)))

@@ -26,7 +26,7 @@ from hopsyncd.index.live_index import name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import normalise
-from hopsyncd.retrieve.term_matches import WORD, Read, having
+from hopsyncd.retrieve.term_matches import WORD, Read, look_up_terms
 from hopsyncd.text.abbreviations import (
     ALIASES_OF_FILE,
     MOST_WORDS,
@@ -100,13 +100,13 @@ def _find_defining(
     keys = np.array([name_key(form_term(run)) for run in runs], dtype=np.int64)
     _, positions = snapshot.index.postings.terms_by_key.find_all(keys)
     defined = [runs[position] for position in np.unique(positions).tolist()]
-    every = having(snapshot, [form_term(run) for run in defined])
+    every = look_up_terms(snapshot, [form_term(run) for run in defined])
     rows = {
         run: term_rows.passage_rows.astype(np.int64)
         for run, term_rows in zip(defined, every, strict=True)
         if term_rows.df
     }
-    of_files = having(snapshot, [ALIASES_OF_FILE])[0]
+    of_files = look_up_terms(snapshot, [ALIASES_OF_FILE])[0]
     if of_files.df:
         names = {normalise(text): run for run, text in typed.items()}
         for name in sorted(snapshot.select_mentioned_names([*names])):
@@ -208,7 +208,7 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
 
     If many passages have the terms of the form, only the 256 best by BM25 are read.
     """
-    every = having(snapshot, sorted({*form.stems}))
+    every = look_up_terms(snapshot, sorted({*form.stems}))
     rows = reduce(np.intersect1d, (term_rows.passage_rows for term_rows in every)).astype(np.int64)
     if len(rows) > _MOST_ROWS:
         scores = np.zeros(len(snapshot.statistics.visible.passages))

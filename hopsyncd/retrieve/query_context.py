@@ -20,7 +20,7 @@ from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, OtherForm, match_other_forms
-from hopsyncd.retrieve.term_matches import K1, NO_OTHERS, WORD, Read, compute_idf, having
+from hopsyncd.retrieve.term_matches import K1, NO_OTHERS, WORD, Read, compute_idf, look_up_terms
 from hopsyncd.text.question_language import (
     drop_foreign_function_words,
     foreign_function_words,
@@ -149,7 +149,7 @@ class Words:
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """Map the question's terms to their idf, including terms that no passage has."""
     terms = index_terms(drop_foreign_function_words(question))
-    df = np.array([term_rows.df for term_rows in having(snapshot, terms)], dtype=np.int64)
+    df = np.array([term_rows.df for term_rows in look_up_terms(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
 
@@ -158,7 +158,7 @@ def words_of(
 ) -> Words:
     """Look up the question's words. `others` has the passage rows with other forms of its terms."""
     terms = index_terms(question)
-    every = having(snapshot, terms, others)
+    every = look_up_terms(snapshot, terms, others)
     df = np.array([term_rows.df for term_rows in every], dtype=np.int64)
     idf = compute_idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())

@@ -34,7 +34,7 @@ from hopsyncd.retrieve.ranking import (
     most_important,
     select_nearly_largest,
 )
-from hopsyncd.retrieve.term_matches import K1, WORD, Having, compute_idf, having
+from hopsyncd.retrieve.term_matches import K1, WORD, TermMatches, compute_idf, look_up_terms
 from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
@@ -138,7 +138,7 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
         return SecondAsk(lead=lead)
     vectors = context.encode([plan.text for plan in plans])
     terms = sorted({term for plan in plans for term in _list_terms(plan)})
-    every = having(context.snapshot, terms, context.forms.rows_by_term)
+    every = look_up_terms(context.snapshot, terms, context.forms.rows_by_term)
     found = dict(zip(terms, every, strict=True))
     table, count = context.snapshot.index.vectors, len(context.by_words)
     whole = table.compare_with_all(vectors, table.passage_codes[:count])
@@ -219,7 +219,7 @@ def _list_terms(plan: Plan) -> set[str]:
 
 
 def _weigh_terms(
-    context: QueryContext, plan: Plan, matches: Mapping[str, Having]
+    context: QueryContext, plan: Plan, matches: Mapping[str, TermMatches]
 ) -> dict[str, float]:
     """Weigh the terms of a follow-up by their share of the question's idf.
 
@@ -236,7 +236,7 @@ def _weigh_terms(
 
 
 def _score_words(
-    context: QueryContext, weights: Mapping[str, float], matches: Mapping[str, Having]
+    context: QueryContext, weights: Mapping[str, float], matches: Mapping[str, TermMatches]
 ) -> NDArray[np.float32]:
     """Return (n,) the BM25 score of each passage with these weights, as a share of the maximum."""
     count = len(context.by_words)
@@ -255,7 +255,7 @@ def _ask(
     plan: Plan,
     vector: Vectors,
     whole: NDArray[np.float32],
-    matches: Mapping[str, Having],
+    matches: Mapping[str, TermMatches],
 ) -> FollowUp:
     """Compare a follow-up with all passages. `whole` has its (n,) cosines with whole passages."""
     snapshot, ids = context.snapshot, context.snapshot.passage_ids

@@ -18,7 +18,7 @@ from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.query_words import read_query_words
-from hopsyncd.retrieve.term_matches import Read, having
+from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.question_language import foreign_function_words
 from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_of_each
 from store.content import full_text
@@ -119,7 +119,8 @@ def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
     known = terms_of_each(words)
     terms = [known[word][0] if known[word] else word for word in words]
     return {
-        word: term_rows.df for word, term_rows in zip(words, having(snapshot, terms), strict=True)
+        word: term_rows.df
+        for word, term_rows in zip(words, look_up_terms(snapshot, terms), strict=True)
     }
 
 
@@ -150,7 +151,7 @@ def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
 
     The vocabulary also has words of hidden sources.
     """
-    rows = [term_rows.passage_rows for term_rows in having(snapshot, index_terms(word))]
+    rows = [term_rows.passage_rows for term_rows in look_up_terms(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
     found = read([PassageId(id_) for id_ in passages.tolist()])
     return any(word in spellings(full_text(passage)) for passage in found.values())

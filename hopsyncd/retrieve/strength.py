@@ -21,7 +21,7 @@ from hopsyncd.retrieve.literal_search import LiteralMatches
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.term_matches import having
+from hopsyncd.retrieve.term_matches import look_up_terms
 from hopsyncd.text.question_language import foreign_function_words
 from hopsyncd.text.words import index_terms
 from store.records import WORD, PassageId, Vectors
@@ -107,7 +107,7 @@ def _content_terms(question: str) -> tuple[str, ...]:
 
 def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches) -> Floats:
     """Return (m,) the idf share of the question's terms that each passage has, in any form."""
-    found = having(snapshot, _content_terms(question), forms.rows_by_term)
+    found = look_up_terms(snapshot, _content_terms(question), forms.rows_by_term)
     passages, total = snapshot.statistics.passages, 0.0
     shares, count = np.zeros(len(rows)), len(snapshot.statistics.visible.passages)
     for term in found:

@@ -34,32 +34,34 @@ _TERMS_KEPT, _MOST_ROWS_KEPT = 64, 1 << 14  # terms whose rows are cached, and r
 _COMMON_KEPT = 8  # common terms whose scores are cached for each version
 
 
-class Having:
+class TermMatches:
     """The visible passages that have a term.
 
     df: the number of these passages.
     """
 
-    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s, exact: TermRows | None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, key: int, rows: Int32s, visible: TermRows | None
+    ) -> None:
         """Prepare the lookup of a term.
 
-        rows: all rows of the `terms` table with this key. own: the visible rows, if they are known.
+        rows: all rows of the `terms` table with this key. visible: the visible rows, if known.
         """
         self._snapshot, self._key, self._rows = snapshot, key, rows
-        if exact:
-            self._own = exact
+        if visible:
+            self._visible = visible
         elif len(rows) <= _MOST_ROWS_KEPT:
             kept = snapshot.statistics.term_rows
             if len(kept) >= _TERMS_KEPT:
                 kept.clear()
-            kept[key] = self._own
+            kept[key] = self._visible
         known = snapshot.statistics.term_passage_counts
         if key not in known:
-            known[key] = len(self._own[0])
+            known[key] = len(self._visible[0])
         self.df = known[key]
 
     @cached_property
-    def _own(self) -> TermRows:
+    def _visible(self) -> TermRows:
         """The visible rows of the `terms` table, and their passage rows."""
         rows = self._rows
         entries = self._snapshot.index.terms.passage_row.take(rows)
@@ -69,12 +71,12 @@ class Having:
     @property
     def passage_rows(self) -> Int32s:
         """(df,) passage rows that have the term."""
-        return self._own[1]
+        return self._visible[1]
 
     @cached_property
     def counts(self) -> NDArray[np.float32]:
         """(df,) BM25 scores of the term in each passage, without the factor idf."""
-        rows, entries = self._own
+        rows, entries = self._visible
         times = self._snapshot.index.terms.count.take(rows).astype(np.float32)
         return _saturate(self._snapshot, times, entries)
 
@@ -92,17 +94,17 @@ class Having:
         return found
 
 
-class HavingForms(Having):
+class MatchesInAnyForm(TermMatches):
     """The visible passages that have a term or another form of it. Other forms count less."""
 
-    def __init__(self, having: Having, others: Integers) -> None:
-        super().__init__(having._snapshot, having._key, having._rows, having._own)
-        self._others = np.setdiff1d(others, self._own[1]).astype(np.int32)
+    def __init__(self, found: TermMatches, others: Integers) -> None:
+        super().__init__(found._snapshot, found._key, found._rows, found._visible)
+        self._others = np.setdiff1d(others, self._visible[1]).astype(np.int32)
         self.df += len(self._others)
 
     @property
     def passage_rows(self) -> Int32s:
-        return np.concatenate([self._own[1], self._others])
+        return np.concatenate([self._visible[1], self._others])
 
     @cached_property
     def counts(self) -> NDArray[np.float32]:
@@ -133,9 +135,9 @@ def _saturate(
     return times * np.float32(K1 + 1) / saturation
 
 
-def having(
+def look_up_terms(
     snapshot: Snapshot, terms: Sequence[str], others: Mapping[str, Integers] = NO_OTHERS
-) -> list[Having]:
+) -> list[TermMatches]:
     """Look up the visible passages that have each term, or another form of it.
 
     `others` maps terms to the passage rows with other forms of them.
@@ -146,9 +148,9 @@ def having(
     new = [key for key, known in by_key.items() if known is None]
     every = snapshot.index.postings.terms_by_key.find_each(np.array(new, dtype=np.int64))
     rows = dict(zip(new, every, strict=True))
-    found = [Having(snapshot, key, rows.get(key, _NO_ROWS), by_key[key]) for key in keys]
+    found = [TermMatches(snapshot, key, rows.get(key, _NO_ROWS), by_key[key]) for key in keys]
     return [
-        HavingForms(term_rows, others[term]) if term in others else term_rows
+        MatchesInAnyForm(term_rows, others[term]) if term in others else term_rows
         for term, term_rows in zip(terms, found, strict=True)
     ]
 

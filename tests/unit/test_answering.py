@@ -12,7 +12,7 @@ from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.retrieve.answering.asker import TOKENS_PER_QUESTION, Asker
-from hopsyncd.retrieve.answering.extractive import carrying
+from hopsyncd.retrieve.answering.extractive import choose_sentences
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.engine import Engine
@@ -153,7 +153,7 @@ def test_the_second_sentence_may_come_from_the_passage_of_the_first() -> None:
     first = sentence("Door here", 0, 0.5, "door")
     next_to_it = sentence("she was born", 0, 0.4, "born")
     other = sentence("bronze things", 3, 0.4, "bronze")
-    assert carrying([first, next_to_it, other], weights) == [first, next_to_it, other]
+    assert choose_sentences([first, next_to_it, other], weights) == [first, next_to_it, other]
 
 
 def test_the_second_sentence_adds_words_from_another_passage() -> None:
@@ -161,31 +161,31 @@ def test_the_second_sentence_adds_words_from_another_passage() -> None:
     first = sentence("Door here", 0, 0.5, "door")
     again = sentence("Door there", 0, 0.5, "door")
     other = sentence("She was born", 3, 0.3, "born")
-    assert carrying([first, again, other], weights)[:2] == [first, other]
+    assert choose_sentences([first, again, other], weights)[:2] == [first, other]
 
 
 def test_the_sentence_of_the_short_answer_comes_first() -> None:
     weights = {"door": 2.0, "born": 2.0}
     first = sentence("Door here", 0, 0.5, "door", "born")
     known = sentence("It lasts a year", 0, 0.1)
-    assert carrying([first, known], weights, [known]) == [known, first]
+    assert choose_sentences([first, known], weights, [known]) == [known, first]
 
 
 def test_a_sentence_with_a_value_of_the_kind_asked_for_is_preferred() -> None:
     weights = {"gate": 2.0, "close": 2.0}
     like = sentence("The gate of the north wall may close early", 0, 0.6, "gate", "close")
     telling = sentence("In winter the gates close at 10 pm on all days", 0, 0.5, "gate", "close")
-    assert carrying([like, telling], weights)[0] == like
-    assert carrying([like, telling], weights, telling=frozenset({telling}))[0] == telling
+    assert choose_sentences([like, telling], weights)[0] == like
+    assert choose_sentences([like, telling], weights, telling=frozenset({telling}))[0] == telling
 
 
 def test_headers_and_markup_are_quoted_only_if_they_contain_the_answer() -> None:
     weights = {"gate": 2.0}
     header = sentence("Subject: the gate of the north wall", 0, 0.9, "gate")
     prose = sentence("The gate in the north wall is old.", 1, 0.3, "gate")
-    assert carrying([header, prose], weights) == [prose]
-    assert carrying([header, prose], weights, telling=frozenset({header}))[0] == header
-    assert carrying([header], weights) == [header], "there is nothing else"
+    assert choose_sentences([header, prose], weights) == [prose]
+    assert choose_sentences([header, prose], weights, telling=frozenset({header}))[0] == header
+    assert choose_sentences([header], weights) == [header], "there is nothing else"
 
 
 def test_each_sentence_has_the_title_of_its_document(tmp_path: Path) -> None:

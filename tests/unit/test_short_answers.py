@@ -4,7 +4,7 @@ import pytest
 
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
-from hopsyncd.retrieve.answering.short_answer import Short, candidates, likeliest, values_of
+from hopsyncd.retrieve.answering.short_answer import Short, candidates, choose_likeliest, values_of
 from hopsyncd.retrieve.answering.support import (
     counts_other_things,
     is_described,
@@ -175,7 +175,7 @@ def test_the_value_beside_the_words_of_the_question_leads() -> None:
     near = sentence("The copy is updated once an hour", 0, 0.7, "copi", "updat")
     far = sentence("Everything else here happens daily", 3, 0.2)
     found = candidates("At what rhythm is the copy updated?", ASKED, [near, far], WEIGHTS, LANGUAGE)
-    short = likeliest(found, 1.0)
+    short = choose_likeliest(found, 1.0)
     assert short and (short.text, short.sentence) == ("once an hour", near)
     assert short.features["lead"] > 0
     assert short.features["few"] == pytest.approx(1 / 3)

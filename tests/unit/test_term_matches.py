@@ -1,6 +1,6 @@
 """The passages that have a term: found in the postings, or cached for the next question."""
 
-from hopsyncd.retrieve.term_matches import having
+from hopsyncd.retrieve.term_matches import look_up_terms
 from tests.fakes.indexed import indexed, passage
 from tests.fakes.triplets import triplets
 
@@ -14,7 +14,7 @@ def test_terms_that_were_looked_up_before_have_the_same_passages() -> None:
     )
     looked_up = [TERMS[:70], TERMS[30:], TERMS, [*TERMS[:2], *TERMS[:2], "missing"]]
     for terms in looked_up:  # more than are cached
-        for term, found in zip(terms, having(snapshot, terms), strict=True):
+        for term, found in zip(terms, look_up_terms(snapshot, terms), strict=True):
             expected = [] if term == "missing" else [int(term[4:]) % 3]
             assert (found.df, found.passage_rows.tolist()) == (len(expected), expected)
             assert len(found.counts) == found.df

@@ -12,7 +12,7 @@ from hopsyncd.models.language import EntityFinder
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.answering.extractive import (
-    carrying,
+    choose_sentences,
     cited_passages,
     evidence,
 )
@@ -247,7 +247,7 @@ class Asker:
         )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
-        chosen = carrying(sentences, weights, judgement.sentences, judgement.telling)
+        chosen = choose_sentences(sentences, weights, judgement.sentences, judgement.telling)
         passages = cited_passages(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),

@@ -66,7 +66,7 @@ def is_prose(text: str) -> bool:
     return count >= _LEAST_WORDS or (count > 1 and bare.endswith((".", "!", "?")))
 
 
-def carrying(
+def choose_sentences(
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     first: Sequence[Sentence] = (),

@@ -221,7 +221,7 @@ _ANOTHER = "it is not the answer after all"
 
 
 class AnswerDraft:
-    """Streams the draft of an answer from the LLM's reply. Implements llm.call.Hearer.
+    """Streams the draft of an answer from the LLM's reply. Implements TokenSink.
 
     `tell` receives the answer in parts while the LLM writes it. `tell_withdrawn` discards all parts
     so far. After `finish`, the parts that remain are the checked answer. `tell_cited` receives the

@@ -250,7 +250,7 @@ def _up_to(counted: Set[str], after: str) -> str:
     return ""
 
 
-def likeliest(
+def choose_likeliest(
     found: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
 ) -> Short | None:
     """Choose the candidate with the best score. Returns None if there are no candidates.

@@ -31,7 +31,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     Candidate,
     Short,
     candidates,
-    likeliest,
+    choose_likeliest,
 )
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds, probability
@@ -226,7 +226,7 @@ def judge(
     if not sentences or probability(HELD, told) < MIN_HELD:
         return Judgement(False)
     telling = frozenset(value.sentence for value in values if not value.features["uncounted"])
-    short = likeliest(values, log_odds(HELD, told))
+    short = choose_likeliest(values, log_odds(HELD, told))
     if (
         asked
         and short

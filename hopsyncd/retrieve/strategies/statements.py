@@ -102,7 +102,7 @@ class StatementGraph:
             expand_ranges(columns.incoming_start[entries], columns.incoming_end[entries])[0]
         )
 
-    def having(self, name: int) -> Integers:
+    def with_name(self, name: int) -> Integers:
         """Return the statements that contain this name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
         return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
@@ -133,7 +133,7 @@ class StatementGraph:
     def by_names(self, count: int) -> Integers:
         """Return the statements with most of the question's names. Ties go to the most similar."""
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
-        every = [self.having(number) for number in numbers]
+        every = [self.with_name(number) for number in numbers]
         if not every:
             return np.empty(0, dtype=np.int64)
         statements, names = np.unique(np.concatenate(every), return_counts=True)
@@ -203,7 +203,7 @@ class StatementGraph:
         names = self.names_of(path.statements[-1])
         for name in names:
             if name not in self._led_to:
-                self._led_to[name] = self.most_like(self.having(name), _LED_TO)
+                self._led_to[name] = self.most_like(self.with_name(name), _LED_TO)
         led = [self._led_to[name] for name in names]
         every = np.concatenate([*led, np.empty(0, dtype=np.int64)])
         by = np.repeat(np.array(names, dtype=np.int64), [len(rows) for rows in led])
@@ -413,7 +413,7 @@ def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
     """Return the statements of a topic, from all passages of its document."""
     if name == _WHOLE:
         return graph.of_entries(graph.snapshot.find_document_passages(home))
-    statements = graph.having(name)
+    statements = graph.with_name(name)
     of_document: Integers = statements[
         graph.snapshot.document_keys(graph.entries(statements)) == home
     ]
