@@ -37,7 +37,7 @@ _AUXILIARIES = (
 )
 _BEFORE = "at in to from under for on by until since of with after before into about"
 _JOIN = re.compile(
-    rf",?\s+(?:and|but|or)\s+"
+    rf"(?<!\s),?\s+(?:and|but|or)\s+"
     rf"(?=(?:(?:{'|'.join(_BEFORE.split())})\s+)?(?:{'|'.join(_ASKS.split())})\b"
     rf"|(?:{'|'.join(_AUXILIARIES.split())})\b)",
     re.IGNORECASE,

@@ -21,7 +21,7 @@ from store.open_database import Database
 from store.reads import live_documents
 from store.records import PassageId, content_hash
 from store.sources import pins_of, seen_items
-from store.versions import head, kept_versions
+from store.versions import head, kept_versions, version
 from tests.fakes.dump import Rows, graph_at, served_by
 from tests.fakes.follower import NOWHERE, Follower, read_at
 from tests.fakes.memory import MemoryConnector
@@ -196,7 +196,9 @@ class Followed(RuleBasedStateMachine):
         for number in (n for n in kept_versions(connection) if n >= self.newest):
             rows = graph_at(connection, number)
             if number > self.newest:
-                fresh = self._fresh(self._files_of(rows)).rows
+                # An edit may be committed just before a switch completes.
+                of = get_generation(connection, version(connection, number).generation)
+                fresh = self._fresh(self._files_of(rows), of.dimensions).rows
                 assert rows == {name: fresh[name] for name in rows}
             assert rows == self.past.setdefault(number, rows)
         self.newest = newest.id
@@ -255,9 +257,9 @@ class Followed(RuleBasedStateMachine):
         woken = Snapshot(self.asleep, newest, Statistics.count(self.asleep, newest.id))
         assert served_by(woken) == served_by(load_snapshot(connection, newest))
 
-    def _fresh(self, files: dict[str, bytes]) -> "Fresh":
-        files_then = tuple(sorted(files.items()))
-        return built_afresh(files_then, self.factor, self.dimensions, self.make_question_maker)
+    def _fresh(self, files: dict[str, bytes], dimensions: int | None = None) -> "Fresh":
+        files_then, of = tuple(sorted(files.items())), dimensions or self.dimensions
+        return built_afresh(files_then, self.factor, of, self.make_question_maker)
 
     def _files_of(self, rows: Rows) -> dict[str, bytes]:
         return {str(path): self.texts[content] for _, path, content, *_ in rows["documents"]}

@@ -1,5 +1,6 @@
 """A question that asks several things finds passages for each of its clauses."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -43,6 +44,13 @@ def asking(tmp_path: Path) -> Asking:
 )
 def test_a_question_is_split_where_it_asks_something_else(question: str, clauses: int) -> None:
     assert len(split_clauses(question)) == clauses
+
+
+@pytest.mark.parametrize("space", [" ", "\n", ", ", " and "])
+def test_a_question_is_split_in_time_linear_in_its_length(space: str) -> None:
+    began_s = time.process_time()
+    assert split_clauses(f"What is it{space * 30_000}x") == []
+    assert time.process_time() - began_s < 3
 
 
 def find_rows(asking: Asking, context: QueryContext, *titles: str) -> Integers:
