@@ -38,7 +38,7 @@ _CODE = frozenset(
 )
 _DROPPED = frozenset(
     "include literalinclude raw highlight index meta sectnum contents default-role role module"
-    " currentmodule testsetup testcleanup youtube header footer class title date".split()
+    " currentmodule testsetup testcleanup youtube header footer title date".split()
 )
 # Their content is not about their argument.
 _ASIDE = frozenset("versionadded versionchanged deprecated versionremoved only rubric".split())
@@ -68,6 +68,8 @@ _ROLES = {
 }
 _TITLED = re.compile(r"(.*?)\s*<([^<>]+)>\Z", re.DOTALL)
 _ADDRESS_SIGN = re.compile(r"\w:\S|@")
+# Sphinx describes a Python class with the directive that docutils uses for names of CSS classes.
+_PYTHON_CLASS = re.compile(r"[A-Z.(]")
 _DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
 
 
@@ -121,6 +123,8 @@ class _Described(_Skipped):
     def run(self) -> list[nodes.Node]:
         name = self.name.lower().rpartition(":")[2]
         argument = self.arguments[0] if self.arguments else ""
+        if name == "class" and not _PYTHON_CLASS.search(argument):
+            argument = ""
         if name in _VERSIONED:
             version, *explained = argument.split(None, 1) or [""]
             argument = ": ".join([f"{_VERSIONED[name]} {version}", *explained])
