@@ -35,10 +35,11 @@ def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
 
 
 def may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a row can name columns: it has no values, no sentences, and no row labels as in a
-    form."""
+    """Whether a row can name columns: it has no values, addresses or sentences, and no row labels
+    as in a form."""
     return not any(
         text.endswith(":")
+        or "://" in text
         or (_VALUE.match(text) and not _YEAR.match(text))
         or (text.endswith(".") and len(text.split()) > _MAX_NAME_WORDS)
         for text in texts

@@ -431,3 +431,12 @@ def test_many_texts_that_look_like_styles_are_passed_quickly() -> None:
     begin = process_time()
     (block,) = blocks_of(body, styles='styleId="X" ' * 100_000)
     assert (block.kind, process_time() - begin < 5) == ("paragraph", True)
+
+
+def test_an_address_names_no_column() -> None:
+    body = table(
+        row(cell("Chart"), cell("http://schemas.example/chart")),
+        row(cell("Drawing"), cell("http://schemas.example/drawing")),
+        look='w:firstRow="1"',
+    )
+    assert texts_of(body)[0] == "Chart | http://schemas.example/chart"

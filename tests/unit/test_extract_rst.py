@@ -188,8 +188,8 @@ def test_a_table_in_a_cell_adds_no_rows_to_the_table_around_it() -> None:
 
 def test_a_class_of_sphinx_keeps_its_members_and_a_class_of_docutils_its_content() -> None:
     text = (
-        ".. class:: Boat(length)\n\n   A small boat.\n\n   .. method:: sail(to)\n\n      Sets sail.\n"
+        ".. class:: Boat(length)\n\n   A small boat.\n\n   .. method:: sail(to)\n\n      Sails.\n"
         "\n.. class:: wide\n\n   A paragraph.\n"
     )
     found = [block.text for block in extract(text.encode(), "text/x-rst")]
-    assert found == ["Boat(length)", "A small boat.", "sail(to)", "Sets sail.", "A paragraph."]
+    assert found == ["Boat(length)", "A small boat.", "sail(to)", "Sails.", "A paragraph."]
