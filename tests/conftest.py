@@ -18,6 +18,6 @@ ALL = settings(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("default", ALL, max_examples=60, derandomize=True)
+settings.register_profile("default", ALL, max_examples=24, derandomize=True)
 settings.register_profile("nightly", ALL, max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -85,7 +85,7 @@ def _config(visible_to: tuple[str, ...] | None) -> Config:
     return Config.model_validate({"access": {"group": "daemon"}, "source": sources})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps=_steps, question=questions)
 @example(
     steps=[

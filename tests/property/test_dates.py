@@ -29,7 +29,7 @@ def test_every_spelling_of_a_day_is_read(day: datetime.date, spelling: str) -> N
     assert [(one.day, one.order) for one in found] == [(day.isoformat(), None)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps_of(["a.md", "b.md", "2024-03-02.md"], _text))
 def test_days_are_found_as_after_a_rebuild_and_by_what_may_be_seen(steps: list[Step]) -> None:
     check_answers(QUESTIONS, "# First\n\nSeen 02/03/2024 here.", steps)

@@ -80,7 +80,7 @@ def _holds(filters: list[str], source: str, path: str, said: set[tuple[str, str]
     return all(both) and all(any(some) for some in either if some)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps=st.lists(_step, min_size=2, max_size=8), filters=_filters, question=_sentence)
 def test_filtered_out_passages_are_not_found_counted_or_walked_through(
     steps: list[tuple[str, str, str | None]], filters: list[str], question: str

@@ -96,7 +96,7 @@ class Files:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["closed folder", "open folder", "exception"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(steps=steps, question=questions)
 @example(  # moves out of the hidden folder, and back
     steps=[

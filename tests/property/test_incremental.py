@@ -1,6 +1,6 @@
 """Incremental equals rebuild: whatever happens to the files, the graph is the one built afresh.
 
-The test command runs 60 sequences of up to 50 steps, the same each time; HYPOTHESIS_SEED=N
+The test command runs 24 sequences of up to 50 steps, the same each time; HYPOTHESIS_SEED=N
 before it runs others, and HYPOTHESIS_PROFILE=nightly 10,000 that no run had before.
 
 A failure prints the shortest program found that shows it, its seed, and a `@reproduce_failure`

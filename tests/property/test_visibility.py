@@ -145,7 +145,7 @@ def _rounded(value: Any) -> Any:
     return [_rounded(below) for below in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps=_steps, question=questions)
 @example(  # the link means a hidden document
     steps=[("open", "a.md", _LINKING), ("closed", "b.md", _NAMED + SHARED)], question=SHARED

@@ -72,7 +72,7 @@ def _take(watches: Watches, step: tuple[str, str | None], *, knows_hidden: bool)
         watches.change(place, text)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(first=texts, steps=steps, question=questions)
 @example(first=ROME, steps=[("closed/a.md", SHARED), ("closed/a.md", None)], question=SHARED)
 @example(  # the visible copy goes, and the hidden one stays
@@ -107,7 +107,7 @@ def test_a_watch_shows_what_it_would_without_the_hidden_documents(
             assert CANARY not in json.dumps(both.shown_to(ANN, mine))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(before=steps, after=steps, question=questions)
 def test_after_rights_shrink_a_watch_shows_what_a_new_one_does(
     before: list[tuple[str, str | None]], after: list[tuple[str, str | None]], question: str
