@@ -9,6 +9,8 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.media_types import (
     DOCX,
     EPUB,
+    MAIL,
+    MBOX,
     ODP,
     ODS,
     ODT,
@@ -28,13 +30,18 @@ _PAGE = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head|meta|body|
 _FOLDERS = {b"word/": DOCX, b"ppt/": PPTX, b"xl/": XLSX}
 _PACKAGES = (ODT, ODS, ODP, EPUB)
 _BEGIN_BYTES = 1024
+_MAIL_HEADER = re.compile(
+    rb"(?:From|To|Cc|Subject|Date|Message-ID|MIME-Version|Return-Path|Received|Delivered-To"
+    rb"|Reply-To|Sender|(?:Content|X|List)-[\w-]+):",
+    re.IGNORECASE,
+)
 
 
 def type_of_content(data: bytes, media_type: str) -> str:
     """Return the media type of an office document according to its content, or `media_type`.
 
     Documents other than office documents keep their type. Text in a `.doc` counts as plain text,
-    and text in a `.xls` as a table.
+    text in a `.xls` as a table, and text in a `.msg` as mail if it begins with a header.
 
     >>> type_of_content(b"{\\\\rtf1 Tides}", DOC), type_of_content(b"{\\\\rtf1}", "text/plain")
     ('application/rtf', 'text/plain')
@@ -52,9 +59,16 @@ def type_of_content(data: bytes, media_type: str) -> str:
         return "text/html"
     if begin.startswith(_COMPOUND_FILE):
         return XLS if media_type == XLSX and _ENCRYPTED not in data else media_type
+    if media_type == OUTLOOK:
+        return MAIL if is_mail(data) else MBOX if data.startswith(b"From ") else OUTLOOK
     if media_type in (DOC, XLS) and b"\0" not in data:
         return "text/plain" if media_type == DOC else "text/csv"
     return media_type
+
+
+def is_mail(data: bytes) -> bool:
+    """Whether data begins with the header of a message."""
+    return _MAIL_HEADER.match(data) is not None
 
 
 def _type_of_package(data: bytes, media_type: str) -> str:

@@ -24,6 +24,7 @@ from connectors.media_type import is_document_name, is_text_name, media_type
 from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, link_to_name, lower_headings, skipped_block, skipped_of
+from hopsyncd.formats.content_type import is_mail
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.mail_text import (
     KnownLines,
@@ -48,11 +49,6 @@ _MAX_ANSWERED = 100
 _QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
 # programs do not display this part
 _TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)
-_HEADER = re.compile(
-    rb"(?:From|To|Cc|Subject|Date|Message-ID|MIME-Version|Return-Path|Received|Delivered-To"
-    rb"|Reply-To|Sender|(?:Content|X|List)-[\w-]+):",
-    re.IGNORECASE,
-)
 _MAX_REPAIRED = 5  # parts of a file; each is parsed again
 _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
@@ -91,7 +87,7 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
             # Links between messages of one file would connect the document with itself.
             stripped = replace(block, names=(), links=(), properties=()) if block.names else block
             blocks.append(replace(stripped, first_line=number, last_line=number))
-    if not blocks and _HEADER.match(data):  # some programs name a single message so
+    if not blocks and is_mail(data):  # some programs name a single message so
         return mail_blocks(data, extract)
     if not blocks and data.strip():
         raise DocumentUnreadable(

@@ -14,7 +14,7 @@ from hopsyncd.cli.output import place_text
 from hopsyncd.formats import mail_text
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.mail_text import is_stub
-from hopsyncd.formats.media_types import MBOX
+from hopsyncd.formats.media_types import MBOX, OUTLOOK
 from hopsyncd.formats.readers import extract
 
 MAIL = "message/rfc822"
@@ -355,6 +355,8 @@ def test_multiparts_without_boundaries_in_each_other_are_read_at_once() -> None:
     assert perf_counter() - began < 5
 
 
-def test_a_single_message_that_is_named_like_a_mailbox_is_read() -> None:
+def test_a_single_message_that_is_named_like_a_mailbox_or_for_outlook_is_read() -> None:
     said = b"Return-Path: <a@fjord.example>\nSubject: Berth\n\nThe berth is free.\n"
     assert texts(said, MBOX) == ["Berth", "The berth is free."]
+    assert texts(said, OUTLOOK) == ["Berth", "The berth is free."]
+    assert texts(b"From a Mon Mar  2 09:12:00 2026\n" + said, OUTLOOK)[0] == "Berth"
