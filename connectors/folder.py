@@ -260,7 +260,7 @@ class FolderConnector:
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
                 "it was unmounted or replaced during the listing",
-                "Mount it again. Its index is kept, and the next scan starts over.",
+                "Mount it again. Its documents stay searchable, and the next scan starts over.",
             )
 
     def _unavailable(self, error: OSError) -> SourceUnavailable:
@@ -273,7 +273,7 @@ class FolderConnector:
         return SourceUnavailable(
             f"Cannot list the folder {self._root}",
             _reason(error),
-            f"{hint} config.toml. Its index is kept.",
+            f"{hint} config.toml. Its documents stay searchable.",
         )
 
 

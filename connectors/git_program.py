@@ -266,7 +266,7 @@ class BlobReader:
         return process
 
 
-_PLACE = "Correct `path` or `url` of this source in config.toml. Its index is kept."
+_PLACE = "Correct `path` or `url` of this source in config.toml. Its documents stay searchable."
 _FAILURES = (
     (
         ("prompts disabled", "could not read username", "could not read password",
@@ -284,7 +284,7 @@ _FAILURES = (
     (
         ("couldn't find remote ref", "remote branch"),
         "it has no such branch, or no commit yet",
-        "Correct `branch` of this source in config.toml. Its index is kept.",
+        "Correct `branch` of this source in config.toml. Its documents stay searchable.",
     ),
     (
         ("dubious ownership",),

@@ -95,7 +95,7 @@ class Database:
 
     def refusal(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(
-            f"Cannot list the database {self.path}", why, f"{hint} Its index is kept."
+            f"Cannot list the database {self.path}", why, f"{hint} Its documents stay searchable."
         )
 
     @contextmanager

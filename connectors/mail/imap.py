@@ -111,7 +111,7 @@ class Uids:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The state of a folder that the cursor contains."""
+    """The state of a folder, as stored in the cursor."""
 
     validity: int
     uids: Uids
@@ -343,7 +343,7 @@ class ImapConnector:
             f"Cannot read the mail of {self._where}",
             f"it took longer than {self.settings.limit_s:g} s" if late else _translate_error(error),
             "Check the account, its password and the server in config.toml. "
-            "Its index is kept; the next scan tries again.",
+            "Its documents stay searchable; the next scan tries again.",
         )
 
 

@@ -230,7 +230,7 @@ class MaildirConnector:
             f"Cannot list the Maildir {self._root}",
             why,
             f"{hint.rstrip('.')}, or correct `path` of this source in config.toml. "
-            "Its index is kept.",
+            "Its documents stay searchable.",
         )
 
 

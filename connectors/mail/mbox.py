@@ -153,7 +153,7 @@ class MboxConnector:
             f"Cannot list the mailbox {self._path}",
             why,
             "The next scan tries again; if this continues, check that `path` of this source in "
-            "config.toml is an mbox file. Its index is kept.",
+            "config.toml is an mbox file. Its documents stay searchable.",
         )
 
 

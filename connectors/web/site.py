@@ -193,7 +193,7 @@ class WebConnector:
             raise SourceUnavailable(
                 f"Cannot read {self._starts[0]}",
                 troubles[0].why,
-                f"{troubles[0].hint} Its index is kept.",
+                f"{troubles[0].hint} Its documents stay searchable.",
             )
         return named
 

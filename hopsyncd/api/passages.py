@@ -190,7 +190,7 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
     of_source = index.documents.source[: len(visible)] == index.sources.index(request.source)
     paths = [index.document_paths[at] for at in np.flatnonzero(visible & of_source).tolist()]
     near = near_names(request.document, paths)
-    return f"; near it: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
+    return f"; similar: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
 
 
 def _beginning_with(

@@ -136,7 +136,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
         wanted = "700" if group is None else "710"
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"its mode is {mode:04o}, so others can enter it",
+            f"its mode is {mode:04o}, so other users can enter it",
             f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a separate folder",
         )
 
@@ -177,7 +177,7 @@ def _lock(path: Path) -> Iterator[None]:
 def _already_running(path: Path) -> AlreadyRunning:
     return AlreadyRunning(
         f"Cannot serve on {path}",
-        "another hopsyncd serves there",
+        "another hopsyncd daemon already listens on it",
         "`hopsyncd status` shows its state; stop it first, or set another HOPSYNCD_HOME",
     )
 
@@ -375,8 +375,8 @@ def _limit_server(
     most = connections_within(limits.connections, raise_descriptor_limit())
     if most < limits.connections:
         log.warning(
-            "fewer connections than limits.connections are accepted: too few files can be open."
-            " Raise the limit with `ulimit -n 4096`, or LimitNOFILE= in the unit",
+            "fewer connections than limits.connections are accepted, because the limit of open"
+            " files is too low. Raise the limit with `ulimit -n 4096`, or LimitNOFILE= in the unit",
             connections=most,
         )
     connection = partial(

@@ -78,7 +78,7 @@ def find_document(
 
 def _read_suggestions(hint: str) -> list[str]:
     """The documents that a hint of the daemon suggests, each as `source: path`."""
-    _, found, names = hint.partition("; near it: ")
+    _, found, names = hint.partition("; similar: ")
     return names.split(", ") if found else []
 
 

@@ -338,7 +338,7 @@ def _is_refused(outcome: QuestionOutcome) -> bool:
 
 
 Gold = Mapping[str, frozenset[PassageId]]
-"""By the name of each gold passage: those that will do, any of them. None do if it was not read."""
+"""The acceptable passages for each gold passage, by its name. Empty if its text was not read."""
 
 Cause = Literal["not read", "not seeded", "not walked to", "ranked out"]
 

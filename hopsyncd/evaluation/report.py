@@ -191,7 +191,7 @@ def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
     parts = [
         f"# {measured.title}",
         f"{result.passages} passages, {result.edges} edges, {count} questions."
-        " Shares in percent; times, calls and tokens a question.",
+        " Shares in percent; times, calls and tokens per question.",
         *measured.notes,
         "## Retrieval",
         _table(rows, [*(f"recall@{depth}" for depth in DEPTHS), "all@5"]),

@@ -12,7 +12,7 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except (ImportError, OSError, MemoryError) as error:
-        reason = str(error) or "no memory is left"
+        reason = str(error) or "memory has run out"
         raise ReaderUnavailable(
             "Documents of this type cannot be read",
             f"the library {name} cannot be loaded ({reason})",

@@ -55,7 +55,7 @@ class Span:
     last: int = 0
     shade: int = 0  # the background colour; 0 for white
     gaps: list[tuple[int, float, float]] = field(default_factory=list)
-    """Of each space: its offset in the text, and where it begins and ends on the page."""
+    """For each space: its offset in the text, and its left and right end on the page."""
 
     @property
     def height(self) -> float:

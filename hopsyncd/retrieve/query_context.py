@@ -29,10 +29,10 @@ from hopsyncd.text.words import index_terms, plain, terms_of_each
 from store.records import PassageId, Vectors, split_unspaced
 
 Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
-"""Selects the names that the graph knows."""
+"""Returns the names that occur in the graph."""
 
 Encode = Callable[[Sequence[str]], Vectors]
-"""(m, d) the vectors of m texts, on the grid."""
+"""Returns the (m, d) vectors of m texts, on the grid."""
 
 _PASSAGES_KEPT = 1 << 10  # passages whose split sentences are cached
 _NONE = frozenset[str]()

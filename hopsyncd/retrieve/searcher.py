@@ -55,7 +55,7 @@ from store.records import PassageId
 from store.transactions import snapshot
 
 EncodedTexts = Mapping[str, NDArray[np.float32]]
-"""(d,) the vector of each text, as its encoder gives it."""
+"""The (d,) vector of each text, as the encoder returns it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,12 @@ def test_a_check_reads_and_writes_nothing(stack: Stack) -> None:
 
 # The invariant that breaks, and ways to break it: statements, or some joined by "; ".
 BROKEN = {
-    "the schema is whole": [
+    "the schema is complete": [
         "DROP INDEX match_died",
         "DROP VIEW edge",
         "DROP TABLE passage_vector_1",
     ],
-    "every reference has its row": [
+    "every foreign key refers to a row": [
         "DELETE FROM passage WHERE id = (SELECT passage FROM life LIMIT 1)",
         "UPDATE match SET target = 17 WHERE died > 100",
     ],

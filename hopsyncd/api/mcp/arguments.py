@@ -114,5 +114,5 @@ _MESSAGES = {
     "string_too_short": "it must not be empty",
     "literal_error": "it must be {expected}",
     "list_type": "it must be a list of texts",
-    "string_pattern_mismatch": "it must be an id as search gives it",
+    "string_pattern_mismatch": "it must be an id from a search result",
 }

@@ -57,7 +57,8 @@ Filters = Annotated[
     ),
 ]
 How = Annotated[
-    Match, Field(description="exact: all words as typed; semantic: by meaning; auto: as it reads.")
+    Match,
+    Field(description="exact: all words as typed; semantic: by meaning; auto: chosen by its form."),
 ]
 PassageId = Annotated[str, Field(pattern="^[0-9a-f]{4,16}$", description="The id of a passage.")]
 MaxTokens = Annotated[
@@ -152,7 +153,7 @@ class Tools:
         passage: PassageId | None = None,
         source: Annotated[str | None, Field(description="The document's source.")] = None,
         document: Annotated[
-            str | None, Field(description="A document's name as search gives it, or its path.")
+            str | None, Field(description="The document's name in a search result, or its path.")
         ] = None,
         first: Annotated[
             int, Field(ge=1, description="The number of the passage to start from.")
@@ -171,7 +172,7 @@ class Tools:
         if not document:
             raise BadRequest(
                 "Nothing was read",
-                "neither a passage nor a document is named",
+                "neither `passage` nor `document` is given",
                 "Give `passage`, or `source` and `document`",
             )
         sources = self._sources()
@@ -251,7 +252,7 @@ class Tools:
     def neighbours(
         self,
         passage: PassageId,
-        hops: Annotated[int, Field(ge=1, le=4, description="How far to go.")] = 1,
+        hops: Annotated[int, Field(ge=1, le=4, description="The number of hops to follow.")] = 1,
         at: At = "head",
         max_tokens: MaxTokens = 1500,
     ) -> dict[str, object]:
@@ -447,5 +448,5 @@ def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
         return {}
     return {
         "cut": f"To fit max_tokens, {short} texts were shortened and {left_out} left out."
-        " `get` with an id reads one whole; more max_tokens shows more."
+        " `get` with an id returns a whole text; a higher max_tokens shows more."
     }

@@ -61,7 +61,7 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
         try:
             blocks += map(_block, record)
         except (TypeError, ValueError) as error:
-            raise ValueError("not a reply of a reader") from error
+            raise ValueError("the reply does not consist of blocks") from error
         if len(blocks) > MAX_BLOCKS:
             raise ValueError("the reply has too many blocks")
     return tuple(blocks)
@@ -70,7 +70,7 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
 def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
     """Decode a reported error. Raises ValueError if the object is not an error."""
     if not record.keys() >= {"what", "why", "hint"}:
-        raise ValueError("not a reply of a reader")
+        raise ValueError("the reply does not consist of blocks")
     kind = ReaderUnavailable if record.get("is_reader") else DocumentUnreadable
     return kind(str(record["what"]), str(record["why"]), str(record["hint"]))
 

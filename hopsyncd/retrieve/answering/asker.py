@@ -177,8 +177,8 @@ class Asker:
     ) -> AskReply:
         """Answer from passages that a search has found. Without an LLM, only the first k are used.
 
-        If the encoder is unavailable, the question is compared by stored vectors. With
-        `needs_encoder`, EncoderUnavailable is raised instead.
+        If the encoder is unavailable, a vector computed from stored vectors replaces the question's
+        vector. With `needs_encoder`, EncoderUnavailable is raised instead.
         """
         asked = self._engine.drop_unrelated_sentences(found.question, found.snapshot)
         bare = replace(found, question=asked)

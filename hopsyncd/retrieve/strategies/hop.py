@@ -37,10 +37,12 @@ from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link", "follow_up", "section"], int]
-"""The kind of a way, and its number among the ways of this kind. Names count by mention."""
+"""The kind of a transition, and its index among the transitions of this kind. A transition by name
+is counted by its mention."""
 
 Step = tuple[float, int, Way]
-"""The score that arrived, the row of the passage that it came from, and the way."""
+"""The score that a transition brought, the row of the passage where it started, and the
+transition."""
 
 _NONE: Step = (0.0, -1, ("edge", -1))
 

@@ -38,14 +38,16 @@ def schema(connection: Connection) -> Iterator[Finding]:
     for pragma, wanted in numbers.items():
         number = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
         if number != wanted:
-            yield Finding("the file is of this schema", pragma, f"is {number}", RESTORE)
+            yield Finding(
+                "the file has the current schema", pragma, f"is {number}, not {wanted}", RESTORE
+            )
     stored = objects_of(connection)
     for name, sql in _wanted_objects(connection).items():
         hint = REBUILD if name.startswith(VECTORS) else RESTORE
         if name not in stored:
-            yield Finding("the schema is whole", name, "is missing", hint)
+            yield Finding("the schema is complete", name, "is missing", hint)
         elif stored[name] != sql:
-            yield Finding("the schema is whole", name, "differs from the schema", hint)
+            yield Finding("the schema is complete", name, "differs from the schema", hint)
 
 
 def _wanted_objects(connection: Connection) -> dict[str, str]:
@@ -58,4 +60,9 @@ def _wanted_objects(connection: Connection) -> dict[str, str]:
 def references(connection: Connection) -> Iterator[Finding]:
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         where = table if row_id is None else f"{table} {row_id}"
-        yield Finding("every reference has its row", where, f"no such {parent}", RESTORE)
+        yield Finding(
+            "every foreign key refers to a row",
+            where,
+            f"refers to a missing row of {parent}",
+            RESTORE,
+        )
