@@ -36,7 +36,7 @@ _MOST_SUFFIXES = 100
 
 MAX_DEPTH = 10_000
 MAX_ID_CHARACTERS = 65_536
-"""Folders that are nested deeper, or whose path is longer, are a Problem and are not listed."""
+"""The limits of depth and path length. A folder beyond them is a Problem and is not listed."""
 
 Scope: TypeAlias = "dict[str, Scope] | None"
 """The children to list: None for all, or the scope of each child by name."""

@@ -26,7 +26,8 @@ NO_PROTOCOL = "none"  # not the name of any transport, so git has no network acc
 LIMIT_S = 600.0
 _PIECE_BYTES = 1 << 16
 MAX_RECORDS = 2_000_000
-"""A tree of a few kilobytes can contain more paths than fit into memory."""
+"""The limit of paths in a tree. A tree of a few kilobytes can name more paths than fit into memory.
+"""
 _MAX_RECORD_BYTES = 1 << 13
 _MAX_MESSAGE_BYTES = 4096
 

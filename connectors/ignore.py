@@ -76,7 +76,7 @@ GIT_IGNORE_FILE = ".gitignore"
 IGNORE_FILES = (OWN_IGNORE_FILE, GIT_IGNORE_FILE)
 MAX_IGNORE_FILE_BYTES = 1 << 20
 MAX_PATTERNS = 5_000
-"""The limit for different patterns in an ignore file, and in all ignore files above a path."""
+"""The limit of different patterns in an ignore file, and in all ignore files above a path."""
 
 _MAX_PATTERN_CHARACTERS = 4_096  # the longest path on Linux
 _KEPT_COMPILED = 32

@@ -24,12 +24,13 @@ _COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _UTF16_OR_32_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 CLOCK_TICK_NS = 20_000_000
-"""File times advance in ticks of the kernel (up to 10 ms), so two writes may have one time."""
+"""Twice the kernel's longest tick (10 ms). Two writes within a tick have the same file time."""
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
-"""If a component has become a link or a file, the listed path no longer exists."""
+"""The errors that mean that a listed path no longer exists, for example because a folder on it has
+become a link or a file."""
 
 
 @dataclass(frozen=True, slots=True)

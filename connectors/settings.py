@@ -26,7 +26,7 @@ _SAFE = "!$&'()*+,;=:@/?%-._~[]"
 Tls = Literal["tls", "starttls", "off"]
 
 MAX_TABLE_BYTES = 1 << 20
-"""Larger CSV and TSV files are mostly data, not documents: a passage for each few rows."""
+"""The limit for CSV and TSV files. Larger files are mostly data, with too many passages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class LimitedRecords(logging.Filter):
 
 
 SUMMARY = "is_summary"
-"""A field of an event that is itself a summary, which is never dropped."""
+"""The field that marks an event as a summary of dropped events. Summaries are never dropped."""
 
 
 class RotatingFile:

@@ -35,7 +35,7 @@ _IDLE_S = 120.0  # the workers end after this time without a query for them
 _START_S = 300.0  # a worker may have to build its index from the database
 
 Given = Callable[[Wanted], Any]
-"""Computes what a worker requests from this process's models; None if the models fail."""
+"""Answers a worker's request to this process's models. Returns None if the models fail."""
 
 _Answer = TypeVar("_Answer")
 

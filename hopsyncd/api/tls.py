@@ -27,8 +27,8 @@ from hopsyncd.errors import SocketRefused
 log = structlog.get_logger(__name__)
 
 MAX_HANDSHAKES = 128
-"""The most unfinished TLS handshakes. If there are more, the address with the most handshakes loses
-its oldest."""
+"""The limit of unfinished TLS handshakes. Beyond it, the address with the most handshakes loses its
+oldest handshake."""
 
 _LOOK_EVERY_S = 1.0
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; Python has no name for it

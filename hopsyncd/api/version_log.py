@@ -48,7 +48,7 @@ _MAX_DOCUMENTS = 1000  # a version that changed more has no summary
 _NAMED = 3  # if more documents changed in one way, they are counted
 
 Sentence = tuple[tuple[str, ...], str]
-"""The headings above it, and its text in one line."""
+"""The headings above a sentence, and the sentence in one line."""
 
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to 9999

@@ -79,7 +79,7 @@ _WITH_PARTS = {
     MBOX: "mail:mbox_blocks",
     OUTLOOK: "outlook:outlook_blocks",
 }
-"""Documents that contain others: their readers also get `extract`."""
+"""The types that contain other documents. Their readers also receive `extract`."""
 
 MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hopsyncd.formats.blocks import Block
 
 Run = tuple[int, list[str]]
-"""The 1-based number of the first line, and consecutive lines without blank lines."""
+"""The number of the first line, counted from 1, and consecutive lines that are not blank."""
 
 TAB = 8
 _PAGE_FOOT = re.compile(r"\S.*\[Page [0-9ivxlc]+\][ \t]*\Z")

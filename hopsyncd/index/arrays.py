@@ -13,7 +13,7 @@ Flags = NDArray[np.bool_]
 Column = NDArray[Any]
 
 LEAST_SORTABLE = np.int32(-(2**31))
-"""Below what `to_sortable` gives for any number."""
+"""A value that is lower than every result of `to_sortable`."""
 
 
 def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Integers]:

@@ -44,8 +44,8 @@ _LAST_BITS = 1e-12  # bound of the rounding error of a sum of 64-bit floats.
 _MAX_PARTS = 64  # parts collected before the best matches are selected.
 
 Pairs = tuple[Integers, Integers]
-"""The positions of outgoing questions among the compared ones, and the incoming questions beside
-them."""
+"""The positions of the outgoing questions among the compared questions, and the incoming question
+of each pair."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,7 @@ _SUFFIX = re.compile(r"(?<=[^/])\.[A-Za-z]\w{0,7}$")
 _WORD = re.compile(r"\w+")
 
 IsVisible = Callable[[Integers], Flags]
-"""Which of these document rows a link may stand in or lead to."""
+"""Returns a flag for each document row: whether a link may be in the document or lead to it."""
 
 
 @dataclass(frozen=True, slots=True)

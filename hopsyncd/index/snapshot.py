@@ -312,7 +312,7 @@ class Snapshot:
         )
 
     def _select_in_force(self, rows: Integers | None) -> tuple[MatchColumns, Integers]:
-        """Return the matches in force among these rows (or all rows), and their positions."""
+        """Return the matches in force among `rows` (None: all rows), and their positions in it."""
         table, version = self.index.matches, self.version.id
         born, died = table.born, table.died
         if rows is not None:

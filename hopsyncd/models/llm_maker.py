@@ -30,7 +30,8 @@ from store.records import Direction, GenerationConfig, Passage, QuestionSet
 _VERSION = "asked/1"
 
 Mode = Literal["both", "llm", "statements"]
-"""Built-in and LLM questions, LLM questions only (as in the HopRAG paper), or LLM statements."""
+"""The questions to make: built-in and from an LLM, only from an LLM (as in the HopRAG paper), or
+statements from an LLM."""
 
 MIN_INCOMING, MIN_OUTGOING = 2, 4
 

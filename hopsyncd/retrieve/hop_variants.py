@@ -107,7 +107,8 @@ def traverse(
 _MAX_WAYS = 20  # edges offered to a reasoner at a fork
 
 Worth = Callable[[Integers, Integers, Floats], Floats]
-"""The value of each edge, from its outgoing and its incoming question and their similarity."""
+"""Returns the value of each edge, given its outgoing question, its incoming question and their
+similarity."""
 
 
 @dataclass(frozen=True, slots=True)

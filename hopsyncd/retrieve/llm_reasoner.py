@@ -209,7 +209,9 @@ def _read_choice(result: Choice | Grades | LlmError, offered: int) -> int | None
             return None
         if 1 <= result.follow <= offered:
             return result.follow - 1
-        raise _nonsense(f"it names question {result.follow} of {offered}")
+        raise _nonsense(
+            f"it chose question {result.follow}, but it was offered {offered} questions"
+        )
     if len(result.grades) != offered:
         raise _nonsense(f"it grades {len(result.grades)} of {offered} questions")
     for grade in ("relevant", "indirect"):

@@ -277,7 +277,9 @@ class LogicSearch:
         known = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
         wrong = sorted(cited - known.keys())
         if wrong and not known:
-            raise _nonsense(f"it cites passage {wrong[0]} of {len(shown.excerpts)}")
+            raise _nonsense(
+                f"it cites passage {wrong[0]}, but it was sent {len(shown.excerpts)} passages"
+            )
         if wrong:
             self._degraded.append(shown.describe_unsent(wrong))
         for part, answer in answers.items():

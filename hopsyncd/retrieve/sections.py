@@ -16,7 +16,8 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import DEPTH, largest
 
 PART_SHARE = 0.2
-"""A share of the score of the part beside it. No result changes between 0.15 and 0.25."""
+"""The share of a part's score that the parts beside it gain. Values from 0.15 to 0.25 give the same
+results."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

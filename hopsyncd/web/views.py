@@ -78,7 +78,7 @@ class PageTools:
 
 
 class Shared:
-    """The client, the templates and the door, which all views use.
+    """The client, the templates and the form checks (`door`), which all views use.
 
     user: the user logged in to a server's page; empty on the user's own machine.
     """

@@ -310,7 +310,7 @@ def test_a_spent_budget_leaves_what_was_found_and_says_so(notes: Asked, calls: i
         ),
         (
             {"answers": [{"id": 1, "answer": "x", "citations": [99]}], "notes": ""},
-            "cites passage 99 of",
+            "cites passage 99, but",
         ),
         ({"answers": "none"}, "step 1 of the search has no answer"),
     ],

@@ -191,7 +191,9 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     listed = (citation.passage for citation, id_ in cited if id_ is None)
     wrong = [*dict.fromkeys((*listed, *marked.unknown))]
     if not passages and wrong:
-        raise _nonsense(f"it cites passage {wrong[0]} of {len(material.excerpts)}")
+        raise _nonsense(
+            f"it cites passage {wrong[0]}, but it was sent {len(material.excerpts)} passages"
+        )
     if not passages:
         raise _nonsense("it cites no passage")
     if not marked.text.strip():

@@ -23,7 +23,7 @@ from store.search import is_searchable, nearest, nearest_of
 from store.visibility import hidden_folders
 
 ScoreTexts: TypeAlias = Callable[[str, Sequence[str]], list[float] | None]
-"""The scores of texts for a question; None without a reranker that works."""
+"""Returns the scores of texts for a question, or None if the reranker fails."""
 
 MAX_PARTS = 6
 _MIN_CLAUSE_WORDS = 4
