@@ -32,9 +32,9 @@ from store.exceptions import (
 from store.gc import Retention, collect, plan_gc
 from store.open_database import Database, open_reader, open_writer
 from store.purge import purge, request_purge
-from store.records import GenerationConfig, Passage, SetId, to_grid
+from store.records import GenerationConfig, Passage, Seen, SetId, to_grid
 from store.transactions import snapshot
-from store.versions import kept_versions, version
+from store.versions import kept_versions, put_seen, version
 from store.visibility import HiddenFolders, Mask
 from tests.fakes.dump import SEARCHED, Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, edited
@@ -65,6 +65,15 @@ def graphs(connection: Connection) -> dict[int, Rows]:
         }
         for number in kept_versions(connection)
     }
+
+
+def test_a_problem_may_be_described_at_length(place: Database) -> None:
+    """For example, the error of a connector, or a link that leads to a long path."""
+    with closing(open_writer(place)) as connection:
+        source = sources.register_source(connection, "notes", "folder", "")
+        why = "".join(f"{at * at:x}" for at in range(3000))
+        put_seen(connection, [Seen(source, "a.md", "1", None, why, "")], [])
+        assert sources.item_problems(connection, 5) == [("notes", "a.md", why, "")]
 
 
 def counts_of_number(number: int) -> history.VisibleCounts:
