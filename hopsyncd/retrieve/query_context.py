@@ -289,9 +289,13 @@ class QueryContext:
         best = [max(compared_passage.fits, default=0.0) for compared_passage in compared]
         return np.maximum(best, 0.0)
 
-    @cached_property
+    @property
     def sentence_coverage(self) -> "SentenceCoverage":
-        """A lookup of the question's terms that the best sentence of each passage has."""
+        """A lookup of the question's terms that the best sentence of each passage has.
+
+        It is not cached, because the lookup refers to the context: the snapshots of old versions
+        would stay in memory until the garbage collector finds such a cycle.
+        """
         return SentenceCoverage(np.array(list(self.terms.values())), self)
 
     def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:

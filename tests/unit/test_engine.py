@@ -1,6 +1,8 @@
 """The read path at versions other than the head."""
 
+import gc
 import json
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,6 +92,23 @@ def test_a_past_version_answers_as_it_did_when_it_was_the_head(
     engine = serving(stack, tmp_path / "s.db")
     assert engine.query(QUESTION, 5, search, at="1") == then
     assert engine.query(QUESTION, 5, search) != then
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES])
+def test_the_snapshot_of_a_replaced_version_is_freed_at_once_after_a_query(
+    stack: Stack, tmp_path: Path, strategy: Strategy
+) -> None:
+    engine = serving(stack, tmp_path / "s.db")
+    replaced = weakref.ref(engine.head)
+    stack.writer.forget_index()  # the writer keeps its newest snapshot
+    engine.query(QUESTION, 5, Search(strategy))
+    gc.disable()
+    try:
+        engine.query(QUESTION, 5, Search(strategy))
+        engine.publish(stack.writer.snapshot_of(stack.head))
+        assert replaced() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("strategy", ["hop", "statement", "topic"])
