@@ -160,7 +160,7 @@ class Watch:
 
     `maker`, `login` and `rights` say who made it; schema/022_makers.sql describes them. The daemon
     trusts only the kind of an act (`kind_of_act`), because anyone with access to the database may
-    have written the rest.
+    have written the other values.
     """
 
     id: int

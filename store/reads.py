@@ -380,8 +380,7 @@ def document_at(
 def revisions_of(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[tuple[int, int]]:
-    """Return the version in which each revision of a document began, and the one in which it ended,
-    newest first.
+    """Return the versions in which each revision of a document began and ended, newest first.
 
     If a revision is still in force, its end is ALIVE.
     """

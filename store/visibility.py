@@ -13,7 +13,7 @@ from pathspec import GitIgnoreSpec
 class HiddenFolders:
     """The hidden documents of a source, given by patterns for their paths.
 
-    `patterns` are gitignore patterns; the last one that matches a path applies. `decisions` says
+    `patterns` are gitignore patterns; the last matching pattern applies. `decisions` says
     for each pattern whether the paths are hidden, and its last element says so for paths that no
     pattern matches. A different spelling of a path must not reveal it: see `find_patterns`.
     """

@@ -48,7 +48,7 @@ from store.exceptions import ServerLost
 
 
 class DescriptionService:
-    """The endpoint that describes the others."""
+    """The endpoint that describes all endpoints."""
 
     @endpoint("GET", "/v1/openapi.json", "read")
     def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:

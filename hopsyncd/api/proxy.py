@@ -37,7 +37,7 @@ class BehindProxy:
         names_client = any(name == b"x-forwarded-for" for name, _ in scope["headers"])
         if not any(address in network for network in self._proxies):
             why = "it does not come through the proxy"
-            hint = "Use the proxy's address; access.behind_proxy has the proxies' own addresses"
+            hint = "Connect through the proxy. access.behind_proxy must list all proxies"
         elif schemes != [b"https"]:
             why = "the proxy does not say that its client uses https"
             hint = "Let the proxy set X-Forwarded-Proto and X-Forwarded-For, and use https"

@@ -186,7 +186,7 @@ class _Copy:
         self.release_memory()
 
     def release_memory(self) -> None:
-        """Release memory that only answering needs."""
+        """Release the memory that is needed only to answer queries."""
         release_memory(self._connection)
 
     def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:

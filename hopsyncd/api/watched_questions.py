@@ -194,7 +194,7 @@ class WatchedQuestions:
         if proposed is None or proposed.to_json() != action:
             raise BadRequest(
                 f"Watch {number} cannot be turned on",
-                "its program or webhook is not the one that you saw",
+                "its program or webhook has changed since you saw it",
                 f"`hopsyncd watches {number}` shows it",
             )
         why = "it changed before the watch was turned on here"

@@ -211,7 +211,7 @@ def restore(
                 ' `visible_to`; ["members"] opens a source.'
             )
         if config.access.listen and not TokenFile.of(config).read():
-            click.echo("A backup has no tokens: make new ones with `hopsyncd token create`.")
+            click.echo("A backup has no tokens. Make new tokens with `hopsyncd token create`.")
 
 
 def _closed_by_backup(config: Config, database: Path) -> list[str]:

@@ -130,7 +130,7 @@ def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
-    """A tree in which each passage is below a nearer one, by the first edge between them."""
+    """A tree in which each passage is below a nearer passage, by the first edge between them."""
     from rich.tree import Tree
 
     passages = {passage["id"]: passage for passage in found["passages"]}

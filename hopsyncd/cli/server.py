@@ -39,7 +39,7 @@ class Server:
     token_file: Path | None
     ca: Path | None
     configured: str = ""
-    """`client.server`, if `client.token_file` is for that server and not for this one."""
+    """The server that `client.token_file` is for, if it is not this server."""
 
     def connect(self) -> Client:
         """A client of the server. Raises ConfigError if there is no token for it."""
@@ -52,7 +52,7 @@ class Server:
             HTTPStatus.UNAUTHORIZED,
             "unauthorized",
             f"Your token ({place}) is unknown to {self.address}, revoked or expired",
-            "Ask the administrator of the server for a new one",
+            "Ask the administrator of the server for a new token",
         )
 
     def _token(self) -> str:

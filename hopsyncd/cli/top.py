@@ -188,7 +188,8 @@ def _print_watch_problems(problems: Sequence[str]) -> None:
 def _print_configuration(configuration: Mapping[str, Any]) -> None:
     if refused := configuration["refused"]:
         click.secho(
-            f"the new configuration has a mistake, so the old one is used: {printable(refused)}",
+            "the new configuration has a mistake, so the old configuration is used:"
+            f" {printable(refused)}",
             fg="yellow",
         )
     if waiting := configuration["restart_needed"]:

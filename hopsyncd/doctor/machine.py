@@ -89,7 +89,7 @@ def libraries() -> Iterator[Diagnosis]:
         remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
         yield Diagnosis("sqlite", "fail", f"{found}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
-        remedy = "Install pysqlite3, which includes a newer one: `pip install pysqlite3`"
+        remedy = "Install pysqlite3, which includes a newer SQLite: `pip install pysqlite3`"
         why = "this version can damage a log that two connections write"
         yield Diagnosis("sqlite", "warn", f"{found}: {why}", remedy)
     else:

@@ -31,7 +31,7 @@ def check_server(address: str, connect: Connect) -> Iterator[Diagnosis]:
     except RequestFailed as error:
         yield _answers(address)
         if error.status == HTTPStatus.UNAUTHORIZED:
-            remedy = "Ask the administrator of the server for a new one"
+            remedy = "Ask the administrator of the server for a new token"
             yield Diagnosis("token", "fail", "it is unknown, revoked or expired", remedy)
         else:
             yield Diagnosis("token", "fail", error.why, error.hint or "Ask the administrator")

@@ -12,7 +12,7 @@ from store.records import GenerationConfig
 
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
-    """Make the encoder refuse to run any model other than the one that made the stored vectors."""
+    """Make the encoder refuse to run a model that did not make the stored vectors."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)
         if probe is not None:

@@ -369,8 +369,8 @@ def decide(
 
 
 def _sort_key(step: Step) -> tuple[bool, bool]:
-    """Return the sort key of a step. Edited documents come before new ones, and short before long
-    ones."""
+    """Return the sort key of a step. Edited documents come before new documents, and short
+    before long documents."""
     return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 

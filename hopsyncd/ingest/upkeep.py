@@ -1,6 +1,6 @@
 """Runs the operations on versions and the database that users request, and checks matches.
 
-Functions that take a SourceSync run on the writer's thread. The others only read.
+Functions that take a SourceSync run on the writer's thread. The other functions only read.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -397,7 +397,7 @@ def _relative(
 
     A path below another path is kept only if its file was written. If a folder is moved, each file
     in it has an event, which the folder's own event covers. But an edited file must not wait for
-    the others.
+    the other files.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
     >>> _relative(written, "/r", lambda _: False)

@@ -76,7 +76,7 @@ class Models:
             raise BadRequest(
                 "Cannot switch to a newer encoder",
                 "the newest encoder for this configuration is already in use",
-                "`hopsyncd status` says when there is a newer one",
+                "`hopsyncd status` says when there is a newer encoder",
             )
         return self.newer
 

@@ -149,7 +149,7 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
 def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Floats, float]:
     """Choose the passages to read.
 
-    Returns their rows, the share of each, and the lead of the last passage over the next one.
+    Returns their rows, the share of each, and the lead of the last passage over the next passage.
     """
     ids = context.snapshot.passage_ids
     importance = importance_of(context, mark_reached(context, scores))

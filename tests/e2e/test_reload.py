@@ -93,7 +93,7 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
 
     place.configure(source("notes", place.notes) + "[query]\nk = 1\n")
     told = place.run("status").stdout
-    assert "the new configuration has a mistake, so the old one is used: " in told
+    assert "the new configuration has a mistake, so the old configuration is used: " in told
     assert "no such file" in told
     assert place.post("/v1/reload", {})["changed"] == ["query.k"]
     assert place.status()["configuration"] == {"refused": None, "restart_needed": []}

@@ -61,7 +61,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     (problem,) = watching.watched.problems()
     assert "off for 1 watched question, because" in problem and "hopsyncd watches" in problem
 
-    with pytest.raises(BadRequest, match="is not the one that you saw"):
+    with pytest.raises(BadRequest, match="has changed since you saw it"):
         watching.watched.allow(number, {"exec": ["/usr/bin/touch", "elsewhere"]})
     watching.watched.allow(number, {"exec": program})
     watching.compare()

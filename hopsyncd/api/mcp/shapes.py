@@ -72,7 +72,7 @@ def id_brief(id_: str) -> str:
 def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
     """Describe near-duplicates in one line.
 
-    The line has the location and id of the first three, and the number of the others.
+    The line has the location and id of the first three, and the number of other passages.
     """
     shown = [
         f"{passage['document']}, {passage['location']} ({id_brief(passage['id'])})"

@@ -44,7 +44,7 @@ from store.records import GRID, Vectors, compact_json, to_grid
 log = structlog.get_logger(__name__)
 
 PROBE = "The harbour master keeps a red notebook of every ship that arrived in March 1911."
-_SAME = 0.99  # If the probe's cosine to its stored vector is lower, the model is another one.
+_SAME = 0.99  # If the cosine of the probe to its stored vector is lower, the model has changed.
 _TIMEOUT_S = 60.0
 _QUESTION_S = 10.0  # After this time, a question is answered without its vector.
 _QUESTION_ATTEMPTS = 2
@@ -266,7 +266,7 @@ class HttpEncoder(PromptedEncoder):
         error = LlmRefused(
             f"Refused the vectors of {self.model} at {self.host}",
             f"another model answers under this name: {why}",
-            "Bring the former model back; or, to embed all passages again with the present one,"
+            "Serve the former model again. To embed all passages with the present model instead,"
             " set models.encoder_revision to a new word and restart",
         )
         self._endpoint.refuse(error)

@@ -442,7 +442,7 @@ def _known_schema(session: Session, url: str) -> int:
         raise NewerSchema(
             f"Cannot open {displayed_url(url)}",
             f"its schema is {known}; this hopsyncd supports up to {SCHEMA_VERSION}",
-            "Install the version of hopsyncd that wrote it, or a later one. Nothing was changed",
+            "Install the hopsyncd that wrote it, or a later version. Nothing was changed",
         )
     return known
 

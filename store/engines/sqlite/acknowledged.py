@@ -112,7 +112,7 @@ def refuse_older(connection: Connection, database: Path, known: Acknowledged) ->
     if state.version < known.version:
         why = f"version {known.version} was acknowledged, but it ends at version {state.version}"
     elif state.writes >= known.writes:
-        why = f"its version {known.version} is not the acknowledged one"
+        why = f"its version {known.version} differs from the acknowledged version"
     else:
         why = (
             f"it lacks changes acknowledged at version {known.version} (a tag, a purge, a pause,"

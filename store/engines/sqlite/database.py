@@ -300,7 +300,7 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
         raise NewerSchema(
             f"Cannot open {path}",
             f"its schema is {schema_version}; this hopsyncd supports up to {SCHEMA_VERSION}",
-            "Install the version of hopsyncd that wrote it, or a later one. Nothing was changed",
+            "Install the hopsyncd that wrote it, or a later version. Nothing was changed",
         )
 
 
