@@ -37,7 +37,7 @@ _INTRODUCTION = """\
 Every table on this page comes from a file in `benchmarks/results`. The [last table](#origins) names
 the file, the command that repeats it, the commit, the date and the machine. Unless a table says
 otherwise, the default models are used, no LLM is called, and the questions were used during
-development, so expect lower figures on others.
+development, so expect lower figures on other questions.
 
 Brackets show 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
 

@@ -190,7 +190,7 @@ def _next(
 ) -> AccessRule:
     """Return the rule to record for a source.
 
-    If `counts` is true, its configured `visible_to` replaces the recorded one. If `opens` is true,
+    If `counts` is true, its configured `visible_to` replaces the recorded rule. If `opens` is true,
     a missing `visible_to` opens the source, unless the source was removed before or its rule came
     with a restored backup. `before` is the former configuration of the source. The rules of its
     `paths` are dropped.

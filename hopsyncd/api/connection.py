@@ -100,7 +100,7 @@ class Connections:
                 self._load.refused += 1
                 return False
             del self._open[greedy]
-            greedy.give_way()
+            greedy.close_for_others()
         self._open[new] = None
         self._load.connections = len(self._open)
         return True
@@ -184,7 +184,7 @@ class ClientConnection(HttpToolsProtocol):
         if self._all.admit(self):
             self._expect(self._timeouts.header_s)
         else:
-            self.give_way()
+            self.close_for_others()
 
     def identify(self, credentials: Credentials) -> None:
         """Assign the connection to the user of the newest request's token."""
@@ -262,7 +262,7 @@ class ClientConnection(HttpToolsProtocol):
             self._writing.cancel()
             self._writing = None
 
-    def give_way(self) -> None:
+    def close_for_others(self) -> None:
         """Close the connection to make room, even during a request."""
         if self.pipeline:
             self.transport.close()

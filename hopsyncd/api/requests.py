@@ -1,6 +1,6 @@
 """The requests of all endpoints, with the limits of each field.
 
-POST requests are JSON bodies; the others are path and query parameters.
+POST requests are JSON bodies. GET and DELETE requests are path and query parameters.
 """
 
 from typing import Annotated
@@ -187,7 +187,7 @@ class MapRequest(_Body):
 
 
 class SyncRequest(_Body):
-    """A sync of these sources; no sources means all."""
+    """A request to sync these sources. An empty list means all sources."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     wait: bool = True
@@ -195,21 +195,21 @@ class SyncRequest(_Body):
 
 
 class PreviewRequest(_Body):
-    """A preview of a sync; no sources means all. `limit` shortens the lists."""
+    """A request to preview a sync. An empty list means all sources. `limit` shortens the lists."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     limit: int | None = Field(default=None, ge=0, le=_MAX_NUMBER)
 
 
 class RestoreRequest(_Body):
-    """A restore of these sources; no sources means all."""
+    """A request to restore these sources. An empty list means all sources."""
 
     version: At
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class ReleaseRequest(_Body):
-    """A release of these sources; no sources means all."""
+    """A request to release these sources. An empty list means all sources."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
@@ -219,7 +219,7 @@ class PauseRequest(_Body):
 
 
 class RemoveRequest(_Body):
-    """The removal of a source. `purge`: from every version."""
+    """A request to remove a source. `purge`: whether to erase its documents from all versions."""
 
     name: SourceName
     purge: bool = False
@@ -235,8 +235,8 @@ class CheckRequest(_Body):
 
 
 class BackupRequest(_Body):
-    """A backup. `file`: an absolute path that does not exist yet; by default, the configured
-    folder."""
+    """A request for a backup. `file`: an absolute path that does not exist yet; by default, a path
+    in the configured folder."""
 
     file: str | None = Field(default=None, min_length=2, max_length=4096, pattern=ABSOLUTE)
 
@@ -246,7 +246,7 @@ class GcRequest(_Body):
 
 
 class PurgeRequest(_Body):
-    """A purge. `document`: its path in the source, or an absolute path.
+    """A request to purge a document. `document`: its path in the source, or an absolute path.
 
     With `again`, scans may index a purged document once more.
     """
@@ -257,11 +257,11 @@ class PurgeRequest(_Body):
 
 
 class ReloadRequest(_Body):
-    """POST /v1/reload: an empty object."""
+    """A request to reload the configuration: an empty object."""
 
 
 class RebuildRequest(_Body):
-    """POST /v1/rebuild. `encoder`: re-embed with the newer encoder that `status` reports."""
+    """A request to rebuild. `encoder`: re-embed with the newer encoder that `status` reports."""
 
     encoder: bool = False
     dry_run: bool = False
@@ -302,8 +302,10 @@ class WatchRequest(_Body):
 
 
 class AllowWatchRequest(_Body):
-    """Turns on a program or webhook. `id`: the number of the watched question; `exec` or `webhook`:
-    the value in the question's `disabled`."""
+    """A request to turn on a program or webhook. `id`: the number of the watched question.
+
+    `exec` or `webhook`: the value in the question's `disabled`.
+    """
 
     id: Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
     exec: Program = ()
@@ -356,7 +358,7 @@ class PageImageRequest(_Parameters):
 
 
 class FileTextRequest(_Parameters):
-    """GET /v1/file."""
+    """A request for the text of a file."""
 
     source: SourceName
     document: Path
@@ -386,15 +388,17 @@ class PathsRequest(_Parameters):
 
 
 class LogRequest(_Parameters):
-    """A request for versions. `before`: only versions older than this one."""
+    """A request for versions. `before`: only versions older than this version."""
 
     limit: Limit = 20
     before: Limit | None = None
 
 
 class DiffRequest(_Parameters):
-    """A comparison. Lists have at most `limit` lines; without `graph`, passages and edges are only
-    counted."""
+    """A request to compare two versions.
+
+    Lists have at most `limit` lines. Without `graph`, passages and edges are only counted.
+    """
 
     old: Annotated[At, Field(alias="from")] = "head"
     new: Annotated[At, Field(alias="to")] = "head"

@@ -84,7 +84,7 @@ def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath
 def _statements(text: str) -> Iterator[tuple[int, bool, KeyPath, bool]]:
     """Yield each header and each `key =`.
 
-    An item has its start, whether it is a header, its keys, and whether it begins with `[[`.
+    Each item is its offset, whether it is a header, its keys, and whether it begins with `[[`.
     """
     at = _skip(text, 0)
     while at < len(text):

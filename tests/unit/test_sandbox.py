@@ -184,14 +184,14 @@ def test_another_document_is_read_while_one_takes_its_time() -> None:
     read: list[tuple[Block, ...]] = []
     inside: list[bool] = []
 
-    def give_way() -> None:
+    def yield_to_edits() -> None:
         if read:
             raise Stop
         if not inside:
             inside.append(True)
             read.append(reader.extract(b"Rome is in Italy.", "text/plain"))
 
-    reader = ExtractionProcess(give_way, LIMITS, BAD)
+    reader = ExtractionProcess(yield_to_edits, LIMITS, BAD)
     with pytest.raises(Stop):
         reader.extract(b"hang", "text/plain")
     reader.close()
@@ -268,11 +268,11 @@ def test_an_idle_worker_ends_and_another_reads_the_next_document(
 def test_a_worker_that_reads_is_not_idle() -> None:
     alive: list[bool] = []
 
-    def give_way() -> None:
+    def yield_to_edits() -> None:
         reader.end_idle(0.0)
         alive.append(reader._child.is_running)
 
-    with closing(ExtractionProcess(give_way, LIMITS, BAD)) as reader:
+    with closing(ExtractionProcess(yield_to_edits, LIMITS, BAD)) as reader:
         assert text_of(reader, b"first") == text_of(reader, b"first")
     started = alive[alive.index(True) :]  # it is waited for before, too
     assert all(started)

@@ -145,12 +145,12 @@ class ReaderExchange:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits
+        self, process: subprocess.Popen[bytes], yield_to_edits: Callable[[], None], limits: Limits
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process
-        self._give_way = give_way
+        self._yield_to_edits = yield_to_edits
         self._limits = limits
         self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._requests, False)
@@ -177,7 +177,7 @@ class ReaderExchange:
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
             waited_s = time.monotonic()
-            self._give_way()
+            self._yield_to_edits()
             end_s += time.monotonic() - waited_s  # this wait does not count against the document
             if time.monotonic() > end_s:
                 raise Died(f"takes longer than {wall_s:.0f} s")

@@ -46,9 +46,9 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 class ExtractionProcess:
     """Reads documents in a separate process. The calling process reads small, simple documents.
 
-    Only one thread at a time may use it. `give_way` is called while it waits. It may raise an error
-    to abandon the document, or read another document meanwhile with a second worker. Content that
-    killed a worker is never tried again, whatever its name. `quarantined` maps its hash to the
+    Only one thread at a time may use it. `yield_to_edits` is called while it waits. It may raise an
+    error to abandon the document, or read another document meanwhile with a second worker. Content
+    that killed a worker is never tried again, whatever its name. `quarantined` maps its hash to the
     reason, and `on_quarantine` receives each new hash and reason. A document is blamed only if a
     sample of its type can be read; `unavailable` maps types to the errors of their samples.
     `tesseract` reads pictures and PDF pages without text.
@@ -56,7 +56,7 @@ class ExtractionProcess:
 
     def __init__(
         self,
-        give_way: Callable[[], None] = lambda: None,
+        yield_to_edits: Callable[[], None] = lambda: None,
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
         command: Sequence[str] = WORKER,
         quarantined: Mapping[bytes, str] = MappingProxyType({}),
@@ -64,7 +64,7 @@ class ExtractionProcess:
         unavailable: MutableMapping[str, ReaderUnavailable] | None = None,
         tesseract: Tesseract | None = None,
     ) -> None:
-        self._give_way = give_way
+        self._yield_to_edits = yield_to_edits
         self._limits = limits
         self._command = command
         rest = Restarts(_FAILED_STARTS, (ReaderUnavailable,), _REST, _LONGEST_REST_S)
@@ -191,7 +191,7 @@ class ExtractionProcess:
                 continue
             try:
                 picture = data if kind in IMAGES else self._picture(data, block.first_line)
-                read += tesseract.blocks(picture, block.first_line, self._give_way)
+                read += tesseract.blocks(picture, block.first_line, self._yield_to_edits)
             except Died as death:
                 if death.killed:
                     raise _unavailable(kind, f"recognizing text {death.why}") from death
@@ -239,7 +239,7 @@ class ExtractionProcess:
 
     def _get_second(self) -> "ExtractionProcess":
         self._second = self._second or ExtractionProcess(
-            self._give_way,
+            self._yield_to_edits,
             self._limits,
             self._command,
             self._quarantined,
@@ -275,7 +275,7 @@ class ExtractionProcess:
         self._served += 1
         try:
             with memoryview(request) as rest:
-                reply = ReaderExchange(process, self._give_way, limits).run(rest, wall_s)
+                reply = ReaderExchange(process, self._yield_to_edits, limits).run(rest, wall_s)
             return result_of(reply)
         except ValueError as error:
             self._end()
@@ -303,7 +303,7 @@ class ExtractionProcess:
     def _expect_ready(self, process: Process) -> None:
         """Wait until a new worker is ready. If it dies first, no document is blamed."""
         try:
-            exchange = ReaderExchange(process, self._give_way, self._limits)
+            exchange = ReaderExchange(process, self._yield_to_edits, self._limits)
             exchange.expect_ready(self._limits.wall_s)
         except Died as death:
             raise _no_worker(f"starting a worker {death.why}") from death

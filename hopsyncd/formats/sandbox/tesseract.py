@@ -39,17 +39,19 @@ class Tesseract:
     program: str
     languages: str
 
-    def blocks(self, picture: bytes, page: int, give_way: Callable[[], None]) -> tuple[Block, ...]:
+    def blocks(
+        self, picture: bytes, page: int, yield_to_edits: Callable[[], None]
+    ) -> tuple[Block, ...]:
         """Return the paragraphs of a picture; its first page has the number `page`. Raises Died."""
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
-            for number, text in enumerate(self.text_of(picture, give_way).split("\f"), page)
+            for number, text in enumerate(self.text_of(picture, yield_to_edits).split("\f"), page)
             for paragraph in text.split("\n\n")
             if paragraph.strip()
         )
 
-    def text_of(self, picture: bytes, give_way: Callable[[], None] = lambda: None) -> str:
-        """Recognize the text of a PNG, JPEG or TIFF. `give_way` is called while waiting. Raises
+    def text_of(self, picture: bytes, yield_to_edits: Callable[[], None] = lambda: None) -> str:
+        """Recognize the text of a PNG, JPEG or TIFF. Calls `yield_to_edits` while it waits. Raises
         Died."""
         with tempfile.TemporaryFile() as file:
             file.write(picture)
@@ -61,7 +63,7 @@ class Tesseract:
                 raise Died(f"cannot be started ({error})", killed=True) from error
         with process:
             try:
-                text = _output(process, give_way)
+                text = _output(process, yield_to_edits)
                 _require_success(process.wait(timeout=_END_S))
             except subprocess.TimeoutExpired as error:
                 raise Died("does not end") from error
@@ -76,14 +78,14 @@ def installed_tesseract(languages: str) -> Tesseract | None:
     return Tesseract(os.path.realpath(found), languages) if found else None
 
 
-def _output(process: subprocess.Popen[bytes], give_way: Callable[[], None]) -> bytes:
+def _output(process: subprocess.Popen[bytes], yield_to_edits: Callable[[], None]) -> bytes:
     assert process.stdout is not None
     output, text = process.stdout.fileno(), bytearray()
     poll, end_s = select.poll(), time.monotonic() + _WALL_S
     poll.register(output, select.POLLIN)
     while len(text) <= _MOST_TEXT_BYTES:
         waited_s = time.monotonic()
-        give_way()
+        yield_to_edits()
         end_s += time.monotonic() - waited_s  # this wait does not count against the picture
         if time.monotonic() > end_s:
             raise Died(f"takes longer than {_WALL_S:.0f} s")
