@@ -15,7 +15,7 @@ from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from store.records import content_id
 
-_MOST_VALUES = 40  # per facet, the most frequent values
+_MOST_VALUES = 40  # Only the most frequent values of a facet are listed.
 
 
 class FacetCounts:

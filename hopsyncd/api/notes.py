@@ -12,7 +12,7 @@ from pathlib import Path
 from hopsyncd.errors import BadRequest
 
 _NAME_CHARACTERS = 60
-_MOST_A_DAY = 100  # per author
+_MOST_A_DAY = 100  # the most notes of an author in a day
 _MOST_FILES_A_DAY = 2000
 _AUTHOR = re.compile(rb"\A---\nauthor: (.*)\n")
 _HEAD_BYTES = 4000

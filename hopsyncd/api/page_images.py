@@ -20,7 +20,7 @@ from store.reads import content_of
 
 _LIMITS = Limits(cpu_s=5.0, cpu_s_per_mib=0.5, wall_s=15.0, wall_s_per_mib=1.0)
 _MOST_KEPT_BYTES = 32 << 20
-_PATIENCE_S = 10.0  # how long a request waits for its turn
+_PATIENCE_S = 10.0  # how long a request waits for its turn.
 _IDLE_S = 60.0  # the process ends after this time without work
 
 

@@ -13,7 +13,7 @@ from hopsyncd.errors import REPORTABLE
 if TYPE_CHECKING:
     from hopsyncd.answers.changed import LoggedVersion
 
-_DEADLINE_S = 0.5  # the user is waiting at the prompt
+_DEADLINE_S = 0.5  # Completion gives up after this time, because the user waits at the prompt.
 
 
 @click.command()

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
 
 
-_MAX_IDLE = 4  # connections
-_IDLE_S = 30.0  # shorter than the server's limit
+_MAX_IDLE = 4  # the most idle connections that are kept.
+_IDLE_S = 30.0  # Idle connections are dropped before the server's limit ends them.
 
 
 class AsyncClient(Methods):

@@ -28,7 +28,7 @@ user."""
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
-WHOLE_S = 120.0  # from the first byte of an answer to its last; does not apply to streams
+WHOLE_S = 120.0  # the time from an answer's first byte to its last. Streams have no such limit.
 MAX_BYTES = 256 << 20  # the most bytes of an answer, or of a line of a stream
 _SHOWN_CHARACTERS = 60
 

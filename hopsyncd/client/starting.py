@@ -14,8 +14,8 @@ from pathlib import Path
 from hopsyncd.errors import DaemonUnavailable
 
 START_S = 10.0  # how long a client waits for a daemon that is starting
-PAUSE_S = 0.05  # between two attempts to connect
-_ATTEMPTS = 5  # checking clients hold the lock for a moment
+PAUSE_S = 0.05  # the pause between two attempts to connect.
+_ATTEMPTS = 5  # tries to take the lock, which clients hold for a moment when they check it.
 
 
 class StartLock:

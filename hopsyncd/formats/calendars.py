@@ -105,7 +105,7 @@ def _contact_value(value: _Value) -> str:
 
 def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Event]:
     event: _Event | None = None
-    inner = 0  # nested components, such as alarms
+    inner = 0  # the number of open nested components, such as alarms
     number = 1
     for line in _unfold(text):
         first, number = number, number + line.count("\n") + 1

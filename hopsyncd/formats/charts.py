@@ -11,7 +11,8 @@ from hopsyncd.formats.tables import TableBuilder, table_blocks
 
 _NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?\Z")
 _KIND = re.compile(r"(bar|line|pie|area|scatter|bubble|radar|doughnut|surface|stock)(?:3D)?Chart\Z")
-_MAX_POINTS = 200  # of one series; the sheet also contains the points of larger series
+# the most points of a series. The sheet also contains the points of larger series.
+_MAX_POINTS = 200
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:

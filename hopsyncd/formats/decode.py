@@ -24,7 +24,8 @@ _CONTROL = re.compile(r"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NON_ASCII_RUN = re.compile(r"[^\x00-\x7f]{8,}")
 _BAD = "\N{REPLACEMENT CHARACTER}"
-_SURE_OF_UTF_8 = 4  # non-ASCII characters; fewer may be valid UTF-8 by chance
+# With fewer non-ASCII characters, text in another encoding may be valid UTF-8 by chance.
+_SURE_OF_UTF_8 = 4
 _SEVERAL_BYTES = frozenset(
     "gb18030 hz big5 big5hkscs cp950 euc_jp euc_jis_2004 cp932 shift_jis shift_jis_2004 cp949"
     " johab".split()

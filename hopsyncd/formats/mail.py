@@ -49,7 +49,7 @@ _MAX_ANSWERED = 100
 _QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
 # programs do not display this part
 _TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)
-_MAX_REPAIRED = 5  # parts of a file; each is parsed again
+_MAX_REPAIRED = 5  # the most parts of a file that are repaired, because each is parsed again
 _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 

@@ -20,7 +20,7 @@ from hopsyncd.formats.pdf_text import TextReader
 
 _PICTURE_SCALE = 300 / 72  # to 300 dots an inch, the resolution that text recognition expects
 _MOST_PICTURE_PIXELS = 12_000_000  # A4 at that scale has 9 million
-_SCANNED = 0.7  # share of pictures on a page with hardly any text: a scan
+_SCANNED = 0.7  # A page with hardly any text is a scan if pictures cover this share of it.
 _FEW_LETTERS = 100
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from hopsyncd.formats.blocks import in_one_line
 from hopsyncd.formats.pdf_text import Box, Span, turned_box
 
-_MAX_ANNOTATIONS = 5_000  # per page
+_MAX_ANNOTATIONS = 5_000  # the most annotations of a page that are read.
 _MAX_LINKS = 500
-_MAX_BYTES = 200_000  # of a field's value
+_MAX_BYTES = 200_000  # the most bytes of a field's value that are read.
 _MAX_OPTIONS = 1_000
 _PASSWORD = 1 << 13  # a flag of text fields
 _HIDDEN = 2 | 32  # the flags Hidden and NoView
@@ -23,7 +23,7 @@ _MAX_FILLS = 1000  # backgrounds per page
 _WHITE = 250  # of 255: the minimum of red, green and blue
 _MAX_SEGMENTS = 5_000  # per page, in paths with many lines
 _SIMPLE_PATH = 6  # the maximum number of segments in a line or rectangle
-_BACKGROUND = 0.8  # share of the page's width and height
+_BACKGROUND = 0.8  # A shape that covers this share of the page's width and height is a background.
 _LINE_HEIGHT = 11.0
 _SEPARATE_NOTES = ("HIGHLIGHT", "UNDERLINE", "SQUIGGLY", "STRIKEOUT", "TEXT", "CARET", "INK")
 _DRAWN_NOTES = ("LINE", "SQUARE", "CIRCLE", "POLYGON", "POLYLINE", "FILEATTACHMENT")

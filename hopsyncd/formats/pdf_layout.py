@@ -16,8 +16,8 @@ from hopsyncd.formats.pdf_tables import (
 )
 from hopsyncd.formats.pdf_text import Box, PageText, Span
 
-_LEAST_LINES = 4  # in a text column
-_LEAST_CHARACTERS = 18  # average per line of a text column; table cells have shorter text
+_LEAST_LINES = 4  # the least lines of a text column.
+_LEAST_CHARACTERS = 18  # the least average per line of a text column. Table cells are shorter.
 _LEAST_NARROW = 8  # average per line of columns with lines at different heights
 _SAME_LINE, _MAX_SHARED = 0.25, 0.4
 _MAX_CROSSING = 0.5  # share of spans that may cross the gap between the columns

@@ -19,7 +19,7 @@ _MOST_PIXELS = 2_500_000
 _WORD = re.compile(r"[^\W_]+")
 _SEQUENCE = 3  # consecutive words that are looked up in the passage
 _SHARE = 0.6  # share of a span's words that must be in the passage
-_MARGIN = 0.15  # around a box, as a share of its height
+_MARGIN = 0.15  # the margin around a box, as a share of its height
 
 
 def page_preview(data: bytes, number: int, wanted: str) -> Block:

@@ -22,7 +22,7 @@ WRAPPED = 58  # the minimum length of a full line of wrapped text
 COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
 _MAX_HEADING_CHARACTERS = 80
 _MAX_INDENT = 9
-_MAX_GAP = 3  # between the numbers of two headings; those between may not be recognized
+_MAX_GAP = 3  # the most missing numbers between two headings, which may not be recognized
 _LOOK_BACK = 12  # earlier headings to compare
 
 

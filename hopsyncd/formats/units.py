@@ -41,7 +41,7 @@ _HYPHENATED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")
 _OWN_HYPHEN = re.compile(r"\w\u2010\w")
 
 
-_CELL = " | "  # between the cells of a row
+_CELL = " | "  # the separator of the cells in a row
 _MAX_HEAD_CHARACTERS = 100
 
 

@@ -31,9 +31,8 @@ from hopsyncd.index.arrays import Flags, Integers, expand_ranges, mark_rows, tak
 from hopsyncd.index.live_index import LiveIndex
 from store.records import content_id
 
-_MAX_LINKS = (
-    32  # of a passage: a passage with more links is an index, of which the first links suffice
-)
+# The links of a passage that are followed. A passage with more links is an index.
+_MAX_LINKS = 32
 _NOTION_ID = re.compile(r" [0-9a-f]{32}$")
 _SUFFIX = re.compile(r"(?<=[^/])\.[A-Za-z]\w{0,7}$")
 _WORD = re.compile(r"\w+")

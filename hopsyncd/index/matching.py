@@ -52,7 +52,7 @@ from hopsyncd.index.throttle import yielding_to_queries
 from store.records import EdgeThreshold, Match, QuestionId
 
 _FEW_MATCHES = 10_000
-_NEAR = 0.002  # similarity; an edit moves the edge threshold by far less
+_NEAR = 0.002  # an edit moves the edge threshold by much less than this similarity
 PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Floats, Int32s, Integers
 from hopsyncd.index.postings import Postings, Segment
 
-_FIRST_ROOM = 256  # rows
+_FIRST_ROOM = 256  # the initial capacity of a table, in rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -17,13 +17,13 @@ Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Returns an array of the given number of rows or more, which begins with the old array."""
 
-_FIRST_ROOM = 256  # rows
-_ROWS_AT_ONCE = 1 << 8  # they fit into a processor's cache
-_CODES_AT_ONCE = 1 << 11  # they fit into a processor's cache too
+_FIRST_ROOM = 256  # the initial capacity of the vectors, in rows.
+_ROWS_AT_ONCE = 1 << 8  # so that the rows of a step fit into a processor's cache.
+_CODES_AT_ONCE = 1 << 11  # the same for rows of 8-bit codes.
 _ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # rows per task; from 1 << 15 rows, two threads work
 _SECOND_THREAD = ThreadPoolExecutor(2, "rows")
 _MAX_CODE = 127
-_WIDTH = 6.0  # in typical components; larger components are clipped
+_WIDTH = 6.0  # Components larger than this multiple of a typical component are clipped.
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:

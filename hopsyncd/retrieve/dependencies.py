@@ -324,7 +324,7 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
     moved = np.flatnonzero(homes[0] != homes[1][:known])
-    names = index.document_names  # before the documents that they refer to: a writer may append
+    names = index.document_names  # read before the documents, because a writer may append to both
     born, died = index.documents.born, index.documents.died
     document = names.document_row
     named = names.passage_number.astype(np.int64) << 32 | names.name
@@ -365,7 +365,7 @@ def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers
 
 def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[int, int]) -> bool:
     """Return whether a document with a name that the search used was added or removed."""
-    names = index.document_names  # before the documents that they refer to: a writer may append
+    names = index.document_names  # read before the documents, because a writer may append to both
     born, died = index.documents.born, index.documents.died
     changed = _within(born, span) | _within(died, span)
     rows = np.isin(names.name, dependencies.names)

@@ -34,8 +34,9 @@ _NEAR = 0.3
 _HALF = 10.0
 _LEAST_WORDS = 3
 _FAR_BELOW = 0.25  # a passage below this share of the best score is left out
-_LEAST_TOKENS = 100  # per passage: shorter excerpts lose more than more passages add
-_SHORT_REST = 20  # a passage that lacks up to 20 tokens is shown whole
+# An excerpt gets at least this. More but shorter excerpts answer fewer questions.
+_LEAST_TOKENS = 100
+_SHORT_REST = 20  # A passage that would lack up to this number of tokens is shown whole.
 _WORD = re.compile(r"\w+")
 
 

@@ -12,14 +12,15 @@ from hopsyncd.index.arrays import Integers
 
 Matrix = NDArray[np.float32]
 
-SPACING = 10.0  # between neighbouring documents
+SPACING = 10.0  # the distance between neighbouring documents, which is the unit of the map
 _SEED = 7
 _MOST_GROUPS = 36
 _DOCUMENTS_PER_GROUP = 4.0  # n documents make about sqrt(n / 4) groups
 _ROUNDS = 12
-_GAP = 3.6 * SPACING  # between two discs
+_GAP = 3.6 * SPACING  # the distance between two discs
 _PACKING_ROUNDS = 400
-_GRAVITY = np.array([0.006, 0.01])  # the map is wider than high
+# The horizontal pull is weaker, because the map is wider than high.
+_GRAVITY = np.array([0.006, 0.01])
 _GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
 _SHARPNESS = 8.0  # weight of the most similar group in a document's direction
 

@@ -43,7 +43,7 @@ _MOST_DEFINING = 32  # the most passages that are read for definitions of a form
 _MOST_QUESTION_WORDS = 64
 _KEPT_PATTERNS = 512
 _MOST_ENDING = 8  # the most letters of an ending, after the stem.
-_BETWEEN = r"\W{1,4}"  # between the words of a long form.
+_BETWEEN = r"\W{1,4}"  # the pattern for the text between two words of a long form.
 _MOST_ROWS = 256  # the most passages that are read for one form.
 
 

@@ -31,7 +31,7 @@ from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _WEIGHTS = 2.0**-32  # Sums of weights up to 1 are exact in this unit.
 SCORE_UNIT = 2.0**-46  # Sums of scores are exact in this unit.
-_COMMON = 100  # of a name in more passages, only the nearest mentions are used
+_COMMON = 100  # If more passages mention a name, only the nearest mentions are followed.
 _OF_TOPICS = 2.0  # weight of a name that is a topic of passages
 
 
@@ -215,9 +215,8 @@ def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[I
     """
     entries, document = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
-    best = select_largest_of_groups(
-        document, to_sortable(like.astype(np.float32)), linked
-    )  # about: with a few more
+    # With 32-bit numbers this is fast, but it can select more passages when values tie.
+    best = select_largest_of_groups(document, to_sortable(like.astype(np.float32)), linked)
     entries, document, like = entries[best], document[best], like[best]
     best = select_first_of_groups(
         document, -like, context.snapshot.passage_ids[entries], count=linked

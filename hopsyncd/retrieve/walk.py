@@ -70,7 +70,7 @@ _SEEDS = 2.0**-32  # sums of the seeds' scores are exact in this unit
 CANDIDATES = 50  # passages most like the question, whose titles are compared
 LEAST_TITLE_SHARE = 0.1  # least share of the question's idf in a title
 _TITLES_KEPT = 1 << 11  # titles whose words are cached
-_MOST_CHARACTERS = 500  # of a title
+_MOST_CHARACTERS = 500  # the part of a title that is compared, in characters
 _SUBJECT_SHARE = 0.9  # the subjects' share of the seeds' scores
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 

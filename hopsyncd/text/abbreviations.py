@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from hopsyncd.text.words import terms_of_each
 
-ALIASES_OF_FILE = "aliases of file"  # The term of passages with aliases and no heading.
-MOST_WORDS = 8  # of a long form
-_MOST_LETTERS = 10  # of a short form
-_LEAST_LONG = 5  # letters
-_MOST_LOWER = 5  # lower-case letters of a short form
-_INITIALS = 0.6  # share of a short form's letters that must begin words of the long form
-_MOST_ALIASES = 8  # of one note
-_MOST_PAIRS = 64  # of one text
+ALIASES_OF_FILE = "aliases of file"  # the term of passages whose note has aliases and no heading.
+MOST_WORDS = 8  # the most words of a long form.
+_MOST_LETTERS = 10  # the most letters of a short form.
+_LEAST_LONG = 5  # the least letters of a long form.
+_MOST_LOWER = 5  # the most lower-case letters of a short form.
+_INITIALS = 0.6  # the least share of a short form's letters that begin words of the long form.
+_MOST_ALIASES = 8  # the most aliases of a note that are read.
+_MOST_PAIRS = 64  # the most pairs that are read from a text.
 
 # The patterns are bounded, so that no part of a long text costs more than another.
 _IN_BRACKETS = re.compile(r"[^\S\n]?[*_`]{0,3}\(([^()\n]{2,100})\)")

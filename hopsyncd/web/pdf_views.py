@@ -11,7 +11,7 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.web.links import read_asked, read_number
 from hopsyncd.web.views import View, run_view
 
-_MOST_PAGES = 3  # shown per passage
+_MOST_PAGES = 3  # the most pages shown for a passage
 
 
 class PdfViews(View):

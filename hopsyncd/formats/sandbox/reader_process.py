@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _TRIAL_AFTER_S = 2.0
 _IDLE_S = 60.0  # an idle worker ends after this time
-_MOST_PICTURES = 500  # pages of a PDF: each takes a second or two
+_MOST_PICTURES = 500  # the most pages of a PDF to recognize. Each page takes a second or two.
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
 # After this many failed starts in a row, no start is tried for this multiple of the last duration.
 # Otherwise each of thousands of documents would wait for a start.

@@ -37,7 +37,7 @@ _RANK = 0.35
 _JOINED = 0.3
 _TELLS = 0.5
 _SENTENCES = 3
-_LEAST_WORDS = 4  # words of a sentence without a full stop; web addresses do not count
+_LEAST_WORDS = 4  # the least words of a sentence without a full stop. Web addresses do not count.
 # Headers of mails, the line before their text, properties of notes, the first character of markup.
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"

@@ -33,7 +33,7 @@ _REPLY_TOKENS = 400
 _RESERVED_TOKENS = 150
 _THREAD_SHARE = 0.25  # largest share of the budget for earlier questions and answers
 _ANY_NUMBER = 10
-MAX_ANSWER = 2000  # characters
+MAX_ANSWER = 2000  # the longest answer, in characters
 _SYSTEM = (
     "Answer a question from excerpts of a document collection. The input is JSON: the question, and"
     " documents with title, path, date and passages, each under its number and headings; …"

@@ -109,7 +109,8 @@ _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
 _MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
-_NO_COUNT = re.compile(r"^-|\.\d|%")  # a negative number, a decimal fraction, a percentage
+# These numbers count nothing: negative numbers, decimal fractions and percentages.
+_NO_COUNT = re.compile(r"^-|\.\d|%")
 _FOLLOWING = re.compile(r"[ -][\w-]+")
 _AFTER = re.compile(
     rf"(?:{_FOLLOWING.pattern}){{0,3}}"

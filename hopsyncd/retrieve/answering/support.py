@@ -38,8 +38,8 @@ from hopsyncd.retrieve.strength import log_odds, probability
 from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
-_MANY = 1000  # passages
-_LESS_OF_FEW = 0.05  # times log(_MANY / passages) is added to the cosine
+_MANY = 1000  # In a collection with fewer passages, less similarity is enough.
+_LESS_OF_FEW = 0.05  # This times log(_MANY / passages) is added to the cosine.
 _SHORT, _LONG = 8, 14  # terms in a short question, and in a question with a story
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")

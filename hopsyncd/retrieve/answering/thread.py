@@ -14,7 +14,7 @@ from hopsyncd.retrieve.answering.inline_citations import remove_marks
 from hopsyncd.text.question_language import recognise_language
 
 _MOST_SUBJECTS = 6
-_MOST_TURNS = 3  # searched for subjects, newest first
+_MOST_TURNS = 3  # Only the newest turns are searched for subjects.
 _MOST_NAMES_OF_ANSWER = 3
 _LONGEST_NAME = 60
 _ANSWER_CHARACTERS = 400  # characters of an earlier answer in a prompt
