@@ -232,18 +232,20 @@ class _Reader:
     def _run(self, run: Element, line: Line, beside: list[Element], mark: str) -> None:
         properties = child_of(run, "rPr")
         font = ""
-        is_hidden = properties is not None and is_on(properties, "vanish")
-        if is_hidden and any(local_name(part) == "t" for part in run):
-            self._skipped["hidden texts"] += 1
-            return
-        if properties is not None and (is_on(properties, "strike") or is_on(properties, "dstrike")):
-            self._skipped["deletions"] += 1
-            return
         if properties is not None:
-            style = self._styles[_value_of(properties, "rStyle")]
-            mark = mark_of(properties) or style.mark or mark
-            fonts = child_of(properties, "rFonts")
-            font = "" if fonts is None else attribute(fonts, "ascii")
+            # Few runs have these properties, so they are looked up by name only once.
+            present = {local_name(element): element for element in properties}
+            is_hidden = "vanish" in present and is_on(properties, "vanish")
+            if is_hidden and any(local_name(part) == "t" for part in run):
+                self._skipped["hidden texts"] += 1
+                return
+            if any(name in present and is_on(properties, name) for name in ("strike", "dstrike")):
+                self._skipped["deletions"] += 1
+                return
+            named = attribute(present["rStyle"], "val") if "rStyle" in present else ""
+            own = mark_of(properties) if "vertAlign" in present else ""
+            mark = own or self._styles[named].mark or mark
+            font = attribute(present["rFonts"], "ascii") if "rFonts" in present else ""
         self._inline(run, line, beside, mark, font)
 
     def _field(self, field: Element, line: Line) -> None:

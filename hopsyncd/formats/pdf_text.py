@@ -127,7 +127,7 @@ class TextReader:
                 continue
             if tail[3] - tail[1] < _SMALL * (top - bottom):
                 word = self._with_marks(first, last)
-            elif not is_clean:
+            elif not is_clean and not (word.isascii() and word.isprintable()):
                 word = self._clean(word, first)
             left = tail[0] if tail[0] < left else left  # min and max are slower
             right = tail[2] if tail[2] > right else right
