@@ -284,14 +284,22 @@ def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str
 
 
 def question_texts(
-    connection: Connection, ids: Iterable[QuestionId | None]
+    connection: Connection, ids: Iterable[QuestionId | None], passages: Iterable[PassageId]
 ) -> dict[QuestionId, str]:
-    """Return the texts of these questions; None values among the ids are skipped."""
+    """Return the texts of these questions of the passages; None values among the ids are skipped.
+
+    Questions have no index by id. They are found in the question sets of their passages.
+    """
+    wanted = {id_ for id_ in ids if id_ is not None}
+    if not wanted:
+        return {}
     rows = connection.execute(
-        f"SELECT id, text FROM question WHERE id IN {connection.dialect.ids()}",
-        [json.dumps([id_ for id_ in ids if id_ is not None])],
+        f"SELECT q.id, q.text FROM question_set AS s {connection.dialect.first_join}"
+        " question AS q ON q.question_set = s.id"
+        f" WHERE s.passage IN {connection.dialect.ids()}",
+        [json.dumps([*passages])],
     )
-    return {QuestionId(row[0]): row[1] for row in rows}
+    return {QuestionId(row[0]): row[1] for row in rows if row[0] in wanted}
 
 
 def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:

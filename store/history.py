@@ -326,16 +326,28 @@ def renames_of(
     return tuple(sorted(found, key=lambda document: (document.source, document.path)))
 
 
-def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
-    """Return the ends of each edge, in order. Edges that a purge has erased are left out."""
+def edge_ends(
+    connection: Connection, edges: Iterable[Edge], passages: Iterable[PassageId]
+) -> list[EdgeEnds]:
+    """Return the ends of each edge, in order. Edges that a purge has erased are left out.
+
+    The questions of the edges are first looked for in `passages`, which is fast, and then among all
+    questions.
+    """
     edge_list = list(edges)
-    rows = connection.execute(
-        "SELECT q.id, s.passage, q.text FROM question AS q"
-        " JOIN question_set AS s ON s.id = q.question_set"
-        f" WHERE q.id IN {connection.dialect.ids()}",
-        [json.dumps([end for edge in edge_list for end in edge])],
-    )
-    questions = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
+    missing = {end for edge in edge_list for end in edge}
+    questions = dict[int, tuple[PassageId, str]]()
+    for where, values in (("s.passage", passages), ("q.id", missing)):
+        if not missing:
+            break
+        rows = connection.execute(
+            f"SELECT q.id, s.passage, q.text FROM question_set AS s {connection.dialect.first_join}"
+            " question AS q ON q.question_set = s.id"
+            f" WHERE {where} IN {connection.dialect.ids()}",
+            [json.dumps([*values])],
+        )
+        questions |= {row[0]: (PassageId(row[1]), row[2]) for row in rows if row[0] in missing}
+        missing -= questions.keys()
     ends = ((questions.get(question), questions.get(target)) for question, target in edge_list)
     return [
         EdgeEnds(source[0], target[0], source[1]) for source, target in ends if source and target

@@ -280,23 +280,17 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
 
     Returns how many matches were lost, summed over all versions.
     """
-    questions = connection.execute(
-        f"SELECT id FROM question WHERE question_set IN {connection.dialect.ids()}",
-        [json.dumps(sets)],
-    )
+    intervals = _intervals_of(connection, sets)
     rows = connection.execute(
         "SELECT question, born, died, target, similarity FROM match"
         f" WHERE question IN {connection.dialect.ids('?1')} UNION"
         " SELECT question, born, died, target, similarity FROM match"
         f" WHERE target IN {connection.dialect.ids('?1')}",
-        [json.dumps([row[0] for row in questions])],
+        [json.dumps([*intervals])],
     ).fetchall()
-    intervals: dict[int, list[Span]] = {}
     for question, born, died, target, similarity in rows:
         spans: list[Span] = [(born, died)]
-        for end in (question, target):
-            if end not in intervals:
-                intervals[end] = _intervals_of(connection, end)
+        for end in {question, target} & intervals.keys():
             spans = [part for span in spans for part in _within(span, intervals[end], losses)]
         losses.count_match((question, similarity), (born, died), spans)
         if spans == [(born, died)]:
@@ -309,16 +303,23 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
     return int(losses.matches.sum())
 
 
-def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
-    """Return the spans of versions in which the question is in force, disjoint and in ascending
-    order."""
+def _intervals_of(connection: Connection, sets: Sequence[int]) -> dict[int, list[Span]]:
+    """Return, for each question of these sets, the spans of versions in which it is in force,
+    disjoint and in ascending order."""
+    questions = connection.execute(
+        f"SELECT id, question_set FROM question WHERE question_set IN {connection.dialect.ids()}",
+        [json.dumps(sets)],
+    ).fetchall()
     rows = connection.execute(
-        "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
+        "SELECT s.id, l.born, l.died FROM question_set AS s"
         " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
-        " WHERE q.id = ? ORDER BY l.born",
-        [question],
+        f" WHERE s.id IN {connection.dialect.ids()} ORDER BY l.born",
+        [json.dumps(sets)],
     )
-    return [(row[0], row[1]) for row in rows]
+    spans: dict[int, list[Span]] = {question_set: [] for question_set in sets}
+    for question_set, *span in rows:
+        spans[question_set].append((span[0], span[1]))
+    return {question: spans[question_set] for question, question_set in questions}
 
 
 def _correct_versions(connection: Connection, losses: Losses, thresholds: ThresholdSearch) -> None:

@@ -318,7 +318,7 @@ def _answer_to_show(
         ranked=(),
         passages=known_passages(connection, ids),
         places=places_at(connection, head.version.id, ids, head.hidden),
-        questions=question_texts(connection, questions),
+        questions=question_texts(connection, questions, ids),
         snapshot=head,
     )
 

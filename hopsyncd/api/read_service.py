@@ -365,13 +365,15 @@ class ReadService:
             hidden = caller.acl.hidden_among(source_names(connection).values())
             found = history_diff(connection, *ends, hidden)
             if not hidden:
-                return diff_answer(connection, *ends, found, request.limit, request.graph)
+                head = self._parts.state.engine.head
+                index = head.index if head else None
+                return diff_answer(connection, *ends, found, request.limit, request.graph, index)
         with self._parts.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass
         with self._parts.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
             assert before and after  # both versions exist, so both have snapshots
-            seen = restricted_diff(found, before, after)
-            return diff_answer(connection, *ends, seen, request.limit, request.graph)
+            seen, index = restricted_diff(found, before, after), after.index
+            return diff_answer(connection, *ends, seen, request.limit, request.graph, index)
 
 
 def _sources_of(found: Answer) -> set[str]:

@@ -98,10 +98,12 @@ def diff_answer(
     found: Diff,
     limit: int | None,
     graph: bool = True,
+    index: LiveIndex | None = None,
 ) -> DiffAnswer:
     """Compare two versions: counts, folders, and lists of up to `limit` lines each.
 
-    Without `graph`, the lists of passages and edges are empty.
+    Without `graph`, the lists of passages and edges are empty. With the index, the questions of the
+    edges are found faster.
     """
     listed = limit if graph else 0
     shown = {
@@ -143,8 +145,8 @@ def diff_answer(
             "removed": _passages(connection, found.passages_removed[:listed]),
         },
         "edges": {
-            "added": _edges(connection, found.edges_added[:listed]),
-            "removed": _edges(connection, found.edges_removed[:listed]),
+            "added": _edges(connection, found.edges_added[:listed], index),
+            "removed": _edges(connection, found.edges_removed[:listed], index),
         },
     }
 
@@ -232,8 +234,10 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
     ]
 
 
-def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
-    found = edge_ends(connection, edges)
+def _edges(
+    connection: Connection, edges: Sequence[Edge], index: LiveIndex | None
+) -> list[DiffEdge]:
+    found = edge_ends(connection, edges, _find_passages(index, edges) if index else ())
     ends = {id_ for edge in found for id_ in (edge.source, edge.target)}
     shown = {passage["id"]: passage for passage in _passages(connection, sorted(ends))}
     return [
@@ -244,6 +248,17 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
         }
         for edge in found
     ]
+
+
+def _find_passages(index: LiveIndex, edges: Sequence[Edge]) -> list[PassageId]:
+    """Return the passages of the edges' questions, as far as the index has them."""
+    asked, answered = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    rows = [
+        index.outgoing.passage_row[index.postings.outgoing_by_id.find_all(asked)[0]],
+        index.incoming.passage_row[index.postings.incoming_by_id.find_all(answered)[0]],
+    ]
+    passages = index.passages.passage_id[np.unique(np.concatenate(rows))]
+    return [PassageId(passage) for passage in passages.tolist()]
 
 
 def start_of(text: str) -> str:

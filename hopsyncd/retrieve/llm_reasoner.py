@@ -54,7 +54,7 @@ def materials(
     starts = [PassageId(int(snapshot.passage_ids[fork.passage])) for fork in forks]
     with reading(connection):
         passages = known_passages(connection, {*starts, *ends.values()})
-        texts = question_texts(connection, asked.values())
+        texts = question_texts(connection, asked.values(), ends.values())
 
     def describe(way: int) -> str:
         text, end = texts.get(asked[way], ""), passages.get(ends[way])

@@ -105,6 +105,7 @@ def answer_of(
                 *(step.question for hit in ranked for step in hit.hops),
                 *(said.question for hit in ranked for said in hit.statements),
             ],
+            shown,
         ),
         snapshot=served,
         degraded=tuple(found.degraded),

@@ -99,6 +99,9 @@ def told(connection: Connection) -> dict[str, object]:
     edges = [edge for one in diffs for edge in one.edges_added][:20]
     passages = [passage for one in diffs for passage in one.passages_added]
     questions = [question for question, _ in edges]
+    ends = history.edge_ends(connection, edges, ())
+    asking = [end.source for end in ends]
+    assert history.edge_ends(connection, edges, asking) == ends
     under = ["a", "rome.md", ""]
     return {
         "versions": kept,
@@ -113,8 +116,8 @@ def told(connection: Connection) -> dict[str, object]:
         ],
         "diffs": diffs,
         "moved": [history.source_changes(connection, "notes", 1, number.id) for number in kept],
-        "ends": history.edge_ends(connection, edges),
-        "questions": question_texts(connection, questions),
+        "ends": ends,
+        "questions": question_texts(connection, questions, asking),
         "places": [reads.places_at(connection, one.id, passages) for one in kept],
         "asked": [reads.questions_at(connection, newest, one) for one in passages[:3]],
         "holders": reads.live_holders(connection, passages),

@@ -4,7 +4,9 @@ from contextlib import closing
 from pathlib import Path
 
 from hopsyncd.api.version_log import diff_answer, diff_lines, version_about
+from store.content import question_texts
 from store.history import diff, resolve
+from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -49,6 +51,29 @@ def _check(stack: Stack) -> None:
         "changed ada.md; renamed rome.md -> places/roma.md; added bonn.md"
     )
     assert version_about(stack.connection, 2, frozenset({stack.source.name})) is None
+
+
+def test_questions_of_known_passages_are_found_without_a_scan(tmp_path: Path) -> None:
+    with closing(lived(tmp_path / "s.db")) as stack:
+        ends = resolve(stack.connection, "1"), resolve(stack.connection, "6")
+        found, index = diff(stack.connection, *ends), stack.writer.index
+        asked: list[str] = []
+        stack.file.set_trace_callback(asked.append)
+        told = diff_answer(stack.connection, *ends, found, None, index=index)
+        passages = [*found.passages_added]
+        texts = question_texts(stack.connection, [edge[0] for edge in found.edges_added], passages)
+        stack.file.set_trace_callback(None)
+        read = [sql for sql in asked if "question AS q" in sql]
+        assert len(read) == 3  # for the edges that began, for those that ended, and for the texts
+        for sql in read:
+            plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+            assert {row[3].split(" ")[1] for row in plan if row[3].startswith("SCAN")} <= {
+                "json_each"
+            }
+        assert told["edges"]["added"] and told["edges"]["removed"]
+        assert {*texts.values()} <= {edge["question"] for edge in told["edges"]["added"]}
+        assert texts
+        assert told == diff_answer(stack.connection, *ends, found, None)
 
 
 def test_distant_changes_have_separate_headings() -> None:

@@ -272,7 +272,8 @@ def by_statements(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
     ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
-    texts = question_texts(connection, ids.values())
+    stated_in = graph.snapshot.index.passages.passage_id[graph.entries(_rows(paths))]
+    texts = question_texts(connection, ids.values(), set(stated_in.tolist()))
     found = {
         statement: path for statement, path in paths.items() if ids[statement] in texts
     }  # some may be purged

@@ -27,7 +27,7 @@ def _statements(script: str) -> Iterator[str]:
 _STEPS = """\
 001_initial 002_history 003_digest 004_retention 005_llm 006_cursor 007_jobs 008_links 009_origin
 010_rules 011_feed 012_targets 013_properties 014_watches 015_words 016_purging 017_access
-018_skipped 019_probe 020_clustered 021_seen 022_makers
+018_skipped 019_probe 020_clustered 021_seen 022_makers 023_lookups
 """.split()
 SCHEMA_VERSION = len(_STEPS)
 

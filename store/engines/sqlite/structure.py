@@ -66,3 +66,14 @@ def references(connection: Connection) -> Iterator[Finding]:
             f"refers to a missing row of {parent}",
             RESTORE,
         )
+    for end in ("question", "target"):  # a foreign key would need an index of the ids
+        for question, born in connection.execute(
+            "SELECT m.question, m.born FROM match AS m"
+            f" LEFT JOIN question AS q ON q.id = m.{end} WHERE q.id IS NULL"
+        ):
+            yield Finding(
+                "every match refers to questions",
+                f"match {question}, {born}",
+                f"refers to a missing {end}",
+                RESTORE,
+            )

@@ -1,0 +1,31 @@
+-- An import writes no index whose keys are random and many, because each of its commits would write
+-- most of the pages of such an index. A question is found in the sets of its passage. A purge reads
+-- all matches to find those to its questions. So a match names questions without a reference.
+DROP VIEW edge;
+CREATE TABLE new_match (
+    question    INTEGER NOT NULL,
+    born        INTEGER NOT NULL,
+    died        INTEGER NOT NULL CHECK (died > born),
+    target      INTEGER NOT NULL,
+    similarity  REAL NOT NULL,
+    PRIMARY KEY (question, born)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_match (question, born, died, target, similarity)
+SELECT question, born, died, target, similarity FROM match ORDER BY question, born;
+DROP TABLE match;
+ALTER TABLE new_match RENAME TO match;
+CREATE INDEX match_born ON match (born);
+CREATE INDEX match_died ON match (died) WHERE died < 9223372036854775807;
+DROP INDEX question_id;
+
+CREATE VIEW edge AS
+SELECT qs.passage AS source, ts.passage AS target, m.question, m.target AS answered_by, m.similarity
+FROM match AS m
+JOIN version AS v ON v.id = (SELECT max(id) FROM version)
+JOIN question AS q ON q.id = m.question
+JOIN question_set AS qs ON qs.id = q.question_set
+JOIN question AS t ON t.id = m.target
+JOIN question_set AS ts ON ts.id = t.question_set
+WHERE m.died = 9223372036854775807
+  AND (v.cut_question IS NULL OR m.similarity > v.cut_similarity
+       OR (m.similarity = v.cut_similarity AND m.question <= v.cut_question));
