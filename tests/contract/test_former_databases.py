@@ -29,7 +29,10 @@ DATA = Path(__file__).parents[1] / "data/schemas"
 RELEASES = {"0.1.0": 10, "0.2.0": 15, "0.3.0": 16}
 FORMER = {
     **RELEASES,
-    **{f"schema-{number:02}": number for number in (5, 7, 9, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22)},
+    **{
+        f"schema-{number:02}": number
+        for number in (5, 7, 9, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22)
+    },
 }
 PAGE = Path(__file__).parents[2] / "docs/operate.md"
 
