@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from store.check_rows import CONTENT_CHECKS, GRAPH_CHECKS, INTERVAL_KEYS, passage_vectors
+from store.check_rows import CONTENT_CHECKS, GRAPH_CHECKS, INTERVAL_KEYS
 from store.contract import Connection, Engine, server_of
 from store.engines.sqlite import structure as sqlite
 from store.engines.sqlite.acknowledged import database_gone_error, state_of
@@ -19,7 +19,6 @@ from store.engines.sqlite.database import (
     disk_failure,
     open_file,
 )
-from store.engines.sqlite.structure import VECTORS
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.transactions import snapshot
@@ -45,7 +44,7 @@ class _Structure:
 
 def count_checks(deep: bool) -> int:
     """Return the number of checks that `check` runs at most."""
-    return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
+    return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) if deep else 0)
 
 
 def check(
@@ -53,13 +52,8 @@ def check(
 ) -> list[Finding]:
     """Return all problems found; an empty list means that the database is sound."""
     structure = _STRUCTURE_OF[connection.engine]
-    found = run_checks(connection, structure.deep if deep else structure.quick, on_check)
-    checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
-    # sqlite-vec crashes the process if its tables are damaged.
-    is_safe = not any(finding.where.startswith(VECTORS) for finding in found)
-    if deep and is_safe and connection.dialect.has_vector_tables:
-        checks.append(passage_vectors)
-    return found + run_checks(connection, checks, on_check)
+    checks = structure.deep + _STRUCTURE + GRAPH_CHECKS + CONTENT_CHECKS
+    return run_checks(connection, checks if deep else structure.quick + _STRUCTURE, on_check)
 
 
 def run_checks(

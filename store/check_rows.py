@@ -11,8 +11,7 @@ The remaining revision and the passage are both in force at version 4 and not at
 import json
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,73 +382,6 @@ def _documents(connection: Connection) -> Iterator[Finding]:
                 "their digest differs",
                 RESTORE,
             )
-
-
-def passage_vectors(connection: Connection) -> Iterator[Finding]:
-    """Check that a search finds the vector of every passage interval. Needs an intact schema."""
-    recipes = connection.execute("SELECT id, dimensions FROM recipe").fetchall()
-    for generation, dimensions in recipes:
-        table = f"passage_vector_{generation}"
-        known = 0
-        for interval, passage, born, died, blob in connection.execute(
-            "SELECT l.id, l.passage, l.born, l.died, s.vectors FROM life AS l"
-            " JOIN question_set AS s ON s.id = l.question_set WHERE s.recipe = ?",
-            [generation],
-        ):
-            vector = np.frombuffer(blob, dtype="<i2", count=dimensions).astype("<f4")
-            wanted = (vector.tobytes(), born, died, passage) if vector.any() else None
-            row = connection.execute(
-                f"SELECT embedding, born, died, passage FROM {table} WHERE life = ?", [interval]
-            ).fetchone()
-            known += row is not None
-            if row != wanted:
-                yield _vector_finding(table, interval, row, wanted)
-        yield from _vector_slots(connection, table, known)
-
-
-def _vector_finding(
-    table: str, interval: int, row: Sequence[Any] | None, wanted: Sequence[Any] | None
-) -> Finding:
-    if row is None:
-        detail = "has no row"
-    elif wanted is None:
-        detail = "has a row although its vector is zero"
-    else:
-        finite = (
-            ""
-            if np.isfinite(np.frombuffer(row[0], dtype="<f4")).all()
-            else ", and holds NaN or infinity"
-        )
-        what = "vector" if row[0] != wanted[0] else "interval or passage"
-        detail = f"its {what} differs from the interval's{finite}"
-    return Finding("an interval has its passage's vector", f"{table} {interval}", detail, REBUILD)
-
-
-def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:
-    """Check that the slots that sqlite-vec's chunks mark as valid are exactly the table's rows,
-    because a search scans these slots.
-    """
-    valid = 0
-    slots: dict[tuple[int, int], int] = {}
-    for chunk, validity, row_ids in connection.execute(
-        f"SELECT chunk_id, validity, rowids FROM {table}_chunks"
-    ):
-        bits = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
-        ids = np.frombuffer(row_ids, dtype="<i8")
-        valid += int(bits.sum())
-        slots |= {(chunk, at): int(ids[at]) for at in np.flatnonzero(bits).tolist()}
-    rows = connection.execute(
-        f"SELECT rowid, chunk_id, chunk_offset FROM {table}_rowids"
-    ).fetchall()
-    wrong = [row for row, chunk, offset in rows if slots.get((chunk, offset)) != row]
-    if wrong or not valid == len(rows) == known:
-        yield Finding(
-            "a search sees exactly the vectors of the intervals",
-            table,
-            f"{known} intervals have vectors, {len(rows)} rows are stored, {valid} slots are valid,"
-            f" {len(wrong)} rows are not in their slots",
-            REBUILD,
-        )
 
 
 CONTENT_CHECKS = (_passages, _sets, _documents)

@@ -28,7 +28,6 @@ from store.records import (
     Vectors,
     count_words,
 )
-from store.search import create_vectors
 from store.transactions import INTERNAL_COUNTERS, transaction
 
 _SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
@@ -46,9 +45,7 @@ _QUESTIONS = """
 
 
 def register_generation(connection: Connection, generation: GenerationConfig) -> int:
-    """Return the row id of these settings. For new settings, create the row and a table of passage
-    vectors.
-    """
+    """Return the row id of these settings. For new settings, create the row."""
     known = find_generation_row(connection, generation.name)
     if known is not None:
         return known
@@ -57,7 +54,6 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
             "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?) RETURNING id",
             [generation.name, generation.encoder, generation.dimensions],
         ).fetchone()
-        create_vectors(connection, row[0], generation.dimensions)
     return int(row[0])
 
 

@@ -59,10 +59,6 @@ class Dialect(Protocol):
     def list_rows(self, parameter: str, alias: str) -> str:
         """Return a FROM item with the strings in a JSON array, in the column `value`."""
 
-    @property
-    def has_vector_tables(self) -> bool:
-        """Whether each generation has a sqlite-vec table of passage vectors."""
-
     def wrong_types(self, *columns: str) -> str:
         """Return a condition that is true if any of these columns contains a value that is not an
         integer.

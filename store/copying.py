@@ -26,7 +26,6 @@ from store.engines.sqlite.database import (
 )
 from store.exceptions import ServerLost, StoreError
 from store.operational import kind_of_act
-from store.search import create_vectors, put_vectors
 from store.transactions import snapshot, transaction
 from store.versions import head
 
@@ -125,31 +124,12 @@ def _count(connection: Connection, table: str) -> int:
 def _insert_rows(
     target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
 ) -> None:
-    """Insert the rows that are missing. If the target is a file, insert their passage
-    vectors too."""
-    known = set()
-    if target.dialect.has_vector_tables and table in ("recipe", "life"):
-        known = {
-            row[0]
-            for row in target.execute(
-                f"SELECT id FROM {table} WHERE id IN {target.dialect.ids()}",
-                [json.dumps([row[0] for row in rows])],
-            )
-        }
+    """Insert the rows that are missing."""
     places = ", ".join("?" * len(columns))
     target.executemany(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING",
         rows,
     )
-    if not target.dialect.has_vector_tables:
-        return
-    new = [row for row in rows if row[0] not in known]
-    if table == "recipe":
-        at = columns.index("dimensions")
-        for row in new:
-            create_vectors(target, int(str(row[0])), int(str(row[at])))
-    elif table == "life":
-        put_vectors(target, [int(str(row[0])) for row in new])
 
 
 SHOWN_NAME = "shown.db"

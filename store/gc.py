@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 from store.contract import Connection
 from store.records import ALIVE
-from store.search import delete_vectors
 from store.space import shrink
 from store.transactions import transaction
 from store.versions import head, kept_versions
@@ -284,15 +283,8 @@ def _sweep_documents(connection: Connection, rows: Sequence[_Row]) -> Counter[st
 
 
 def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
-    sets = []
-    for interval, question_set in rows:
-        (generation,) = connection.execute(
-            "SELECT recipe FROM question_set WHERE id = ?", [question_set]
-        ).fetchone()
-        delete_vectors(connection, generation, [interval])
-        connection.execute("DELETE FROM life WHERE id = ?", [interval])
-        sets.append(question_set)
-    return Counter(passage_intervals=len(rows)) + drop_sets(connection, sets)
+    connection.executemany("DELETE FROM life WHERE id = ?", [(row[0],) for row in rows])
+    return Counter(passage_intervals=len(rows)) + drop_sets(connection, [row[1] for row in rows])
 
 
 _STEPS = (

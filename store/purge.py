@@ -30,7 +30,6 @@ from store.gc import (
 )
 from store.losses import Losses, Span, ThresholdSearch
 from store.records import ALIVE, EdgeThreshold, PassageId, QuestionId
-from store.search import delete_vectors, put_vectors
 from store.space import erase
 from store.transactions import count_rewrite, transaction
 
@@ -222,18 +221,19 @@ def _shorten_intervals(
     for passage in passages:
         spans = _spans(connection, passage)
         intervals = connection.execute(
-            "SELECT l.id, l.born, l.died, s.id, s.recipe, p.words FROM life AS l"
-            " JOIN question_set AS s ON s.id = l.question_set JOIN passage AS p ON p.id = l.passage"
-            " WHERE l.passage = ?",
+            "SELECT l.id, l.born, l.died, l.question_set, p.words FROM life AS l"
+            " JOIN passage AS p ON p.id = l.passage WHERE l.passage = ?",
             [passage],
         ).fetchall()
-        for interval, born, died, question_set, generation, words in intervals:
+        for interval, born, died, question_set, words in intervals:
             left = _within((born, died), spans, losses)
             if losses.count(losses.passages, (born, died), left):
                 losses.count(losses.words, (born, died), left, words)
-                delete_vectors(connection, generation, [interval])
                 connection.execute("DELETE FROM life WHERE id = ?", [interval])
-                _insert_intervals(connection, passage, question_set, left)
+                connection.executemany(
+                    "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
+                    [(passage, *span, question_set) for span in left],
+                )
                 shortened.append(question_set)
     return shortened
 
@@ -260,19 +260,6 @@ def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
     version."""
     parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
     return [part for part in parts if losses.holds(part)]
-
-
-def _insert_intervals(
-    connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
-) -> None:
-    intervals = [
-        connection.execute(
-            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
-            [passage, *span, question_set],
-        ).fetchone()[0]
-        for span in spans
-    ]
-    put_vectors(connection, intervals)
 
 
 def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:

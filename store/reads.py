@@ -406,35 +406,6 @@ def questions_at(
     return [(Direction(row[0]), row[1]) for row in rows]
 
 
-def seen_documents(connection: Connection) -> str:
-    """Return a FROM clause for the documents of all sources that are not completely hidden, at any
-    version.
-
-    In this function and those below it, parameter ?1 is the version, and ?2 is a JSON array with
-    the names of the hidden sources.
-    """
-    hidden = connection.dialect.names("?2")
-    return f"document AS d JOIN source AS s ON s.id = d.source WHERE s.name NOT IN {hidden}"
-
-
-def visible_documents(connection: Connection) -> str:
-    """Return a FROM clause for the visible documents in force at the version."""
-    return f"{seen_documents(connection)} AND d.born <= ?1 AND ?1 < d.died"
-
-
-def passages_in(documents: str) -> str:
-    """Return a SELECT of the passages in these documents."""
-    return (
-        f"SELECT p.passage FROM placement AS p WHERE p.document IN (SELECT d.id FROM {documents})"
-    )
-
-
-def visible_intervals(connection: Connection) -> str:
-    """Return a SELECT of the passage intervals in force whose passages are in visible documents."""
-    placed = passages_in(visible_documents(connection))
-    return f"SELECT id FROM life WHERE born <= ?1 AND ?1 < died AND passage IN ({placed})"
-
-
 def links_text(links: Sequence[Link]) -> str:
     """Encode links for the column `placement.links`."""
     return json.dumps([(link.target, link.text) for link in links], ensure_ascii=False)

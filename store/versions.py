@@ -28,7 +28,6 @@ from store.records import (
     Version,
     count_words,
 )
-from store.search import end_vectors, put_vectors, rebuild_vectors
 from store.sources import begin_rules
 from store.transactions import count_rewrite, lost_version, transaction
 
@@ -134,15 +133,13 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 
 
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit the change as the next version, and rebuild all derived rows.
+    """Commit the change as the next version, and recount all words in the same transaction.
 
-    Word counts and passage vectors are rebuilt in the same transaction, so readers see either all
-    old or all new rows. The counts of the new version are recounted.
+    The counts of the new version are recounted, too.
     """
     with transaction(connection):
         count_rewrite(connection)
         _recount_words(connection)
-        rebuild_vectors(connection)
         number = write_version(connection, change, created_ms).id
         connection.execute(
             "UPDATE version SET"
@@ -306,30 +303,15 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 
 
 def _change_intervals(connection: Connection, number: int, change: Change) -> None:
-    # In row order, so that adjacent vectors are written together.
-    ended = connection.execute(
-        f"SELECT l.id, s.recipe FROM life AS l {connection.dialect.indexed_by('life_alive')}"
-        " JOIN question_set AS s ON s.id = l.question_set"
-        f" WHERE l.died = {ALIVE} AND l.passage IN {connection.dialect.ids()} ORDER BY l.id",
-        [json.dumps(change.passages_ended)],
-    ).fetchall()
-    assert len(ended) == len(change.passages_ended), "each is in force"
-    connection.executemany(
-        f"UPDATE life SET died = {number} WHERE id = ?", [(interval,) for interval, _ in ended]
+    ended = connection.executemany(
+        f"UPDATE life SET died = {number} WHERE passage = ? AND died = {ALIVE}",
+        [(passage,) for passage in change.passages_ended],
     )
-    for generation in {generation for _, generation in ended}:
-        end_vectors(
-            connection,
-            generation,
-            [interval for interval, row in ended if row == generation],
-            number,
-        )
+    assert max(ended.rowcount, 0) == len(change.passages_ended), "each is in force"
     connection.executemany(
         f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
         change.passages_begun,
     )
-    begun = connection.execute("SELECT id FROM life WHERE born = ?", [number]).fetchall()
-    put_vectors(connection, [interval for (interval,) in begun])
 
 
 def _change_matches(

@@ -224,9 +224,8 @@ class Searcher(SearchTools):
                 parts = decompose_by_llm(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
-            with snapshot(connection):
-                vectors = [self.vector(part) for part in parts]
-                return Found(by_parts(connection, head, vectors, k), degraded)
+            vectors = [self.vector(part) for part in parts]
+            return Found(by_parts(head, vectors, k), degraded)
         context = self.context(connection, head, self.drop_unrelated_sentences(head, question))
         offers = make_offers(self, context, search)
         read = partial(materials, connection, head, offers, search.profile == "default")

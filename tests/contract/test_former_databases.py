@@ -31,7 +31,7 @@ FORMER = {
     **RELEASES,
     **{
         f"schema-{number:02}": number
-        for number in (5, 7, 9, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22)
+        for number in (5, 7, 9, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22, 23)
     },
 }
 PAGE = Path(__file__).parents[2] / "docs/operate.md"

@@ -36,7 +36,7 @@ from store.records import GenerationConfig, Passage, Seen, SetId, to_grid
 from store.transactions import snapshot
 from store.versions import kept_versions, put_seen, version
 from store.visibility import HiddenFolders, Mask
-from tests.fakes.dump import SEARCHED, Rows, graph_at
+from tests.fakes.dump import graphs
 from tests.fakes.edited import LATER_MS, NOTHING, edited
 from tests.fakes.follower import Follower, read_at
 from tests.fakes.lived import lived
@@ -53,18 +53,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
         return tmp_path / "s.db"
     running: Postgres = request.getfixturevalue("server")
     return running.database()
-
-
-def graphs(connection: Connection) -> dict[int, Rows]:
-    """Every version that can be read, but for what only a file keeps for searches."""
-    return {
-        number: {
-            name: rows
-            for name, rows in graph_at(connection, number).items()
-            if name not in SEARCHED
-        }
-        for number in kept_versions(connection)
-    }
 
 
 def test_a_problem_may_be_described_at_length(place: Database) -> None:
@@ -163,7 +151,7 @@ def test_a_search_by_vector_gives_the_same_bits(tmp_path: Path, on_server: str) 
                 head = load_snapshot(made.connection, version(made.connection, number))
                 for query in ("rome trades", "a river", "kyoto", "..."):
                     vector = to_grid(FakeEncoder().encode([query]))[0]
-                    answers.append(by_vector(made.connection, head, vector, 7))
+                    answers.append(by_vector(head, vector, 7))
     assert answers[: len(answers) // 2] == answers[len(answers) // 2 :]
 
 
@@ -327,9 +315,6 @@ def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) ->
     copy_record(server, back)
     assert_sound(back)
     assert graphs(back) == graphs(server) == graphs(file.connection)
-    assert {n: graph_at(back, n) for n in kept_versions(back)} == {
-        n: graph_at(file.connection, n) for n in kept_versions(back)
-    }
     assert told(back) == told(server) == told(file.connection)
     server.close()
     again = Stack(on_server, file.connector, budget_factor=0.1)

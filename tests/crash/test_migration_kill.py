@@ -12,9 +12,15 @@ import pytest
 
 from store.check import check
 from store.contract import Connection
-from store.engines.sqlite.database import APPLICATION_ID, objects_of, open_file, open_writer
+from store.engines.sqlite.database import (
+    APPLICATION_ID,
+    FileConnection,
+    objects_of,
+    open_file,
+    open_writer,
+)
+from store.engines.sqlite.extension import load_extension
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
-from store.search import create_vectors, put_vectors
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copies_at, copy_database, kill_at, steps_of, torn_writes
 from tests.fakes.memory import MemoryConnector
@@ -94,15 +100,23 @@ def columns_of(connection: Connection, table: str) -> list[str]:
     return [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
 
 
-def derive(connection: Connection) -> None:
+def derive(connection: FileConnection) -> None:
     """The full text that this schema had, and vectors."""
     connection.execute(
         "INSERT INTO passage_text (rowid, body) SELECT id, heading || text FROM main.passage"
     )
+    load_extension(connection)
     for generation, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
-        create_vectors(connection, generation, dimensions)
-    lives = connection.execute("SELECT id FROM main.life").fetchall()
-    put_vectors(connection, [life for (life,) in lives])
+        connection.execute(
+            f"CREATE VIRTUAL TABLE passage_vector_{generation} USING vec0"
+            f" (life INTEGER PRIMARY KEY, embedding float[{dimensions}] distance_metric=cosine,"
+            " born INTEGER, died INTEGER, +passage INTEGER)"
+        )
+        connection.execute(
+            f"INSERT INTO passage_vector_{generation} (life, embedding, born, died, passage)"
+            " SELECT id, zeroblob(?), born, died, passage FROM main.life",
+            [4 * dimensions],
+        )
 
 
 def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:

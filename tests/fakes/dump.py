@@ -34,13 +34,8 @@ ROWS = {
         WHERE m.born <= ?1 AND ?1 < m.died AND (v.cut_question IS NULL
             OR m.similarity > v.cut_similarity
             OR (m.similarity = v.cut_similarity AND m.question <= v.cut_question)) ORDER BY 1""",
-    "passage_vectors": """
-        SELECT l.passage, hex(v.embedding) FROM life AS l
-        JOIN passage_vector_{recipe} AS v ON v.life = l.id
-        WHERE v.born <= ?1 AND ?1 < v.died ORDER BY 1""",
 }
 
-SEARCHED = ("passage_vectors",)  # on a server, the live index is asked
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -50,11 +45,7 @@ def graph_at(connection: Connection, number: int) -> Rows:
     Row ids that say only in which order things were written are left out.
     """
     of = version(connection, number)
-    rows = {
-        name: connection.execute(sql.format(recipe=of.generation), [number]).fetchall()
-        for name, sql in ROWS.items()
-        if not connection.server or name not in SEARCHED
-    }
+    rows = {name: connection.execute(sql, [number]).fetchall() for name, sql in ROWS.items()}
     rows["documents"] = [(*own, _undated(said)) for *own, said in rows["documents"]]
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.edge_threshold)
     return {**rows, "counts": [counts]}
@@ -77,13 +68,12 @@ def without(rows: Rows, path: str) -> Rows:
     held = {row[2] for row in occurrences}
     questions = [row for row in rows["questions"] if row[1] in held]
     left = {row[0] for row in questions}
-    of_passage = ("passages", "passage_vectors")
     between = ("matches", "edges")
     return {
         "documents": documents,
         "placements": occurrences,
         "questions": questions,
-        **{name: [r for r in rows[name] if r[0] in held] for name in of_passage if name in rows},
+        "passages": [row for row in rows["passages"] if row[0] in held],
         **{name: [row for row in rows[name] if {row[0], row[1]} <= left] for name in between},
         "counts": rows["counts"],
     }

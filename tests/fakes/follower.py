@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from store.changes import Changes, DocumentBegun, Ended, Left, Stamp, changes, stamp
 from store.content import sets_at
 from store.contract import Connection
-from store.reads import matches_at, read_links, read_names, visible_documents
+from store.reads import matches_at, read_links, read_names
 from store.records import Link, PassageId
 from store.sources import names_json
 from store.versions import head
@@ -156,6 +156,14 @@ class PlacedLink:
     document: int
     passage: PassageId
     link: Link
+
+
+def visible_documents(connection: Connection) -> str:
+    """A FROM clause for the documents in force at the version ?1, without the sources in ?2."""
+    return (
+        "document AS d JOIN source AS s ON s.id = d.source"
+        f" WHERE s.name NOT IN {connection.dialect.names('?2')} AND d.born <= ?1 AND ?1 < d.died"
+    )
 
 
 def links_at(connection: Connection, version: int, hidden: Mask = frozenset()) -> list[PlacedLink]:

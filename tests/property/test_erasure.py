@@ -11,26 +11,22 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.contract import Connection
 from store.engines.sqlite.database import open_reader, open_writer
 from store.engines.sqlite.space import erase, scrub
-from store.search import create_vectors
 from store.transactions import transaction
 from tests.fakes.unused_bytes import fill_gaps, left_in_unused
 
 # Most of the time would go into waiting for the disk.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-DIMENSIONS = 64
 TABLES = {
     "by_number": "(id INTEGER PRIMARY KEY, name TEXT, text TEXT) STRICT",
     "by_name": "(id INTEGER, name TEXT PRIMARY KEY, text TEXT) STRICT, WITHOUT ROWID",
     "indexed": "(id INTEGER, name TEXT UNIQUE, text TEXT) STRICT",
 }
-VECTORS = "passage_vector_1"
 PLANTED = b"planted."
 
 
@@ -46,43 +42,30 @@ class Rows:
         with transaction(connection):
             for table, columns in TABLES.items():
                 connection.execute(f"CREATE TABLE {table} {columns}")
-            create_vectors(connection, 1, DIMENSIONS)
 
     def text(self, id_: int, most: int) -> str:
         length = self.chance.choice((1, 5, 30, 200, most))
         return f"<{id_}>" * self.chance.randint(1, length)
 
-    def vector(self, id_: int) -> bytes:
-        return np.full(DIMENSIONS, id_, dtype="<f4").tobytes()
-
     def insert(self) -> None:
         id_, self.next = self.next, self.next + 1
-        table = self.live[id_] = self.chance.choice([*TABLES, VECTORS])
-        if table == VECTORS:
-            self.connection.execute(
-                f"INSERT INTO {VECTORS} (life, embedding, born, died, passage)"
-                " VALUES (?, ?, 1, 2, 3)",
-                [id_, self.vector(id_)],
-            )
-        else:
-            # Names in no order, and long ones: indexes have splits and overflow pages too.
-            name = f"{self.chance.random()}{self.text(id_, 1500)}"
-            row = [id_, name, self.text(id_, 3000)]
-            self.connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)
+        table = self.live[id_] = self.chance.choice([*TABLES])
+        # Names in no order, and long ones: indexes have splits and overflow pages too.
+        name = f"{self.chance.random()}{self.text(id_, 1500)}"
+        row = [id_, name, self.text(id_, 3000)]
+        self.connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)
 
     def delete(self) -> None:
         id_ = self.chance.choice([*self.live])
-        key = "life" if (table := self.live.pop(id_)) == VECTORS else "id"
-        self.connection.execute(f"DELETE FROM {table} WHERE {key} = ?", [id_])
+        self.connection.execute(f"DELETE FROM {self.live.pop(id_)} WHERE id = ?", [id_])
         self.gone.add(id_)
 
     def update(self) -> None:
         """The text of a row becomes longer or shorter."""
         id_ = self.chance.choice([*self.live])
-        if (table := self.live[id_]) != VECTORS:
-            self.connection.execute(
-                f"UPDATE {table} SET text = ? WHERE id = ?", [self.text(id_, 3000), id_]
-            )
+        self.connection.execute(
+            f"UPDATE {self.live[id_]} SET text = ? WHERE id = ?", [self.text(id_, 3000), id_]
+        )
 
     def change(self, times: int, deletions: float) -> None:
         with transaction(self.connection):
@@ -101,9 +84,7 @@ class Rows:
         """The rows of which some bytes are in the database's files."""
         files = [file.read_bytes() for file in path.parent.glob(path.name + "*")]
         assert not any(PLANTED in data for data in files)
-        found = {int(id_) for data in files for id_ in re.findall(rb"<(\d{6})>", data)}
-        found |= {id_ for id_ in self.gone if any(self.vector(id_)[:12] in data for data in files)}
-        return found
+        return {int(id_) for data in files for id_ in re.findall(rb"<(\d{6})>", data)}
 
 
 @settings(max_examples=max(settings().max_examples // 5, 10))

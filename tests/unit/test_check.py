@@ -76,7 +76,6 @@ BROKEN = {
     "the schema is complete": [
         "DROP INDEX match_died",
         "DROP VIEW edge",
-        "DROP TABLE passage_vector_1",
     ],
     "every match refers to questions": [
         "UPDATE match SET target = 17 WHERE died > 100",
@@ -168,14 +167,6 @@ BROKEN = {
         "UPDATE document SET path = 'elsewhere.md' WHERE id = 1",
         "UPDATE placement SET first_line = 0 WHERE document = 2 AND ordinal = 0",
     ],
-    "an interval has its passage's vector": [
-        "DELETE FROM passage_vector_1 WHERE life = 2",
-        "UPDATE passage_vector_1 SET died = 9 WHERE life = 2",
-        "UPDATE passage_vector_1 SET embedding = zeroblob(64) WHERE life = 2",
-    ],
-    "a search sees exactly the vectors of the intervals": [
-        "UPDATE passage_vector_1_chunks SET validity = zeroblob(length(validity))",
-    ],
     "a match has the similarity of its two questions": [
         "UPDATE match SET similarity = similarity + 1e-15 WHERE born = 1 AND died < 9",
     ],
@@ -200,12 +191,6 @@ def test_a_broken_invariant_is_found_and_named(
     }
     damage(stack.connection, *statements.format(alive=ALIVE, **one).split("; "))
     assert invariant in invariants(stack.connection)
-
-
-def test_nan_in_a_vector_is_named(stack: Stack) -> None:
-    nan = "x'" + "0000c07f" * 16 + "'"
-    damage(stack.connection, f"UPDATE passage_vector_1 SET embedding = {nan} WHERE life = 1")
-    assert any("NaN" in one.detail for one in check(stack.connection, deep=True))
 
 
 def test_a_second_best_match_is_found(stack: Stack) -> None:

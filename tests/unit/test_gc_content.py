@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.content import known_passages
-from store.gc import Retention, collect, find_unused_sets, plan_gc, sweep
+from store.gc import Retention, collect, find_unused_sets, plan_gc
 from store.history import set_tag
 from store.records import ALIVE, Passage
-from store.search import move_vectors, sparse_chunks
 from store.versions import CHANGES
 from tests.fakes.dump import graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs
@@ -147,26 +146,6 @@ def test_the_database_file_shrinks_after_gc(tmp_path: Path) -> None:
     assert left - start < (grown - start) / 20
     assert (tmp_path / "s.db").stat().st_size == left
     assert_whole(stack.connection)
-
-
-def test_vectors_leave_the_parts_of_their_table_that_are_mostly_empty(tmp_path: Path) -> None:
-    lines = [f"Word{n} met Rome{n}." for n in range(2300)]
-    files = MemoryConnector({"big.md": "\n\n".join(lines).encode()})
-    stack = Stack(tmp_path / "s.db", files, passage_tokens=20)
-    stack.sync()
-    files.put("big.md", "\n\n".join(lines[::5]).encode())
-    stack.sync()
-    connection, last = stack.connection, stack.head.id
-    before = graph_at(connection, last)
-    connection.execute("UPDATE version SET collected_ms = 1 WHERE id < ?", [last])
-    sweep(connection)
-    count = "SELECT count(*) FROM passage_vector_1_chunks"
-    assert connection.execute(count).fetchone() == (3,)
-    for lives in sparse_chunks(connection, 1):
-        move_vectors(connection, 1, lives)
-    assert connection.execute(count).fetchone() == (1,)
-    assert graph_at(connection, last) == before
-    assert_whole(connection)
 
 
 def test_an_old_database_is_vacuumed_once(stack: Stack) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from store.content import known_passages, sets_at
-from store.records import PassageId, to_grid
+from store.contract import Connection
+from store.records import PassageId, Vectors, to_grid
 from store.search import nearest
-from store.versions import version
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -33,6 +33,16 @@ def stack(tmp_path: Path) -> Stack:
     return stack
 
 
+def found_at(
+    connection: Connection, number: int, query: Vectors, k: int
+) -> list[tuple[PassageId, float]]:
+    """The nearest passages of a version. Rows of other passages lie between theirs."""
+    sets = [*sets_at(connection, number)]
+    vectors = np.concatenate([one.vectors for one in sets])
+    rows = np.cumsum([0, *(len(one.vectors) for one in sets[:-1])])
+    return nearest(query, [one.passage for one in sets], vectors, rows, k)
+
+
 def cosines(stack: Stack, number: int, query: np.ndarray) -> dict[PassageId, float]:
     def cosine(vector: np.ndarray) -> float:
         a, b = vector.astype(np.float64), query.astype(np.float64)
@@ -50,7 +60,7 @@ def test_the_nearest_are_those_of_a_full_comparison_at_every_version(
     vector = to_grid(FakeEncoder().encode([query]))[0]
     for number in (1, 2, 3, 4):
         all_ = cosines(stack, number, vector)
-        found = nearest(stack.connection, version(stack.connection, number), vector, k)
+        found = found_at(stack.connection, number, vector, k)
         assert len(found) == min(k, len(all_))
         best = sorted(all_.values(), reverse=True)[:k]
         assert [score for _, score in found] == pytest.approx(best, abs=1e-6)
@@ -58,11 +68,10 @@ def test_the_nearest_are_those_of_a_full_comparison_at_every_version(
 
 
 def test_equal_distances_are_told_apart_by_id(stack: Stack) -> None:
-    at = version(stack.connection, 1)
     vector = to_grid(FakeEncoder().encode(["rome met gaul"]))[0]
-    found = nearest(stack.connection, at, vector, 100)
+    found = found_at(stack.connection, 1, vector, 100)
     assert found == sorted(found, key=lambda one: (-one[1], one[0]))
-    assert nearest(stack.connection, at, vector, 5) == found[:5]
+    assert found_at(stack.connection, 1, vector, 5) == found[:5]
 
 
 def test_a_vector_without_direction_is_near_to_nothing(tmp_path: Path) -> None:
@@ -70,6 +79,6 @@ def test_a_vector_without_direction_is_near_to_nothing(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "graph.db", files)
     stack.sync()
     rome = to_grid(FakeEncoder().encode(["rome"]))[0]
-    found = nearest(stack.connection, stack.head, rome, 5)
+    found = found_at(stack.connection, 1, rome, 5)
     assert [known_passages(stack.connection, [p])[p].text for p, _ in found] == ["rome"]
-    assert nearest(stack.connection, stack.head, np.zeros_like(rome), 5) == []
+    assert found_at(stack.connection, 1, np.zeros_like(rome), 5) == []

@@ -22,7 +22,6 @@ from store.records import (
     Occurrence,
     Passage,
     PassageId,
-    QuestionId,
     Seen,
     SetId,
     Version,
@@ -187,7 +186,7 @@ def test_a_commit_that_fails_leaves_nothing(store: Connection) -> None:
         NOTHING,
         documents_new=[document("b.md", GAUL)],
         passages_ended=[ROME.id],
-        matches_begun=[replace(TO_GAUL, target=QuestionId(12345))],  # a question that no set has
+        matches_begun=[TO_GAUL, TO_GAUL],  # a question has at most one match
         seen=[Seen(1, "b.md", "r1", b"2")],
     )
     with pytest.raises(SqliteError):

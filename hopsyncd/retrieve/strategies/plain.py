@@ -19,8 +19,7 @@ from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, regist
 from store.content import full_text, known_passages
 from store.contract import Connection
 from store.records import PassageId, Vectors
-from store.search import is_searchable, nearest, nearest_of
-from store.visibility import hidden_folders
+from store.search import nearest
 
 ScoreTexts: TypeAlias = Callable[[str, Sequence[str]], list[float] | None]
 """Returns the scores of texts for a question, or None if the reranker fails."""
@@ -83,20 +82,11 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
     return [Ranked(PassageId(int(ids[at])), float(scores[at])) for at in best if scores[at] > 0]
 
 
-def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """Return the k passages whose vectors are nearest.
-
-    The database finds them. If it has no vector search, or if a filter applies or folders are
-    hidden, the index in memory finds them.
-    """
-    narrowed = head.filtered is not None or bool(hidden_folders(head.hidden))
-    if narrowed or not is_searchable(connection, head.version.generation):
-        entries = head.passage_rows
-        rows = head.index.passages.vector_start[entries]
-        exact = head.index.vectors.exact[rows]
-        found = nearest_of(vector, head.passage_ids[entries].tolist(), exact, k)
-    else:
-        found = nearest(connection, head.version, vector, k, head.hidden)
+def by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
+    """Return the k passages whose vectors are nearest."""
+    entries, index = head.passage_rows, head.index
+    rows = index.passages.vector_start[entries]
+    found = nearest(vector, head.passage_ids[entries].tolist(), index.vectors.exact, rows, k)
     return [Ranked(passage, score) for passage, score in found]
 
 
@@ -117,12 +107,10 @@ def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
     )
 
 
-def by_parts(
-    connection: Connection, head: Snapshot, vectors: Sequence[Vectors], k: int
-) -> list[Ranked]:
+def by_parts(head: Snapshot, vectors: Sequence[Vectors], k: int) -> list[Ranked]:
     """Fuse the rankings of the passages nearest to each part of a question."""
     depth = fusion_depth(k)
-    return fuse_rankings(k, *(by_vector(connection, head, vector, depth) for vector in vectors))
+    return fuse_rankings(k, *(by_vector(head, vector, depth) for vector in vectors))
 
 
 def rerank_nearest(
@@ -134,7 +122,7 @@ def rerank_nearest(
     k: int,
 ) -> list[Ranked]:
     """Order the nearest passages by `score`. If `score` returns None, they stay in their order."""
-    near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
+    near = by_vector(head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (hit.passage for hit in near))
     # A purge may have removed passages that the index in memory still has.
     ids = [hit.passage for hit in near if hit.passage in passages]
@@ -159,7 +147,7 @@ def search_words(request: SearchRequest) -> list[Ranked]:
 def search_vectors(request: SearchRequest) -> list[Ranked]:
     """Find the passages whose vectors are nearest to the question's vector."""
     vector = request.tools.vector(request.question)
-    return by_vector(request.connection, request.snapshot, vector, request.k)
+    return by_vector(request.snapshot, vector, request.k)
 
 
 def search_hybrid(request: SearchRequest) -> list[Ranked]:
@@ -168,7 +156,7 @@ def search_hybrid(request: SearchRequest) -> list[Ranked]:
     scores = words_of(snapshot, request.question).scores
     words = by_words(snapshot.passage_ids, scores, depth)
     vector = request.tools.vector(request.question)
-    return fuse_rankings(request.k, words, by_vector(request.connection, snapshot, vector, depth))
+    return fuse_rankings(request.k, words, by_vector(snapshot, vector, depth))
 
 
 def search_parts(request: SearchRequest) -> list[Ranked]:
@@ -176,7 +164,7 @@ def search_parts(request: SearchRequest) -> list[Ranked]:
     vectors = [
         request.tools.vector(part) for part in list_parts(request.snapshot, request.question)
     ]
-    return by_parts(request.connection, request.snapshot, vectors, request.k)
+    return by_parts(request.snapshot, vectors, request.k)
 
 
 def search_reranked(request: SearchRequest) -> list[Ranked]:

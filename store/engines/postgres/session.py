@@ -94,7 +94,6 @@ class PostgresDialect:
 
     first_join = "JOIN"
     unindexed = ""
-    has_vector_tables = False
 
     @staticmethod
     def ids(parameter: str = "?") -> str:

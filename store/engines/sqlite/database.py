@@ -1,5 +1,4 @@
-"""Opens SQLite databases: loads the library and sqlite-vec, sets pragmas, checks and migrates the
-schema.
+"""Opens SQLite databases: loads the library, sets pragmas, checks and migrates the schema.
 
 One process holds the writer lock, an flock on a file next to the database. Any number of readers
 may open the database.
@@ -14,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import sqlite_vec
-
 from store.contract import Connection, Dialect, Engine, Opened, Server
 from store.engines.sqlite.acknowledged import (
     acknowledge,
@@ -29,6 +26,7 @@ from store.engines.sqlite.acknowledged import (
     versions_lost_error,
 )
 from store.engines.sqlite.checkpoints import MOST_FRAMES, Checkpointer
+from store.engines.sqlite.extension import load_extension
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.exceptions import (
     DiskFailure,
@@ -85,7 +83,6 @@ class SqliteDialect:
 
     first_join = "CROSS JOIN"
     unindexed = "NOT INDEXED"
-    has_vector_tables = True
 
     @staticmethod
     def ids(parameter: str = "?") -> str:
@@ -213,7 +210,7 @@ def library() -> Library:
 
 def _vec_version() -> str:
     try:
-        with closing(fresh_database()) as connection:
+        with closing(vector_functions()) as connection:
             return str(connection.execute("SELECT vec_version()").fetchone()[0])
     except (SqliteError, AttributeError):
         return ""
@@ -226,7 +223,7 @@ def memory_database() -> FileConnection:
 
 def fresh_database() -> FileConnection:
     """Open an empty in-memory database with the current schema."""
-    connection = vector_functions()
+    connection = memory_database()
     _migrate(connection)
     return connection
 
@@ -234,7 +231,7 @@ def fresh_database() -> FileConnection:
 def vector_functions() -> FileConnection:
     """Open an empty in-memory database with sqlite-vec's functions."""
     connection = memory_database()
-    _load_extension(connection)
+    load_extension(connection)
     return connection
 
 
@@ -267,14 +264,7 @@ def open_file(path: Path, mode: str = "rw") -> FileConnection:
             "Check that it is a file and that you may read and write it. Restore it from a backup"
             " if it is lost",
         ) from error
-    _load_extension(connection)
     return connection
-
-
-def _load_extension(connection: FileConnection) -> None:
-    connection.enable_load_extension(True)
-    sqlite_vec.load(connection)
-    connection.enable_load_extension(False)
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from store.contract import Connection
 from store.digests import fill_digests
+from store.engines.sqlite.extension import load_extension
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -27,7 +28,7 @@ def _statements(script: str) -> Iterator[str]:
 _STEPS = """\
 001_initial 002_history 003_digest 004_retention 005_llm 006_cursor 007_jobs 008_links 009_origin
 010_rules 011_feed 012_targets 013_properties 014_watches 015_words 016_purging 017_access
-018_skipped 019_probe 020_clustered 021_seen 022_makers 023_lookups
+018_skipped 019_probe 020_clustered 021_seen 022_makers 023_lookups 024_vectors
 """.split()
 SCHEMA_VERSION = len(_STEPS)
 
@@ -51,5 +52,19 @@ def _step(name: str) -> Callable[["Database"], None]:
             db.conn.execute(statement)
         if name == "003_digest":
             fill_digests(cast(Connection, db.conn))
+        if name == "024_vectors":
+            _drop_vectors(db.conn)
 
     return run
+
+
+def _drop_vectors(connection: sqlite3.Connection) -> None:
+    """Drop the virtual tables of passage vectors, which only sqlite-vec can drop."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master"
+        " WHERE name LIKE 'passage_vector_%' AND sql LIKE 'CREATE VIRTUAL TABLE%'"
+    ).fetchall()
+    if tables:
+        load_extension(connection)
+    for (name,) in tables:
+        connection.execute(f"DROP TABLE {name}")

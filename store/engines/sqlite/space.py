@@ -2,8 +2,7 @@
 
 A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
 inside one read transaction, so the copy is a single state. In WAL mode neither readers nor the
-writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers the rows of tables
-without an INTEGER PRIMARY KEY, and sqlite-vec finds its chunks by these numbers.
+writer wait for it.
 """
 
 import fcntl
@@ -18,7 +17,6 @@ from store.contract import Connection
 from store.engines.sqlite.acknowledged import expect_shrinking, note_size
 from store.engines.sqlite.database import FileConnection, SqliteError, disk_failure, open_file
 from store.exceptions import BackupFailed, DiskFailure
-from store.search import generation_rows, move_vectors, renew_vectors, sparse_chunks
 from store.transactions import snapshot
 
 _PAGES = 1000  # pages freed per step
@@ -34,10 +32,6 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
     databases created without it. For a large file this would block the writer for too long, so only
     its free pages are returned.
     """
-    for generation in generation_rows(connection):
-        for intervals in sparse_chunks(connection, generation):
-            move_vectors(connection, generation, intervals)
-            between()
     _vacuum(connection, between)
     truncate_wal(connection, wait=False)
 
@@ -60,15 +54,7 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
-    """Rewrite the whole file, and turn on incremental vacuum; `between` runs after each step.
-
-    The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only if they have no gaps. Rows written in the meantime are appended, so they
-    leave no gaps.
-    """
-    for generation in generation_rows(connection):
-        renew_vectors(connection, generation)
-        between()
+    """Rewrite the whole file, and turn on incremental vacuum; `between` runs afterwards."""
     with connection.disk_failures():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _run_shrinking(connection, "VACUUM")

@@ -6,10 +6,7 @@ from contextlib import closing
 from store.contract import Connection
 from store.engines.sqlite.database import APPLICATION_ID, fresh_database, objects_of
 from store.engines.sqlite.migrations import SCHEMA_VERSION
-from store.records import REBUILD, RESTORE, Finding
-from store.search import create_vectors
-
-VECTORS = "passage_vector_"  # the prefix of the vector tables, one per generation
+from store.records import RESTORE, Finding
 
 
 def quick_integrity(connection: Connection) -> Iterator[Finding]:
@@ -42,19 +39,13 @@ def schema(connection: Connection) -> Iterator[Finding]:
                 "the file has the current schema", pragma, f"is {number}, not {wanted}", RESTORE
             )
     stored = objects_of(connection)
-    for name, sql in _wanted_objects(connection).items():
-        hint = REBUILD if name.startswith(VECTORS) else RESTORE
-        if name not in stored:
-            yield Finding("the schema is complete", name, "is missing", hint)
-        elif stored[name] != sql:
-            yield Finding("the schema is complete", name, "differs from the schema", hint)
-
-
-def _wanted_objects(connection: Connection) -> dict[str, str]:
     with closing(fresh_database()) as fresh:
-        for generation, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
-            create_vectors(fresh, generation, dimensions)
-        return objects_of(fresh)
+        objects = objects_of(fresh)
+    for name, sql in objects.items():
+        if name not in stored:
+            yield Finding("the schema is complete", name, "is missing", RESTORE)
+        elif stored[name] != sql:
+            yield Finding("the schema is complete", name, "differs from the schema", RESTORE)
 
 
 def references(connection: Connection) -> Iterator[Finding]:
