@@ -97,6 +97,8 @@ class SavedViews:
                 self._write(path, view, made)
             except (OSError, StoreError) as error:
                 log.warning("an ACL view could not be saved", why=str(error))
+                with suppress(OSError):
+                    path.with_suffix(".new").unlink(missing_ok=True)
                 return
             self._saved[path.name] = view.version.id
 

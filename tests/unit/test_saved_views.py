@@ -1,5 +1,6 @@
 """Saved ACL views: a start takes them from disk, and only if they are of the same content."""
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,22 @@ def test_a_damaged_file_is_not_used(desk: Desk) -> None:
             desk.view(desk.start(owns_views=False))
         assert len(desk.built_from) == 1
         assert [one["log_level"] for one in logs if "saved ACL view" in one["event"]] == ["warning"]
+
+
+def test_a_view_for_which_the_disk_has_no_room_leaves_no_file(desk: Desk) -> None:
+    engine = desk.start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capture_logs() as logged:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            desk.view(engine)
+            engine.save_views()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {entry["event"] for entry in logged} == {"an ACL view could not be saved"}
+    assert [*desk.folder.iterdir()] == []
+    engine.save_views()
+    assert len(desk.saved()) == 1
 
 
 def test_other_rights_do_not_get_the_view(desk: Desk) -> None:
