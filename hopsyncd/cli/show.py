@@ -3,8 +3,8 @@
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -34,7 +34,8 @@ _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
 def find_document(
     client: Client, document: str, source: str | None, at: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """Find a document by its path as answers print it, with or without the source name in front.
+    """Find a document by its path as answers print it, with or without the source name in front, or
+    by its path on this machine.
 
     A name without folders or without its suffix is enough if only one document has it. Returns the
     name of its source and the daemon's answer. Without `source`, all sources are searched. Raises
@@ -42,6 +43,7 @@ def find_document(
     """
     names = [source] if source else [known["name"] for known in client.sources()["sources"]]
     candidates = {(name, document) for name in names}
+    candidates |= {*_find_in_folders(client, document)} if source is None else set()
     if source is None:
         for name in names:
             if document.startswith((f"{name}: ", f"{name}/")):
@@ -74,6 +76,18 @@ def find_document(
             f"Several sources have {document}. Name one before it: {', '.join(answers)}."
         )
     return next(iter(answers.items()))
+
+
+def _find_in_folders(client: Client, document: str) -> Iterator[tuple[str, str]]:
+    """Yield the source and the path in its folder for a path on this machine."""
+    if not document.startswith(("/", "~", "./", "../")):
+        return
+    file = Path(document).expanduser().absolute()
+    for name, one in sources_here(client).items():
+        folder = one.get("location", "")
+        for path, above in ((file, Path(folder)), (file.resolve(), Path(folder).resolve())):
+            if folder and path.is_relative_to(above) and path != above:
+                yield name, path.relative_to(above).as_posix()
 
 
 def _read_suggestions(hint: str) -> list[str]:

@@ -22,6 +22,16 @@ def test_a_hit_is_shown_whole_with_the_words_of_the_question_marked(daemon: Plac
     assert no_heading.returncode == 1 and heading in no_heading.stderr
 
 
+def test_a_document_is_named_by_its_path_on_this_machine(daemon: Place) -> None:
+    folder = Path(
+        {one["name"]: one for one in daemon.get("/v1/sources")["sources"]}["notes"]["location"]
+    )
+    by_name = daemon.run("show", "people/lindqvist.md")
+    by_path = daemon.run("show", str(folder / "people/lindqvist.md"))
+    assert (by_path.returncode, by_path.stdout) == (0, by_name.stdout)
+    assert daemon.run("show", str(folder.parent / "people/lindqvist.md")).returncode == 1
+
+
 def test_skipped_parts_of_a_document_are_reported(daemon: Place) -> None:
     shown = daemon.run("show", "people/lindqvist.md", "--skipped")
     assert (shown.returncode, shown.stdout) == (0, "The reader left nothing out.\n")
