@@ -104,16 +104,20 @@ def watches(
         return
     _print_state(shown["now"])
     for change in shown["changes"]:
-        click.secho(
-            f"\n{relative_time(change['told'])}: version {change['old']} to {change['new']}",
-            bold=True,
-        )
-        for reason in change["why"]:
-            click.echo(f"  {printable(reason)}")
-        click.secho("  before", fg="cyan")
-        _print_state(change["before"], "    ")
-        click.secho("  after", fg="cyan")
-        _print_state(change["after"], "    ")
+        _print_change(change)
+
+
+def _print_change(change: Mapping[str, Any]) -> None:
+    versions = f"version {change['old']} to {change['new']}"
+    click.secho(f"\n{relative_time(change['told'])}: {versions}", bold=True)
+    for reason in change["why"]:
+        click.echo(f"  {printable(reason)}")
+    before, after = change["before"], change["after"]
+    is_same = bool(before and after) and before["answer"] == after["answer"]
+    click.secho("  before", fg="cyan")
+    _print_state(before, "    ", "the same answer, from other passages" if is_same else None)
+    click.secho("  after", fg="cyan")
+    _print_state(after, "    ")
 
 
 def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
@@ -189,11 +193,15 @@ def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
         click.secho(f"   {text}", fg="yellow")
 
 
-def _print_state(state: Mapping[str, Any] | None, indent: str = "  ") -> None:
+def _print_state(
+    state: Mapping[str, Any] | None, indent: str = "  ", instead: str | None = None
+) -> None:
+    """Print the answer, or `instead`, and the first passages."""
     if state is None:
         click.echo(f"{indent}that version is no longer stored")
         return
-    for line in show_cells(state["answer"] or "not found in your documents").splitlines():
+    answer = instead or state["answer"] or "not found in your documents"
+    for line in show_cells(answer).splitlines():
         click.echo(f"{indent}{printable(line)}")
     for passage in state["passages"]:
         place = printable(document_name(passage)) if passage["document"] else "no document"
