@@ -150,10 +150,14 @@ class LlmReasoner:
         """Explanations of why similarity chose edges instead of the LLM."""
         reasons = []
         if self._given_up:
-            reasons.append(f"similarity chose the rest of the edges: {self._given_up.why}")
+            reasons.append(
+                "the LLM did not choose every edge, so the most similar edges were followed:"
+                f" {self._given_up.why}"
+            )
         if self._unusable:
             reasons.append(
-                f"similarity chose {self._unusable} of the edges: the LLM's reply was unusable"
+                f"for {self._unusable} of the edges, the LLM's reply was unusable, so the most"
+                " similar edges were followed"
             )
         return reasons
 

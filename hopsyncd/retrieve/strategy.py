@@ -147,7 +147,7 @@ class SearchTools:
         try:
             return self._reranker.scores(question, texts)
         except ModelUnavailable as error:
-            notes.append(f"the order is not the reranker's: {error.what}: {error.why}")
+            notes.append(f"the results are not reranked: {error.what}: {error.why}")
             return None
 
 

@@ -75,8 +75,8 @@ def test_the_command_reports_the_calls_and_the_cap(notes: Place) -> None:
     assert done.returncode == 0, done.stderr
     assert "3 LLM calls, 360 tokens" in done.stderr
     assert (
-        "note: similarity chose the rest of the edges: this request has used all of its 3 calls"
-        in done.stderr
+        "note: the LLM did not choose every edge, so the most similar edges were followed: this"
+        " request has used all of its 3 calls" in done.stderr
     )
     assert "The Bronze Door" in done.stdout
 
@@ -87,7 +87,7 @@ def test_an_endpoint_that_refuses_degrades_the_answer_and_says_so(
     endpoint.play = lambda _: error(401, "no such key")
     answer = asked(notes, reasoner="llm", top_k=1)
     assert answer["passages"] == asked(notes, reasoner="similarity", top_k=1)["passages"]
-    assert "similarity chose the rest of the edges" in answer["degraded"][0]
+    assert "the LLM did not choose every edge" in answer["degraded"][0]
 
 
 def test_an_old_version_is_asked_by_every_reasoner_as_it_was(notes: Place) -> None:

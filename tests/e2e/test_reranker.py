@@ -63,7 +63,7 @@ def test_the_status_says_where_passages_go_and_a_failure_is_noted(
     answer = place.post("/v1/query", {"question": QUESTION})
     assert len(answer["passages"]) == len(PLACES)
     (note,) = answer["degraded"]
-    assert note.startswith("the order is not the reranker's: ")
+    assert note.startswith("the results are not reranked: ")
     host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
     state = place.status()["models"]["reranker_endpoint"]
     assert state["endpoint"] == host and state["tokens_today"] > 0 and state["failure"]

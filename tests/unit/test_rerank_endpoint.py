@@ -231,7 +231,7 @@ def test_a_reranker_that_fails_leaves_the_order_with_a_note(
     found = answer(stack, tmp_path, Search(strategy), Backwards(DOWN), rerank=True)
     assert order(found) == plain
     assert found.degraded == (
-        "the order is not the reranker's: The reranker gave no reply: it is down",
+        "the results are not reranked: The reranker gave no reply: it is down",
     )
 
 
