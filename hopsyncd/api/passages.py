@@ -23,7 +23,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.around import Around, Joint, around, paths
 from hopsyncd.retrieve.query_parser import near_names
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import Answer, hop_json, placed_json
+from hopsyncd.retrieve.results import Answer, hop_json, placed_json, write_name
 from store.content import known_passages, question_texts
 from store.contract import Connection
 from store.reads import Place, document_at, documents_after, places_at, questions_at
@@ -276,6 +276,7 @@ def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
 
 def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
     hop = _path_hop(head, shown, joint)
+    hop_ends = _id(head, joint.end), _id(head, joint.start)
     edge: NearEdge = {
         "from": hop["from"]["id"],
         "to": hop["to"]["id"],
@@ -284,7 +285,7 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
         "similarity": hop["similarity"],
     }
     if joint.asked_by == "both" and joint.name is not None:
-        edge["name"] = joint.name
+        edge["name"] = write_name(shown, hop_ends, joint.name)
     return edge
 
 

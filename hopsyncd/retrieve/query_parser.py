@@ -2,14 +2,15 @@
 
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, in the
 documents that match three filters. A word that only looks like a filter stays text: `std::vector`,
-`note: call Ann`, `before:lunch`.
+`note: call Ann`, `before:lunch`. A note says so if it was probably meant as a filter: `typ:md`,
+`before:2026-13`.
 
 A long question may have introductory sentences. Such a sentence is dropped if no document has
 anything similar.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,6 +37,8 @@ _WRITTEN = re.compile(
     rf"(?<!\S)(-?)({'|'.join((*KEYS, *_ALIASES))}):(\"[^\"]+\"|[^\s\"]+)(?!\S)"
     r"|(?<!\S)(-?)\[([\w -]+)[:=]([^\]\[]+)\](?!\S)"  # Obsidian's [status:done]
 )
+_LIKE_FILTER = re.compile(r"(?<!\S)-?([a-z][a-z-]{2,20}):(\"[^\"]+\"|[^\s\":/][^\s\"]*)(?!\S)")
+_SHORT_KEY = 3  # a mistyped shorter key must begin with the key
 _END = "?!.,;"
 _ASKS = ("?", "\uff1f", "\u061f")
 _FITS = 0.8  # least fit of a statement, as a share of the best question's fit
@@ -48,12 +51,15 @@ class Understood:
     """A question without its filters.
 
     wanted: the filters from the question and from the request. asked_time: a date filter that the
-    words of the question suggest; it is not applied.
+    words of the question suggest; it is not applied. notes: words that were probably meant as
+    filters, and why they are not used as such. is_only_filters: the question has no other words.
     """
 
     question: str
     wanted: Filter = ()
     asked_time: str = ""
+    notes: tuple[str, ...] = ()
+    is_only_filters: bool = False
 
     @property
     def filter_text(self) -> str:
@@ -71,6 +77,8 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
     >>> found = parse_question("hotkeys source:vault in std::vector before:lunch", (), noon)
     >>> found.question, found.filter_text
     ('hotkeys in std::vector before:lunch', 'source:vault')
+    >>> parse_question("hotkeys typ:md", (), noon).notes
+    ('typ:md was searched for as words, because there is no filter "typ". Did you mean type:md?',)
     """
     wanted = [_parse_filter(text, now) for text in given]
     rest: list[str] = []
@@ -83,11 +91,45 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
         end = found.end()
         wanted.append(condition)
     text = " ".join("".join([*rest, question[end:]]).split()) if end else question
+    is_only_filters = bool(wanted) and not re.search(r"\w", text)
     if not re.search(r"\w", text):
         text = " ".join(condition.value for condition in wanted) or question
     has_dates = any(condition.key in DATE_KEYS for condition in wanted)
     asked_time = "" if has_dates else find_asked_time(text, now)
-    return Understood(text, tuple(dict.fromkeys(wanted)), asked_time)
+    notes = tuple(_note_unused_filters(text, now)) if not is_only_filters else ()
+    return Understood(text, tuple(dict.fromkeys(wanted)), asked_time, notes, is_only_filters)
+
+
+def _note_unused_filters(text: str, now: datetime) -> Iterator[str]:
+    """Explain why words that were probably meant as filters are searched for as words."""
+    for found in _LIKE_FILTER.finditer(text):
+        written, key, value = found[0].rstrip(_END), found[1], found[2].rstrip(_END)
+        known = _ALIASES.get(key, key)
+        start = f"{written} was searched for as words, because"
+        if known in DATE_KEYS and any(map(str.isdigit, value)):
+            try:
+                _condition(known, value, now)
+            except ValueError as error:
+                yield f"{start} {error}"
+        elif known not in KEYS and (near := _find_near_key(key)):
+            yield f'{start} there is no filter "{key}". Did you mean {near}:{value}?'
+
+
+def _find_near_key(key: str) -> str | None:
+    """Return the key of a filter that was probably mistyped.
+
+    >>> _find_near_key("typ"), _find_near_key("sorce"), _find_near_key("tags")
+    ('type', 'source', 'tag')
+    >>> _find_near_key("note"), _find_near_key("time"), _find_near_key("tab")
+    (None, None, None)
+    """
+    from rapidfuzz.distance import OSA  # a slow import, needed only for typos
+
+    for known in KEYS:
+        is_near = key[0] == known[0] and OSA.distance(key, known) == 1
+        if is_near and (len(known) > _SHORT_KEY or key.startswith(known)):
+            return known
+    return None
 
 
 def split_mixed_question(question: str) -> list[str]:

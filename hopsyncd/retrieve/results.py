@@ -5,7 +5,7 @@ The socket and `--json` return the JSON form. docs/reference/http-api.md documen
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -132,9 +132,9 @@ def id_text(passage: PassageId) -> str:
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
     """Explain how the question was interpreted. Returns None if it was searched as typed."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
-    absent = answer.absent if answer else ()
     if meant is None:
         return None
+    absent = answer.absent if answer else ()
     if not (meant.wanted or spelling.applied or spelling.offered or absent or meant.asked_time):
         return None
     documents = passages = 0
@@ -171,6 +171,8 @@ def answer_json(
 
     Version 0 is the empty graph before anything was indexed.
     """
+    if answer and meant and meant.is_only_filters:  # the words are no question to be rated by
+        answer = replace(answer, absent=(), strengths=dict.fromkeys(answer.strengths, "fair"))
     hops = search.strategy == "hop"
     llm = answer.llm if answer else None
     return {
@@ -180,7 +182,7 @@ def answer_json(
         "profile": search.profile if hops else None,
         "reasoner": search.chosen_reasoner if hops else None,
         "llm": {"calls": llm.calls, "tokens": llm.tokens} if llm else None,
-        "degraded": [*(answer.degraded if answer else ())],
+        "degraded": [*(answer.degraded if answer else ()), *(meant.notes if meant else ())],
         "passages": passages_json(answer),
         "logic": logic_json(answer),
     }
@@ -230,7 +232,7 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
             {
                 "passage": id_text(statement.passage),
                 "text": answer.questions.get(statement.question, ""),
-                "name": statement.name,
+                "name": statement.name and write_name(answer, [statement.passage], statement.name),
             }
             for statement in ranked.statements
         ],
@@ -312,18 +314,36 @@ def _question(answer: Answer, step: Hop) -> str:
 
 
 def _as_written(answer: Answer, step: Hop, name: str) -> str:
-    """Return a name as the passages of a hop write it, because stored names are in lower case.
+    """Return a name as the passages of a hop write it.
 
     The target is searched first. For a follow-up, the source is searched first, because its names
-    come from there. If neither passage has the name, it is returned unchanged.
+    come from there.
     """
     ends = (step.target, step.source)
-    for end in reversed(ends) if step.asked_by == "follow_up" else ends:
-        passage = answer.passages[end]
+    return write_name(answer, ends[::-1] if step.asked_by == "follow_up" else ends, name)
+
+
+def write_name(answer: Answer, passages: Sequence[PassageId], name: str) -> str:
+    """Return a name as the first of these passages writes it, because stored names are in lower
+    case. If no passage has the name, it is returned unchanged.
+    """
+    for id_ in passages if name else ():
+        passage = answer.passages[id_]
         text = " ".join((*passage.heading, passage.text))
-        if name and (found := whole_words(text, name)):
+        if found := whole_words(text, name) or _find_similar(text, name):
             return found
     return name
+
+
+def _find_similar(text: str, name: str) -> str | None:
+    """Find a name that is written with other signs between its words, or after digits.
+
+    >>> _find_similar("a hum of 50Hz", "hz"), _find_similar("Ann-Marie's house", "ann marie")
+    ('Hz', 'Ann-Marie')
+    """
+    words = r"[\W_]{1,3}".join(map(re.escape, re.findall(r"\w+", name)))
+    found = re.search(rf"(?<![^\W\d_]){words}(?![^\W\d_])", text, re.IGNORECASE) if words else None
+    return found[0] if found else None
 
 
 def whole_words(text: str, wanted: str) -> str | None:

@@ -5,12 +5,14 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.documents import NewDocument
 from hopsyncd.index.filters import Condition, apply_filter
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.statistics import Visible
 from hopsyncd.retrieve.query_parser import near_names, nearest, parse_question
+from hopsyncd.retrieve.results import answer_json
 from store.records import PassageId
 from tests.fakes.indexed import advance
 from tests.fakes.triplets import triplets
@@ -126,3 +128,35 @@ def test_paths_are_matched_as_shells_do_in_time_that_no_pattern_can_stretch(
 def test_suggestions_are_few_and_similar() -> None:
     assert near_names("Rome", ["Paris", "Oslo"]) == []
     assert near_names("PLUGINS", ["Plugins", "plug", "Themes"])[0] == "Plugins"
+
+
+@pytest.mark.parametrize(
+    ("typed", "note"),
+    [
+        (
+            "keys before:2026-13",
+            "before:2026-13 was searched for as words, because '2026-13' is",
+        ),
+        ("keys typ:md", 'because there is no filter "typ". Did you mean type:md?'),
+        ("sorce:vault keys?", "Did you mean source:vault?"),
+    ],
+)
+def test_an_unusable_filter_is_explained(typed: str, note: str) -> None:
+    found = parse_question(typed, (), NOW)
+    assert not found.wanted and found.question == typed
+    (said,) = found.notes
+    assert note in said
+    assert answer_json(None, Search(), found)["degraded"] == [said]
+
+
+@pytest.mark.parametrize(
+    "typed", ["note:call Ann", "std::vector", "before:lunch", "http://x.org/a"]
+)
+def test_other_words_with_colons_are_not_explained(typed: str) -> None:
+    assert parse_question(typed, (), NOW).notes == ()
+
+
+def test_a_filter_alone_asks_no_question() -> None:
+    assert parse_question("property:status", (), NOW).is_only_filters
+    assert not parse_question("property:status keys", (), NOW).is_only_filters
+    assert not parse_question("???", (), NOW).is_only_filters

@@ -87,7 +87,12 @@ def reply_json(
         "answer": reply.text if reply.found else None,
         "short": reply.short if reply.found else None,
         "by": reply.by,
-        "degraded": [*degraded, *(found.degraded if found else ()), *reply.degraded],
+        "degraded": [
+            *degraded,
+            *(found.degraded if found else ()),
+            *(meant.notes if meant else ()),
+            *reply.degraded,
+        ],
         "sentences": [
             {
                 "text": sentence.text,
