@@ -43,9 +43,11 @@ from hashlib import blake2b
 from itertools import chain, pairwise
 
 from hopsyncd.formats.blocks import Block, WrittenLink
+from hopsyncd.formats.fields import lead_of
 from hopsyncd.formats.units import Unit, tokens, units_of
 
 _REACH = 6  # A lead is not repeated after this many passages of the target's size.
+_INDENT = "  "  # before a nested list item, for each item around it
 _END = b""  # sorts before every hash
 
 
@@ -176,7 +178,8 @@ def _headings_alone(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:
 def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator[Chunk]:
     for first, *others in _groups(_join(body, target), target):
         text = "".join([first.text, *(unit.glue + unit.text for unit in others)])
-        text = "\n".join([*first.leads, text])
+        indent = first.glue.lstrip("\n") if first.leads and first.glue[:1] == "\n" else ""
+        text = "\n".join([*first.leads, indent + text])
         links = tuple(link for unit in (first, *others) for link in unit.links)
         yield Chunk(path, text, first.first_line, [first, *others][-1].last_line, links)
 
@@ -186,8 +189,11 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
     before: Block | None = None
     leads: list[tuple[str, int]] = []
     offset = 0
+    items: list[str] = []
     for block in body:
+        items = _list_open_items(items, before, block)
         glue = "\n" if before and _is_run(before, block) else "\n\n"
+        glue += _INDENT * max(len(items) - 1, 0)
         pieces = units_of(block, whole=target * 3 // 2, sentence=target)
         leads = _mark_starts(block.leads, leads, offset)
         near = tuple(lead for lead, at in leads if offset - at <= _REACH * target)
@@ -209,6 +215,22 @@ def _mark_starts(
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
         same += 1
     return known[:same] + [(lead, offset) for lead in leads[same:]]
+
+
+def _list_open_items(items: list[str], before: Block | None, block: Block) -> list[str]:
+    """List the leads of the items around a block and of the block itself, outermost first.
+
+    `items` is the list for the block `before`. An item is nested in an open item if that item is
+    one of its leads. A lead may lack the number of its item.
+    """
+    if block.kind != "list_item":
+        return []
+    if not before or not _is_run(before, block):
+        items = []
+    numbered = tuple(f" {lead}" for lead in block.leads)
+    is_around = [item in block.leads or item.endswith(numbered) for item in items]
+    depth = max((at for at, is_lead in enumerate(is_around, 1) if is_lead), default=0)
+    return [*items[:depth], lead_of(block.text)]
 
 
 def _is_run(before: Block, block: Block) -> bool:

@@ -139,3 +139,25 @@ def test_a_larger_target_gives_longer_passages() -> None:
     assert max(tokens(passage.text) for passage in small) <= 100
     with pytest.raises(ValueError, match="at least 1"):
         chunk(blocks, 0)
+
+
+def test_nested_list_items_are_indented() -> None:
+    def item(text: str, *leads: str) -> Block:
+        return Block("list_item", text, 1, 1, leads=leads)
+
+    items = [
+        item("1. Open the valve."),
+        item("Wait for 2 bar.", "Open the valve."),
+        item("Read the gauge twice.", "1. Open the valve.", "Wait for 2 bar."),
+        item("2. Start the pump."),
+    ]
+    (whole,) = chunk(items)
+    assert whole.text.splitlines() == [
+        "1. Open the valve.",
+        "  Wait for 2 bar.",
+        "    Read the gauge twice.",
+        "2. Start the pump.",
+    ]
+    first, second, *_ = chunk(items, target_tokens=5)
+    assert first.text == "1. Open the valve."
+    assert second.text == "Open the valve.\n  Wait for 2 bar.", "it begins inside the list"
