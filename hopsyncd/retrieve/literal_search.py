@@ -9,6 +9,9 @@ then passages with every part of it as typed, then passages with most of its wei
 Within these tiers the ranks of BM25 and of the strategy are fused, and BM25 counts twice.
 - For a question, the best passage that has its phrases and codes comes first. The other passages
 stay where the strategy ranked them.
+
+Among passages with the same codes as typed, those that say what a code means come first: a heading,
+a row or a definition begins with the code.
 """
 
 import re
@@ -31,6 +34,7 @@ from hopsyncd.retrieve.query_words import (
     contains_as_part,
     contains_joined,
     contains_literal,
+    defines,
     split_humps,
 )
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest
@@ -38,12 +42,13 @@ from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.dates import find_asked_day
 from hopsyncd.text.words import index_terms
 from store.content import full_text
-from store.records import PassageId
+from store.records import Passage, PassageId
 
 _BATCH = 128  # passages read in one query of the database.
 _MOST_READ = 2048  # the most passages whose texts are read.
 _MOST_PARTS = 32  # the most parts of a query that are looked for.
 _ENOUGH = 20  # reading stops after 20 passages with every part as typed.
+_MOST_READ_FOR_CODES = 256  # more passages are read until one of them defines a code.
 _OF_SAME = 0.97  # the worth of a day in another spelling, or of a name in another form.
 _OF_VARIANTS = 0.9  # the worth of no-cache for the query noCache.
 _OF_FORMS = 0.8  # the worth of a word in another form.
@@ -55,6 +60,7 @@ _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
 _MOST_ABSENT = 5  # with more absent words, a question is taken for another language.
 _FUSION_K = 60
 _NO_ROWS = np.empty(0, dtype=np.int64)
+_OF_DEFINING = 0.5  # a part of a tier
 _WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
 
 
@@ -108,6 +114,7 @@ class LiteralMatches:
     worth: dict[int, float] = field(default_factory=dict)
     literal: dict[int, float] = field(default_factory=dict)
     complete: frozenset[int] = frozenset()
+    defining: frozenset[int] = frozenset()
     whole: frozenset[int] = frozenset()
     absent: tuple[str, ...] = ()
     forms: FormMatches = NO_FORMS
@@ -134,40 +141,58 @@ def find_literals(
         return LiteralMatches(query, absent=absent, forms=forms)
     scores = words_of(snapshot, query.text, forms.rows_by_term).scores
     whole = _find_whole(snapshot, query, whole_rows, scores, texts)
-    worth, literal, complete = _weigh_rows(snapshot, parts, scores, texts)
-    return LiteralMatches(query, scores, worth, literal, complete, whole, absent, forms)
+    found = _weigh_rows(snapshot, query, parts, scores, texts)
+    return replace(found, whole=whole, absent=absent, forms=forms)
 
 
 def _weigh_rows(
-    snapshot: Snapshot, parts: Sequence[_FoundPart], scores: Floats, texts: "_Texts"
-) -> tuple[dict[int, float], dict[int, float], frozenset[int]]:
-    """Read the passages with the most weight. Returns `worth`, `literal` and `complete`."""
+    snapshot: Snapshot,
+    query: QueryWords,
+    parts: Sequence[_FoundPart],
+    scores: Floats,
+    texts: "_Texts",
+) -> LiteralMatches:
+    """Read the passages with the most weight, to see which parts they have and define."""
     total = sum(part.weight for part in parts) or 1.0
     weights = [part.weight / total for part in parts]
     stems = np.zeros(len(scores))
     for part, weight in zip(parts, weights, strict=True):
         stems[part.rows] += weight
     members = [frozenset(part.rows.tolist()) for part in parts]
+    codes = [found.part.text for found in parts if found.part.kind == "code"]
     worth: dict[int, float] = {}
     literal: dict[int, float] = {}
     complete: set[int] = set()
-    for row, text in texts.read_rows(_order(snapshot, stems, scores)):
+    defining: set[int] = set()
+    for count, (row, text) in enumerate(texts.read_rows(_order(snapshot, stems, scores)), 1):
+        is_defining = any(texts.defines(row, code) for code in codes)
+        if len(complete) >= _ENOUGH:
+            if not codes or defining or count > _MOST_READ_FOR_CODES:
+                break
+            if not is_defining:
+                continue
         shares = [
             part.worth_in(row, text) if row in rows else 0.0
             for part, rows in zip(parts, members, strict=True)
         ]
-        is_typed = [share == 1.0 for share in shares]
         worth[row] = sum(map(mul, weights, shares))
         literal[row] = sum(
             weight * share
             for weight, share in zip(weights, shares, strict=True)
             if share >= _OF_SAME
         )
-        if all(is_typed):
+        if all(share == 1.0 for share in shares):
             complete.add(row)
-            if len(complete) >= _ENOUGH:
-                break
-    return worth, literal, frozenset(complete)
+        if is_defining:
+            defining.add(row)
+    return LiteralMatches(
+        query,
+        scores,
+        worth,
+        literal,
+        complete=frozenset(complete),
+        defining=frozenset(defining),
+    )
 
 
 def rank_literals(
@@ -183,6 +208,7 @@ def rank_literals(
     holders = matches.whole or {row for row, share in matches.literal.items() if share == best}
     if not best and not matches.whole:
         return list(ranked)
+    holders = holders & matches.defining or holders
     ids = snapshot.passage_ids
     by_id = {PassageId(int(ids[row])): row for row in holders}
     first = next((hit for hit in ranked if hit.passage in by_id), None)
@@ -209,15 +235,15 @@ def _rank_keywords(
     by_words = np.flatnonzero(scores > 0)
     by_words = by_words[largest(scores[by_words], ids[by_words], FUSION_DEPTH)]
     fused: dict[PassageId, float] = {}
-    tiers: dict[PassageId, int] = {}
+    tiers: dict[PassageId, float] = {}
     for rank, row in enumerate(by_words.tolist(), 1):
         fused[PassageId(int(ids[row]))] = 2 / (_FUSION_K + rank)
     for row in sorted(matches.worth.keys() | matches.whole):
         id_ = PassageId(int(ids[row]))
         fused.setdefault(id_, 0.0)
-        tiers[id_] = _tier_of(matches, row)
-    for rank, hit in enumerate(ranked, 1):
-        fused[hit.passage] = fused.get(hit.passage, 0.0) + 1 / (_FUSION_K + rank)
+        tiers[id_] = _tier_of(matches, row) + _OF_DEFINING * (row in matches.defining)
+    for rank, one in enumerate(ranked, 1):
+        fused[one.passage] = fused.get(one.passage, 0.0) + 1 / (_FUSION_K + rank)
     order = sorted(fused, key=lambda id_: (-tiers.get(id_, 0), -fused[id_], id_))[:k]
     return [
         replace(known.get(id_, Ranked(id_, 0.0)), score=tiers.get(id_, 0) + fused[id_])
@@ -250,7 +276,7 @@ def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> b
     For a keyword query, and for a query with phrases or codes, any added or removed passage may
     change them. For other questions, only words that no passage had, or no passage has now, matter.
     """
-    if not (query.is_keywords or query.literals or query.whole):
+    if not (query.is_keywords or query.literals or query.whole or query.item):
         return _find_unknown(before, query) != _find_unknown(now, query)
     old, new = before.statistics.visible, now.statistics.visible
     if _differ(old.passages, new.passages):
@@ -271,7 +297,7 @@ class _Texts:
     def __init__(self, snapshot: Snapshot, read: Read) -> None:
         self._ids = snapshot.passage_ids
         self._read = read
-        self._known: dict[int, str | None] = {}  # by passage row; None: a purge removed it
+        self._known: dict[int, Passage | None] = {}  # by passage row; None: a purge removed it
 
     def read_rows(self, rows: Integers) -> Iterator[tuple[int, str]]:
         """Yield each passage row with its text, for at most 2,048 rows. Skips purged passages."""
@@ -279,14 +305,19 @@ class _Texts:
             batch = rows[start : min(start + _BATCH, _MOST_READ)].tolist()
             self._read_missing([row for row in batch if row not in self._known])
             for row in batch:
-                if (text := self._known[row]) is not None:
-                    yield row, text
+                if passage := self._known[row]:
+                    yield row, full_text(passage)
+
+    def defines(self, row: int, code: str) -> bool:
+        """Return whether a passage that was read defines a code."""
+        passage = self._known[row]
+        return passage is not None and defines(passage.heading, passage.text, code)
 
     def _read_missing(self, rows: Sequence[int]) -> None:
         ids = {row: PassageId(int(self._ids[row])) for row in rows}
         passages = self._read(ids.values()) if ids else {}
         for row, id_ in ids.items():
-            self._known[row] = full_text(passages[id_]) if id_ in passages else None
+            self._known[row] = passages.get(id_)
 
 
 def _order(snapshot: Snapshot, stems: Floats, scores: Floats) -> Integers:

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 from hopsyncd.models.keywords import STOP_WORDS
+from hopsyncd.retrieve.numbered_items import ItemReference, read_item_reference
 from hopsyncd.text.dates import WRITTEN_DATE
 from hopsyncd.text.question_language import foreign_function_words
 from store.records import UNSPACED
@@ -78,6 +79,18 @@ _OF_QUESTIONS = frozenset(
 )
 _ASKS = ("?", "\uff1f", "\u061f")
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)?")
+# The text before and after a code that its line defines, and around a cell that has only a code.
+_TERM_START = re.compile(
+    r"[ \t]*(?:[-*+\u2022]\s+|\d+[.)]\s+)?(?:[\w-]+(?:, | / | or )){0,3}[`'\"(\[]?"
+)
+_TERM_END = re.compile(
+    r"[`'\")\]]?(?:=\S{1,40}| <[^>\n]{1,40}>)?(?:, \S{1,40}){0,3}"
+    r"(?:\s?[:=|\u2013\u2014]\s|\s-\s|[ \t]*(?:\n|\Z)"
+    r"|\s(?:means|indicates|signals|stands for|refers to|denotes|occurs|appears (?:if|when)"
+    r"|is (?:a|an|the|raised|returned|reported|caused|set|shown (?:if|when)))\b)"
+)
+_CELL_START = re.compile(r"(?:^|\| )[^|:\n]{1,60}: \Z")
+_CELL_END = re.compile(r" \||[ \t]*(?:\n|\Z)")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
 
 
@@ -110,6 +123,11 @@ class QueryWords:
     def words(self) -> tuple[str, ...]:
         """The content words of the query that are in no phrase or code."""
         return tuple(part.text for part in self.parts if part.kind == "word")
+
+    @cached_property
+    def item(self) -> ItemReference | None:
+        """The item of a numbered list that the query names."""
+        return read_item_reference(self.text)
 
     @property
     def whole(self) -> str | None:
@@ -199,6 +217,32 @@ def contains_literal(text: str, literal: str) -> bool:
     (False, False)
     """
     return _pattern_of(literal).search(normalise(text)) is not None
+
+
+def defines(heading: Sequence[str], text: str, code: str) -> bool:
+    """Return whether a passage says what a code means.
+
+    Its last heading has the code, or a line, a cell or a definition begins with it. A line of a
+    log, which has the code after a time, does not define it.
+
+    >>> defines((), "Code: E-417 | Remedy: Vent the pump", "E-417")
+    True
+    >>> defines((), "- E-417: blocked", "E-417"), defines(("Error E-417",), "Vent it.", "E-417")
+    (True, True)
+    >>> defines((), "06:10 panel: E-417 raised", "E-417"), defines((), "E-417 again", "E-417")
+    (False, False)
+    """
+    if heading and contains_literal(heading[-1], code):
+        return True
+    text = normalise(text)
+    for found in _pattern_of(code).finditer(text):
+        start = text.rfind("\n", 0, found.start()) + 1
+        before = text[start : found.start()]
+        if _TERM_START.fullmatch(before) and _TERM_END.match(text, found.end()):
+            return True
+        if _CELL_START.search(before) and _CELL_END.match(text, found.end()):
+            return "|" in before or text[found.end() : found.end() + 2] == " |"
+    return False
 
 
 def normalise(text: str) -> str:

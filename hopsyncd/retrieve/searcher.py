@@ -32,6 +32,7 @@ from hopsyncd.retrieve.logic import (
     unite,
 )
 from hopsyncd.retrieve.material import Material, make_material
+from hopsyncd.retrieve.numbered_items import find_item
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.sentences import (
@@ -131,7 +132,7 @@ class Searcher(SearchTools):
             request = SearchRequest(self, connection, head, question, depth, search, notes)
             ranked = find_strategy(search.strategy).run(request)
         if search.leads_with_literals:
-            ranked = rank_literals(head, matches, ranked, depth)
+            ranked = self._rank_as_typed(connection, head, matches, ranked, depth)
         if search.collapses_similar:
             ranked = self.collapse_similar(connection, head, question, ranked, k).hits
         return Found([hit.with_hops() for hit in ranked], notes, matches=matches)
@@ -177,6 +178,30 @@ class Searcher(SearchTools):
         read = partial(self.passages.read, connection)
         return find_literals(head, read_query_words(question), read, is_exact=is_exact)
 
+    def _rank_as_typed(
+        self,
+        connection: Connection,
+        head: Snapshot,
+        matches: LiteralMatches,
+        ranked: Sequence[Ranked],
+        k: int,
+    ) -> list[Ranked]:
+        """Put the passages with the query's words as typed first, and before them the passage with
+        the item that the query names.
+        """
+        ranked = rank_literals(head, matches, ranked, k)
+        if not matches.query.item:
+            return ranked
+        passages = self.passages.read(connection, [hit.passage for hit in ranked])
+        known = [(hit.passage, passages[hit.passage]) for hit in ranked if hit.passage in passages]
+        item = find_item(matches.query.item, term_weights(head, matches.query.text), known)
+        if item is None:
+            return ranked
+        first = next(hit for hit in ranked if hit.passage == item.passage)
+        most = max(hit.score for hit in ranked)
+        rest = [hit for hit in ranked if hit is not first]
+        return [replace(first, score=most), *rest]
+
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Dependencies | None]:
@@ -192,7 +217,7 @@ class Searcher(SearchTools):
         matches = self._find_literals(connection, head, question)
         depth = k + SPARE
         ranked = rank_hops(context, search, depth, self.settings)
-        ranked = rank_literals(head, matches, ranked, depth)
+        ranked = self._rank_as_typed(connection, head, matches, ranked, depth)
         found = self.collapse_similar(connection, head, question, ranked, k)
         dependencies = Dependencies.collect(
             question, context, self.vector(asked), search, max(k, found.looked_at)

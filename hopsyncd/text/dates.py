@@ -105,6 +105,17 @@ def find_dates(text: str) -> Iterator[FoundDate]:
         yield from _read_year_last(int(found[1]), int(found[3]), found[4])
 
 
+def find_date_text(text: str) -> str:
+    """Return the first date of a text as it is written there, or "" without one.
+
+    >>> find_date_text("Notes of 7 May 2025"), find_date_text("2026-02-24 Night shift")
+    ('7 May 2025', '2026-02-24')
+    """
+    found = [one.search(text) for one in (WRITTEN_DATE, _YEAR_FIRST, _YEAR_LAST)]
+    first = min(filter(None, found), key=lambda one: one.start(), default=None)
+    return first[0] if first else ""
+
+
 def _read_year_last(first: int, second: int, year: str) -> Iterator[FoundDate]:
     by_order: dict[Order, list[FoundDate]] = {
         "day first": [*_days(year, second, first)],

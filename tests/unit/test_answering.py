@@ -164,11 +164,38 @@ def test_the_second_sentence_adds_words_from_another_passage() -> None:
     assert choose_sentences([first, again, other], weights)[:2] == [first, other]
 
 
-def test_the_sentence_of_the_short_answer_comes_first() -> None:
+def test_sentences_that_add_nothing_are_not_shown() -> None:
     weights = {"door": 2.0, "born": 2.0}
-    first = sentence("Door here", 0, 0.5, "door", "born")
-    known = sentence("It lasts a year", 0, 0.1)
-    assert choose_sentences([first, known], weights, [known]) == [known, first]
+    first = sentence("The Door was born here", 0, 0.5, "door", "born")
+    padding = sentence("and so lasts for a long year", 0, 0.4)
+    assert choose_sentences([first, padding], weights) == [first]
+    value = sentence("which was built in 1954", 1, 0.4)
+    assert choose_sentences([first, padding, value], weights, frozenset({value})) == [first, value]
+
+
+def test_a_sentence_about_a_pronoun_follows_the_sentence_that_names_it() -> None:
+    weights = {"mira": 2.0, "deputy": 1.0}
+    named = sentence("Mira leads the big harbour office.", 0, 0.5, "mira")
+    own = sentence("Her deputy is Jonas Brandt now.", 0, 0.4, "deputy")
+    of_other = sentence("The deputy of Ann is Olga.", 0, 0.5, "deputy")
+    assert choose_sentences([named, own, of_other], weights)[:2] == [named, own]
+    assert choose_sentences([named, of_other, own], weights)[:2] == [named, of_other]
+
+
+def test_a_leading_sentence_comes_first() -> None:
+    weights = {"door": 2.0, "born": 2.0}
+    best = sentence("The Door was born here", 0, 0.5, "door", "born")
+    leading = [sentence(f"A door is number {at} here", 1, 0.1 * at, "door") for at in range(4)]
+    assert choose_sentences([best, *leading], weights, leading=frozenset(leading))[0] == leading[3]
+    assert choose_sentences([best, *leading], weights)[0] == best
+
+
+def test_of_short_items_only_the_item_that_answers_is_quoted() -> None:
+    text = "[ ] Order the big tent (Ann)\n[x] Book the brass band (Bo)"
+    task = sentence(text, 0, 0.5, "brass", "band")
+    assert [one.text for one in choose_sentences([task], {"brass": 1.0, "band": 1.0})] == [
+        "[x] Book the brass band (Bo)"
+    ]
 
 
 def test_a_sentence_with_a_value_of_the_kind_asked_for_is_preferred() -> None:

@@ -25,6 +25,7 @@ from hopsyncd.retrieve.answering.llm_answer import (
     shown_thread,
 )
 from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.answering.structure import find_by_structure
 from hopsyncd.retrieve.answering.support import judge
 from hopsyncd.retrieve.answering.thread import (
     Conversation,
@@ -245,9 +246,14 @@ class Asker:
         judgement = judge(
             found.question, sentences, weights, found.snapshot.statistics.passages, self._language
         )
+        judgement = find_by_structure(
+            texts_of(found), sentences, weights, found.question, judgement
+        )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
-        chosen = choose_sentences(sentences, weights, judgement.sentences, judgement.telling)
+        chosen = [*judgement.sentences] or choose_sentences(
+            sentences, weights, judgement.telling, judgement.leading
+        )
         passages = cited_passages(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),

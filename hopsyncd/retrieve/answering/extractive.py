@@ -3,7 +3,7 @@
 The sentences are chosen one by one. Each time, the sentence with the highest score is chosen:
 
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
-        + TELLS * tells
+        + TELLS * tells + FOLLOWS * follows
 
 The terms are these:
 
@@ -11,9 +11,14 @@ The terms are these:
   and the chosen sentences do not.
 - `joined`: 1 if the sentence shares a name with another passage that a chosen sentence is from.
 - `tells`: 1 if the sentence contains a value of the kind asked for, such as a number or a date.
+- `follows`: 1 if the sentence begins with a pronoun, and the sentence before it is chosen.
 
-Headers, front matter, markup and lines that only introduce a list do not count as sentences, unless
-they contain a value of the kind asked for.
+A sentence with few new words is not shown in two cases: the first sentence contains a value of the
+kind asked for and this one does not; or it shares no name with the chosen sentences, and the
+question is short or hardly resembles it. A short answer is shown with its own sentence only.
+
+Questions, headers, front matter, markup and lines that only introduce a list do not count as
+sentences, unless they contain a value of the kind asked for.
 
 With the term `tells`, the sentences contain more correct answers on each of four collections. Small
 changes of the other weights hardly change the result.
@@ -23,7 +28,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from hopsyncd.retrieve.answering.reply import Evidence
@@ -33,21 +39,27 @@ from store.records import PassageId
 
 _COSINE = 0.5
 _NEW = 2.0
-_RANK = 0.35
+_RANK = 0.3
 _JOINED = 0.3
-_TELLS = 0.5
+_TELLS = 0.7
+_FOLLOWS = 0.15
 _SENTENCES = 3
+_FEW_NEW = 0.1  # a share of the question's idf
+_SHORT_QUESTION = 6  # terms
+_UNLIKE = 0.4  # a cosine
+_PRONOUN = re.compile(r"(?:He|She|It|They|His|Her|Its|Their)\b")
 _LEAST_WORDS = 4  # the least words of a sentence without a full stop. Web addresses do not count.
 # Headers of mails, the line before their text, properties of notes, the first character of markup.
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
-    r"|mime-version|received):\s|from\s[^\n,]{1,200}@[^\n]{1,300},\sdate\s|[\w-]+::\s|[<{\[|:]",
+    r"|mime-version|received):\s|from\s[^\n,]{1,200}@[^\n]{1,300},\sdate\s|[\w-]+::\s"
+    r"|[<{|:]|\[(?![ xX-]\]\s)",
     re.IGNORECASE,
 )
 
 
 def is_prose(text: str) -> bool:
-    """Return whether the text reads like a sentence, not like markup or a header.
+    """Return whether the text reads like a statement, not like a question, markup or a header.
 
     >>> is_prose("The gate closes at ten."), is_prose("Example questions that are asked:")
     (True, False)
@@ -55,9 +67,11 @@ def is_prose(text: str) -> bool:
     False
     >>> is_prose("type:: Feature"), is_prose("Docs: https://example.org/a")
     (False, False)
+    >>> is_prose("[ ] Order the big tent (Ann)"), is_prose("How do I fix this error?")
+    (True, False)
     """
     bare = text.strip()
-    if bare.endswith((":", "\\")) or _MARKUP.match(bare):
+    if bare.endswith((":", "\\", "?")) or _MARKUP.match(bare):
         return False
     words = [word for word in bare.split() if "://" not in word]
     if len(words) == 1 and not words[0].isascii():  # a script without spaces
@@ -69,43 +83,76 @@ def is_prose(text: str) -> bool:
 def choose_sentences(
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
-    first: Sequence[Sentence] = (),
     telling: AbstractSet[Sentence] = frozenset(),
+    leading: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
     """Choose up to three sentences that together answer the question, the most helpful first.
 
-    The sentences in `first`, which contain the short answer, come first. The sentences in `telling`
-    contain a value of the kind asked for.
+    The sentences in `telling` contain a value of the kind asked for. If there are any in `leading`,
+    the best of them comes first.
     """
     total = max(sum(weights.values()), 1e-9)
-    chosen = [*first]
-    left = [sentence for sentence in sentences if not any(sentence is other for other in first)]
-    left = [sentence for sentence in left if sentence in telling or is_prose(sentence.text)] or left
-    covered = frozenset[str]().union(*(sentence.terms for sentence in first))
+    chosen: list[Sentence] = []
+    left = [
+        sentence for sentence in sentences if sentence in telling or is_prose(sentence.text)
+    ] or [*sentences]
+    leaders = [sentence for sentence in sentences if sentence in leading]
+    covered = frozenset[str]()
     names: dict[PassageId, frozenset[str]] = {}
-    for candidate in (*sentences, *first):
-        names[candidate.passage] = names.get(candidate.passage, frozenset()) | candidate.names
+    for sentence in sentences:
+        names[sentence.passage] = names.get(sentence.passage, frozenset()) | sentence.names
 
-    def value(sentence: Sentence) -> float:
-        new = sum(weights[term] for term in sentence.terms - covered) / total
-        joined = any(
+    def share_new(sentence: Sentence) -> float:
+        return sum(weights[term] for term in sentence.terms - covered) / total
+
+    def is_joined(sentence: Sentence) -> bool:
+        return any(
             previous.passage != sentence.passage and names[previous.passage] & sentence.names
             for previous in chosen
         )
+
+    before = {
+        later: earlier
+        for earlier, later in pairwise(sentences)
+        if earlier.rank == later.rank and _PRONOUN.match(later.text)
+    }
+
+    def value(sentence: Sentence) -> float:
         return (
             _COSINE * sentence.cosine
-            + _NEW * new
+            + _NEW * share_new(sentence)
             - _RANK * math.log1p(sentence.rank)
-            + _JOINED * joined
+            + _JOINED * is_joined(sentence)
             + _TELLS * (sentence in telling)
+            + _FOLLOWS * (before.get(sentence) in chosen)
         )
 
+    def is_padding(sentence: Sentence) -> bool:
+        if sentence in telling or share_new(sentence) >= _FEW_NEW:
+            return False
+        is_far = len(weights) <= _SHORT_QUESTION or sentence.cosine < _UNLIKE
+        return chosen[0] in telling or (is_far and not is_joined(sentence))
+
     while left and len(chosen) < _SENTENCES:
-        best = max(left, key=value)
+        best = max((leaders if not chosen else ()) or left, key=value)
+        if chosen and is_padding(best):
+            break
         chosen.append(best)
-        left.remove(best)
+        left = [sentence for sentence in left if sentence.text != best.text]
         covered |= best.terms
-    return chosen
+    return [_shorten(sentence) for sentence in chosen]
+
+
+def _shorten(sentence: Sentence) -> Sentence:
+    """Return the line of a sentence that has all its words of the question.
+
+    Short list items and rows are compared as one sentence with the items after them.
+    """
+    own = sentence.terms.intersection(index_terms(sentence.text))
+    for line in map(str.strip, sentence.text.splitlines()):
+        if own and own.issubset(index_terms(line)) and is_prose(line):
+            return replace(sentence, text=line)
+    return sentence
 
 
 def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:

@@ -83,14 +83,14 @@ _TIME = rf"(?:(?:{_NUMBER}){_HALF}|\ban?\b|\ba few)[ .-](?:{_OF_TIME} )?(?:{_UNI
 _SHORT_OF_UNIT = rf"(?:(?:{_NUMBER})(?: ?- ?|,? (?:to|or|and|then|and then) )){{0,2}}"
 _AND_TIME = rf"(?:,? (?:and|plus|then|and then) {_TIME}){{0,2}}"
 _WEEKDAYS = "Mondays?|Tuesdays?|Wednesdays?|Thursdays?|Fridays?|Saturdays?|Sundays?"
+_FREQUENCY = (
+    rf"(?:once|twice|(?:{_NUMBER}) times) (?:an?|per|every) (?:{_UNIT})"
+    rf"|every (?:(?:{_NUMBER}) |other )?(?:{_UNIT})"
+    r"|(?:bi-?|semi-?)?(?:hourly|daily|weekly|monthly|quarterly|yearly|annually)"
+)
 _PATTERNS: dict[Kind, re.Pattern[str]] = {
     "duration": re.compile(rf"(?<![\w.-]){_SHORT_OF_UNIT}{_TIME}{_AND_TIME}", re.IGNORECASE),
-    "frequency": re.compile(
-        rf"\b(?:(?:once|twice|(?:{_NUMBER}) times) (?:an?|per|every) (?:{_UNIT})"
-        rf"|every (?:(?:{_NUMBER}) |other )?(?:{_UNIT})"
-        r"|(?:bi-?|semi-?)?(?:hourly|daily|weekly|monthly|quarterly|yearly|annually))\b",
-        re.IGNORECASE,
-    ),
+    "frequency": re.compile(rf"\b(?:{_FREQUENCY})\b", re.IGNORECASE),
     "version": re.compile(r"(?<![\w.-])v?\d+(?:\.\d+){1,3}(?:[a-z]+\d*)?(?![\w-]|\.\d)"),
     "weekday": re.compile(rf"\b(?:{_WEEKDAYS})\b"),
     "number": re.compile(
@@ -104,6 +104,23 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
         r"|[A-Z]+_[A-Z_]+|[a-z]+(?:[-_.][a-z]+){2,}|[\w-]+(?:/[\w.-]+)*\.[a-z]{2,4}\b)",
     ),
 }
+# An entity that is only a length of time, an age or a frequency, such as `the last six hours`.
+_NO_DATE = re.compile(
+    r"(?:(?:the|about|around|nearly|almost|roughly|over|under|just|only|some|at least|at most|up to"
+    r"|more than|less than|first|last|past|next|another|every|each|per)\s+)*"
+    rf"(?:{_SHORT_OF_UNIT}{_TIME}{_AND_TIME}|(?:other )?(?:{_UNIT})|{_FREQUENCY})(?: old| long)?",
+    re.IGNORECASE,
+)
+# A length of time says when only with one of these words: `after two days`, `two days later`.
+_TO_MOMENT = re.compile(
+    r"\b(?:after|within|every|before|until|in|by|no later than)"
+    r"(?: (?:the|about|around|another|a further|at least|at most|more than|less than|up to))*\s\Z",
+    re.IGNORECASE,
+)
+_FROM_MOMENT = re.compile(
+    r"\s(?:later|before|after|prior|ago|in advance|beforehand|earlier)\b", re.IGNORECASE
+)
+_BEFORE = 40  # characters
 # The number of a list item or a section, also inside a sentence that spans several items.
 _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
@@ -138,7 +155,7 @@ class Value:
 def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
     """Find the values of a kind in a sentence with these entities. Skips the numbers of list items.
 
-    `8. It lasts for three years.` contains the duration `three years` but no number.
+    `8. It lasts for three years.` contains the duration `three years`, but no number and no date.
     """
     numbers = {match.start(1) for match in _ITEM_NUMBER.finditer(text)}
     spans = [
@@ -148,12 +165,28 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
         spans = [
             (entity.start, entity.end)
             for entity in entities
-            if entity.kind == kind
-            and not _PATTERNS["duration"].fullmatch(text, entity.start, entity.end)
+            if entity.kind == kind and not _NO_DATE.fullmatch(text, entity.start, entity.end)
         ]
     for start, end in spans:
         if start not in numbers and (bare := text[start:end].strip("` ")):
             yield Value(start, end, bare, _after(text, end))
+
+
+def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
+    """Find the dates, and the lengths of time that say when, with the words that make them moments.
+
+    >>> [value.text for value, _ in moments_of("It takes six hours. It ends after two days.", ())]
+    ['after two days']
+    """
+    for value in values_of(text, "date", entities):
+        yield value, "date"
+    for value in values_of(text, "duration", entities):
+        from_word = _TO_MOMENT.search(text, max(value.start - _BEFORE, 0), value.start)
+        to_word = _FROM_MOMENT.match(text, value.end)
+        if from_word or to_word:
+            start = from_word.start() if from_word else value.start
+            end = to_word.end() if to_word else value.end
+            yield Value(start, end, text[start:end], _after(text, end)), "duration"
 
 
 def _after(text: str, end: int) -> str:
@@ -165,8 +198,6 @@ MIN_RIGHT = 0.45  # the least probability of a short answer that is shown
 _SENTENCES = 40  # the sentences most like the question, which are searched for values
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
-# A moment is stated as a date, or as the duration until it.
-_TOLD_BY: Mapping[Kind, tuple[Kind, ...]] = {"moment": ("date", "duration")}
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 
@@ -184,13 +215,15 @@ class Candidate:
 class Short:
     """The most likely short answer, its sentence, and the features that score it.
 
-    is_counted: False if the question counts things and the number counts other things.
+    is_counted: False if the question counts things and the number counts other things. covered: the
+    idf-weighted share of the question's words in its sentence and the headings above.
     """
 
     text: str
     sentence: Sentence
     features: Mapping[str, float]
     is_counted: bool = True
+    covered: float = 1.0
 
 
 def candidates(
@@ -207,36 +240,41 @@ def candidates(
     covered = _by_passage(sentences)
     around = _around(sentences)
     best = max(sentence.cosine for sentence in sentences)
-    kinds = _TOLD_BY.get(asked.kind, (asked.kind,))
     first = sorted(sentences, key=lambda sentence: -sentence.cosine)[:_SENTENCES]
-    told = [sentence.text for sentence in first] if "date" in kinds else []
+    told = [sentence.text for sentence in first] if asked.kind in ("date", "moment") else []
     entities = language.entities(told) if told else [()] * len(first)
     found = []
     for sentence, of_sentence in zip(first, entities, strict=True):
-        for kind in kinds:
-            for value in values_of(sentence.text, kind, of_sentence):
-                is_named = f" {normalise(value.text)} " in named
-                counted = not asked.counted.isdisjoint(index_terms(value.text + value.after))
-                if kind == "number" and not _is_wanted(value, asked, counted):
-                    continue
-                if is_named or words.issuperset(index_terms(value.text)):
-                    continue
-                place = {
-                    "cosine": sentence.cosine,
-                    "behind": best - sentence.cosine,
-                    "rank": float(np.log1p(sentence.rank)),
-                    "around": max(around[sentence] - sentence.cosine, 0.0),
-                    "covered": _share(sentence.terms, weights),
-                    "passage": _share(covered[sentence.rank], weights),
-                    "other_kind": float(kind != kinds[0]),
-                }
-                features = place | {
-                    "uncounted": float(bool(asked.counted) and not counted),
-                    "near": _share(weights.keys() & _near(value, sentence), weights),
-                }
-                text = value.text + _up_to(asked.counted, value.after)
-                found.append(Candidate(text, kind, sentence, features))
+        for value, kind in _list_values(sentence.text, asked.kind, of_sentence):
+            is_named = f" {normalise(value.text)} " in named
+            counted = not asked.counted.isdisjoint(index_terms(value.text + value.after))
+            if kind == "number" and not _is_wanted(value, asked, counted):
+                continue
+            if is_named or words.issuperset(index_terms(value.text)):
+                continue
+            features = {
+                "cosine": sentence.cosine,
+                "behind": best - sentence.cosine,
+                "rank": float(np.log1p(sentence.rank)),
+                "around": max(around[sentence] - sentence.cosine, 0.0),
+                "covered": _share(sentence.terms, weights),
+                "passage": _share(covered[sentence.rank], weights),
+                "other_kind": float(asked.kind == "moment" and kind == "duration"),
+                "uncounted": float(bool(asked.counted) and not counted),
+                "near": _share(weights.keys() & _near(value, sentence), weights),
+            }
+            text = value.text + _up_to(asked.counted, value.after)
+            found.append(Candidate(text, kind, sentence, features))
     return found
+
+
+def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
+    """Find the values of a kind, each with the kind that it is written as."""
+    if kind == "moment":
+        yield from moments_of(text, entities)
+        return
+    for value in values_of(text, kind, entities):
+        yield value, kind
 
 
 def _up_to(counted: Set[str], after: str) -> str:
@@ -273,7 +311,8 @@ def choose_likeliest(
         "near": best.features["near"],
         "held": held,
     }
-    return Short(best.text, best.sentence, features, not best.features["uncounted"])
+    is_counted = not best.features["uncounted"]
+    return Short(best.text, best.sentence, features, is_counted, best.features["covered"])
 
 
 def _near(value: Value, sentence: Sentence) -> set[str]:

@@ -58,6 +58,7 @@ _OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "sta
 _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
+_LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date or below its headings
 _RARE = 0.45  # least share of the largest possible idf
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
@@ -176,6 +177,8 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
             return False
         return has_unit or not _MEASURED.search(question)
     if asked.kind in ("date", "moment"):
+        if short.covered < _LEAST_COVERED:
+            return False
         is_whole = any(map(str.isdigit, short.text)) or _SPAN.search(short.text)
         return bool(is_whole) and not is_of_related(question)
     return True
@@ -200,13 +203,15 @@ class Judgement:
     """The decision whether the documents contain an answer, and the short answer.
 
     short: the short answer, or None if no value is likely enough. sentences: the sentences that
-    contain the short answer. telling: all sentences with a value of the kind asked for.
+    contain the short answer. telling: all sentences with a value of the kind asked for. leading:
+    sentences of which one comes first.
     """
 
     is_found: bool
     short: str | None = None
     sentences: tuple[Sentence, ...] = ()
     telling: frozenset[Sentence] = frozenset()
+    leading: frozenset[Sentence] = frozenset()
 
 
 def judge(

@@ -1,0 +1,103 @@
+"""Finds answers by the structure of documents: a numbered item, a dated section, the definition of
+a code, the owner of a task.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hopsyncd.retrieve.answering.extractive import asked_of
+from hopsyncd.retrieve.answering.section_date import find_section_date
+from hopsyncd.retrieve.answering.support import Judgement, is_of_related
+from hopsyncd.retrieve.numbered_items import find_item, read_item_reference
+from hopsyncd.retrieve.query_words import defines, read_query_words
+from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from hopsyncd.text.words import index_terms
+
+
+def find_by_structure(
+    texts: FoundTexts,
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    question: str,
+    judgement: Judgement,
+) -> Judgement:
+    """Add to a judgement what the structure of the documents answers."""
+    asked = asked_of(question)
+    if asked is None and (item := _find_item(texts, sentences, weights, question)):
+        return Judgement(True, sentences=(item,))
+    if asked and asked.kind in ("date", "moment") and not is_of_related(question):
+        dated = find_section_date(texts, sentences, weights, judgement.telling)
+        if dated:
+            return Judgement(True, dated.day, (dated.sentence,))
+    defining = _list_defining(texts, sentences, question)
+    owning = _list_owning(sentences, weights, question)
+    telling = judgement.telling | defining | owning
+    return replace(judgement, telling=telling, leading=frozenset() if asked else defining)
+
+
+def _list_defining(
+    texts: FoundTexts, sentences: Sequence[Sentence], question: str
+) -> frozenset[Sentence]:
+    """Return the sentences that define a code of the question."""
+    codes = [part.text for part in read_query_words(question).literals if part.kind == "code"]
+    headings = {id_: texts.passages[id_].heading for id_ in texts.ranked}
+    return frozenset(
+        sentence
+        for sentence in sentences
+        if any(defines(headings[sentence.passage], sentence.text, code) for code in codes)
+    )
+
+
+_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
+_LEAST_OF_TASK = 0.25  # of the question's idf, in a task or row that names its owner
+_OWNER = re.compile(
+    r"(?:^|\| )(?:owner|responsible|assignee|assigned to|contact|lead|manager|who|person|by)s?: ?\w"
+    r"|(?<!\S)@\w{2,}"
+    r"|(?-i:\((?:[A-Z][\w.-]{1,30}(?:, | and | & | ))*[A-Z][\w.-]{1,30}\)$)"
+    r"|(?-i:\s[\u2013\u2014-]\s(?:[A-Z][\w.-]{1,30} ){0,2}[A-Z][\w.-]{1,30}$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _list_owning(
+    sentences: Sequence[Sentence], weights: Mapping[str, float], question: str
+) -> frozenset[Sentence]:
+    """Return the sentences that name the owner of a task, if the question asks who."""
+    if not _WHO.search(question):
+        return frozenset()
+    least = _LEAST_OF_TASK * sum(weights.values())
+    return frozenset(
+        sentence
+        for sentence in sentences
+        if names_owner(sentence.text)
+        and sum(weights.get(term, 0.0) for term in index_terms(sentence.text)) >= least
+    )
+
+
+def names_owner(text: str) -> bool:
+    """Return whether a task or a row names the person who is responsible for it.
+
+    >>> names_owner("[ ] Order the tent (Ann)"), names_owner("Task: Paint | Owner: Bo")
+    (True, True)
+    >>> names_owner("[ ] Order the tent (large)")
+    False
+    """
+    return _OWNER.search(text) is not None
+
+
+def _find_item(
+    texts: FoundTexts,
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    question: str,
+) -> Sentence | None:
+    reference = read_item_reference(question)
+    if reference is None:
+        return None
+    known = [(id_, texts.passages[id_]) for id_ in texts.ranked]
+    item = find_item(reference, weights, known)
+    if item is None:
+        return None
+    beside = next((near for near in sentences if near.passage == item.passage), None)
+    return replace(beside, text=item.text) if beside else None

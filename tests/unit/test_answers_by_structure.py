@@ -1,0 +1,106 @@
+"""Answers that the structure of documents gives: dated sections, defined codes, owners of tasks."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.config.values import Search
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_words import defines
+from hopsyncd.retrieve.walk_settings import WalkSettings
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+
+FILES = {
+    "minutes.md": b"# Minutes\n\n## 2026-02-03 Canteen prices\n\nPrices rise for two years.\n\n"
+    b"## 2026-02-24 Night shift\n\nTwo people are needed. The trial lasts six months.\n",
+    "2026-03-12 Crane.md": b"# Meeting about the crane\n\nThe cable is worn. It lasts two days.\n",
+    "budget.md": b"# Budget meeting\n\nDate: 17 February 2026\n\nThe budget for 2027 is frozen.\n",
+    "faults.md": b"# Faults\n\n| Code | Remedy |\n|---|---|\n"
+    b"| E-401 | Clean the sensor of the burner |\n| E-417 | Vent the pump of the burner |\n",
+    "chat.txt": b"06:10 ann: E-417 again, how do I fix E-417?\n\n"
+    b"06:15 bo: I come to fix E-417 soon\n",
+    "log.txt": b"06:40 ERROR E-417 raised, nobody could fix E-417 so far\n",
+    "tasks.md": b"# Fair\n\n- [ ] Order the marquee (Ann)\n- [x] Book the brass band (Piet)\n",
+    "plan.md": b"# Plan\n\n| Task | Owner |\n|---|---|\n| Migrate the database | Karl |\n"
+    b"| Replace the badges | Ines |\n",
+    "radio.md": b"# Radio\n\nThe licence was renewed at the counter. The renewal took six hours.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def asker(tmp_path_factory: pytest.TempPathFactory) -> Asker:
+    folder: Path = tmp_path_factory.mktemp("structure")
+    stack = Stack(folder / "s.db", MemoryConnector(FILES), passage_tokens=200)
+    stack.sync()
+    engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
+    engine.publish(stack.writer.snapshot_of(stack.head))
+    stack.close()
+    return Asker(engine, FakeEncoder(), FakeLanguage())
+
+
+@pytest.mark.parametrize(
+    ("question", "day", "text"),
+    [
+        ("When did we talk about the canteen prices?", "2026-02-03", "2026-02-03 Canteen prices"),
+        ("When was the meeting on the night shift?", "2026-02-24", "2026-02-24 Night shift"),
+        ("When was the meeting about the crane?", "2026-03-12", "2026-03-12 Crane"),
+        ("When was the budget meeting?", "17 February 2026", "Date: 17 February 2026"),
+    ],
+)
+def test_a_dated_section_answers_when_it_was(
+    asker: Asker, question: str, day: str, text: str
+) -> None:
+    _, reply = asker.ask(question, 8, Search())
+    assert reply.short == day
+    assert [one.text for one in reply.evidence] == [text]
+
+
+@pytest.mark.parametrize("question", ["When was the crane built?", "When was the licence renewed?"])
+def test_a_length_of_time_or_another_day_is_not_shown(asker: Asker, question: str) -> None:
+    assert asker.ask(question, 8, Search())[1].short is None
+
+
+@pytest.mark.parametrize("question", ["How do I fix E-417?", "E-417"])
+def test_the_row_that_defines_a_code_comes_before_messages(asker: Asker, question: str) -> None:
+    found, reply = asker.ask(question, 8, Search())
+    assert found is not None
+    assert "Vent the pump" in found.passages[found.ranked[0].passage].text
+    assert reply.evidence[0].text == "Code: E-417 | Remedy: Vent the pump of the burner"
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Who books the brass band?", "[x] Book the brass band (Piet)"),
+        ("Who orders the marquee?", "[ ] Order the marquee (Ann)"),
+        ("Who is responsible for the badges?", "Task: Replace the badges | Owner: Ines"),
+    ],
+)
+def test_a_task_names_its_owner(asker: Asker, question: str, text: str) -> None:
+    assert asker.ask(question, 8, Search())[1].evidence[0].text == text
+
+
+@pytest.mark.parametrize(
+    ("heading", "text", "is_defined"),
+    [
+        ((), "Intro.\nE-417: the pump is blocked", True),
+        ((), "- `E-417` \u2013 the pump is blocked", True),
+        ((), "-n, --dry-run: only show it", True),
+        ((), "--depth=<n>: so many commits", True),
+        ((), "E-417 means that the pump is blocked.", True),
+        (("Errors", "E-417"), "Vent the pump.", True),
+        (("Errors",), "Code: E-417 | Meaning: blocked", True),
+        ((), "2026-03-02 06:10 E-417 shown again", False),
+        ((), "panel: E-417 raised", False),
+        ((), "E-417 again, please fix E-417 quickly", False),
+        ((), "E-4170: another code", False),
+    ],
+)
+def test_a_code_is_defined_where_a_line_begins_with_it(
+    heading: tuple[str, ...], text: str, is_defined: bool
+) -> None:
+    code = next(one for one in ("E-417", "--dry-run", "--depth") if one in text or one in heading)
+    assert defines(heading, text, code) == is_defined
