@@ -1,5 +1,7 @@
 """Short answers and "not found": what is asked for, what a sentence offers, what is shown."""
 
+import math
+
 import pytest
 
 from hopsyncd.models.language import Entity
@@ -312,3 +314,21 @@ def test_a_number_that_counts_nothing_is_not_shown_for_how_many() -> None:
 )
 def test_the_short_answer_contains_the_unit_of_a_number(text: str, wanted: list[str]) -> None:
     assert [one.text for one in values_of(text, "number", ())] == wanted
+
+
+@pytest.mark.parametrize(
+    ("question", "is_absent"),
+    [
+        ("Who composed the music for Brasilia?", 1.0),
+        ("How do I fix E-999 quickly?", 1.0),
+        ("Who composed the music for Ostrava?", 0.0),
+        ("Why was it composed in 1987?", 0.0),
+        ("Wer hat die Musik in Brasilia komponiert?", 0.0),
+    ],
+)
+def test_a_name_that_no_passage_has_makes_an_answer_unlikely(
+    question: str, is_absent: float
+) -> None:
+    absent = math.log1p((1000 + 0.5) / 0.5)
+    weights = {"brasilia": absent, "999": absent, "1987": absent, "ostrava": 3.0, "music": 2.0}
+    assert needs(question, None, [], [], weights, 1000)["absent"] == is_absent

@@ -53,6 +53,7 @@ HELD: Mapping[str, float] = {
     "unnamed": -7.335,
     "unmet": -3.336,
     "long": 2.832,
+    "absent": -3.0,  # fitted alone, beside the other weights
     "bias": -4.550,
 }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hopsyncd.retrieve.answering.extractive import asked_of
+from hopsyncd.retrieve.answering.extractive import find_needs
 from hopsyncd.retrieve.answering.section_date import find_section_date
 from hopsyncd.retrieve.answering.support import Judgement, is_of_related
 from hopsyncd.retrieve.numbered_items import find_item, read_item_reference
@@ -23,7 +23,7 @@ def find_by_structure(
     judgement: Judgement,
 ) -> Judgement:
     """Add to a judgement what the structure of the documents answers."""
-    asked = asked_of(question)
+    asked = find_needs(question)
     if asked is None and (item := _find_item(texts, sentences, weights, question)):
         return Judgement(True, sentences=(item,))
     if asked and asked.kind in ("date", "moment") and not is_of_related(question):

@@ -3,7 +3,8 @@
 The weights were fitted on known answers. The features are these:
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
-passages found. At least one of the question's rare names must occur in their passages.
+passages found. At least one of the question's rare names must occur in their passages. No name of
+  the question may be absent from all passages of the collection.
 - Relation: if the question asks for a number of things, a percentage or an amount of money, the
   sentences must contain a number of that kind.
 
@@ -35,6 +36,7 @@ from hopsyncd.retrieve.answering.short_answer import (
 )
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds, probability
+from hopsyncd.text.question_language import recognise_language
 from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
@@ -59,6 +61,7 @@ _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
 _LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date or below its headings
+_ROUNDING = 1e-9
 _RARE = 0.45  # least share of the largest possible idf
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
@@ -96,8 +99,27 @@ def needs(
         "ahead": best - median(nearest.values() or (best,)),
         "unnamed": best - of_named,
         "unmet": float(asked is not None and _is_unmet(asked, values)),
+        "absent": float(_has_absent_name(question, weights, passages)),
         "long": min(max((len(weights) - _SHORT) / (_LONG - _SHORT), 0.0), 1.0),
     }
+
+
+def _has_absent_name(question: str, weights: Mapping[str, float], passages: int) -> bool:
+    """Return whether no passage has a name or a code of the question.
+
+    Numbers and dates do not count, because passages can write them differently. In German, all
+    nouns look like names, so no name counts.
+    """
+    if recognise_language(question) == "de":
+        return False
+    idf_of_absent = math.log1p((passages + 0.5) / 0.5)
+    words = (word for word in _names_of(question) if any(map(str.isalpha, word)))
+    return any(
+        weights[term] >= idf_of_absent - _ROUNDING
+        for word in words
+        for term in index_terms(word)
+        if term in weights
+    )
 
 
 def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
@@ -110,18 +132,21 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
 
 
 def _names(question: str) -> set[str]:
-    """Return the terms of words in a question that look like names.
+    """Return the terms of words in a question that look like names."""
+    return {term for word in _names_of(question) for term in index_terms(word)}
+
+
+def _names_of(question: str) -> list[str]:
+    """List the words in a question that look like names.
 
     A word looks like a name if it is capitalised and not the first word, or if it has a digit or a
     capital after its first letter.
     """
-    words = _WORD.findall(question)
-    return {
-        term
-        for at, word in enumerate(words)
+    return [
+        word
+        for at, word in enumerate(_WORD.findall(question))
         if (at and word[0].isupper()) or any(c.isupper() or c.isdigit() for c in word[1:])
-        for term in index_terms(word)
-    }
+    ]
 
 
 def is_described(question: str) -> bool:
