@@ -230,8 +230,8 @@ def _ends(id_: str, start: int) -> list[int]:
     >>> _ends("a/bc/d", 1)
     [4, 6]
     """
-    ends, at = [], id_.find("/", start + 1)
-    while at >= 0:
-        ends.append(at)
-        at = id_.find("/", at + 1)
+    ends, end = [], id_.find("/", start + 1)
+    while end >= 0:
+        ends.append(end)
+        end = id_.find("/", end + 1)
     return [*ends, len(id_)]

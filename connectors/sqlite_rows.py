@@ -476,7 +476,7 @@ def tables_of(path: Path) -> list[Table]:
 
 
 def _table(name: str, columns: list[tuple[str, str, int]], unique: list[str]) -> Table:
-    primary = [column for column, _, at in columns if at]
+    primary = [column for column, _, position in columns if position]
     keys = primary if len(primary) == 1 else unique
     prose = [
         column

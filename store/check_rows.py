@@ -205,8 +205,8 @@ def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
     newest = head(connection)
     ranking = _Ranking(question, similarity)
     begins, ends = _by_version(numbers, born), _by_version(numbers, died)
-    for at, number in enumerate(numbers):
-        ranking.change(ends[at], begins[at])
+    for index, number in enumerate(numbers):
+        ranking.change(ends[index], begins[index])
         checked = version(connection, number)
         wrong = ranking.threshold_fault(checked)
         if wrong:
@@ -270,11 +270,11 @@ class _Ranking:
             return "no match in force is at the edge threshold"
         return None
 
-    def _move(self, at: int) -> None:
-        low, high = sorted((self._at, at))
+    def _move(self, target: int) -> None:
+        low, high = sorted((self._at, target))
         passed = int(np.count_nonzero(self._in_force[low:high]))
-        self._admitted += passed if at > self._at else -passed
-        self._at = at
+        self._admitted += passed if target > self._at else -passed
+        self._at = target
 
 
 GRAPH_CHECKS = (

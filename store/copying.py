@@ -112,8 +112,10 @@ def _rows(source: Connection, table: str, columns: list[str]) -> list[tuple[obje
         f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2"
     ).fetchall()
     if table == "watch":  # the copy must not contain programs or addresses
-        at = columns.index("act")
-        return [(*row[:at], kind_of_act(cast(str | None, row[at])), *row[at + 1 :]) for row in rows]
+        act = columns.index("act")
+        return [
+            (*row[:act], kind_of_act(cast(str | None, row[act])), *row[act + 1 :]) for row in rows
+        ]
     return rows
 
 

@@ -354,13 +354,15 @@ def edge_ends(
     ]
 
 
-def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], _Revision]:
-    """Return the revisions in force at `at` but not at `other`, by source name and path."""
+def _documents(
+    connection: Connection, version: int, other: int
+) -> dict[tuple[str, str], _Revision]:
+    """Return the revisions in force at `version` but not at `other`, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content, d.digest"
-        f" FROM {_rows_only_at(connection, 'document', at, other)} AS d"
+        f" FROM {_rows_only_at(connection, 'document', version, other)} AS d"
         " JOIN source AS s ON s.id = d.source",
-        [at, other],
+        [version, other],
     )
     return {(row[0], row[1]): _Revision(row[2], row[3]) for row in rows}
 

@@ -28,7 +28,7 @@ class Losses:
             " WHERE collected_ms IS NULL ORDER BY id"
         ).fetchall()
         self.kept, self.had_matches, self.had_budget = (
-            np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)
+            np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)
         )
         self.has_threshold = np.array([row[4] is not None for row in rows], dtype=np.bool_)
         self.threshold_similarity = np.array([row[3] or 0.0 for row in rows], dtype=np.float64)
@@ -45,20 +45,20 @@ class Losses:
         return slice(int(first), int(last))
 
     def holds(self, span: Span) -> bool:
-        at = self.within(span)
-        return bool(at.start < at.stop)
+        versions = self.within(span)
+        return bool(versions.start < versions.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
         """Add `each` to the counts `lost` at the versions in `span`, except those in the spans
         `left`. Returns False if no version is counted.
         """
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
-        at = self.within(span)
-        change[at] += each
+        versions = self.within(span)
+        change[versions] += each
         for part in left:
             change[self.within(part)] -= each
-        lost[at] += change[at]
-        return bool(change[at].any())
+        lost[versions] += change[versions]
+        return bool(change[versions].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
         """Count the loss of a match (question, similarity), and of an edge where the match was
@@ -73,10 +73,10 @@ class Losses:
             )
             self.edges += lost * (admitted & self.has_threshold)
             if match in self._thresholds:
-                at = (similarity == self.threshold_similarity) & (
+                is_at_threshold = (similarity == self.threshold_similarity) & (
                     question == self.threshold_question
                 )
-                self.lost_threshold |= at & self.has_threshold & (lost > 0)
+                self.lost_threshold |= is_at_threshold & self.has_threshold & (lost > 0)
 
 
 class ThresholdSearch:
@@ -93,7 +93,7 @@ class ThresholdSearch:
             "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
         ).fetchall()
         question, self._born, self._died = (
-            np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)
+            np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)
         )
         self._falling = np.array([-row[3] for row in rows], dtype=np.float64)
         self._is_there = np.ones(len(rows), dtype=np.bool_)
@@ -116,24 +116,26 @@ class ThresholdSearch:
             start = max(0, end - _BLOCK)
             fitting = self._is_there[start:end] & (self._born[start:end] <= number)
             fitting &= self._died[start:end] > number
-            for at in (start + np.flatnonzero(fitting)[::-1]).tolist():
-                if self._is_in_force(at, number):
-                    return EdgeThreshold(-float(self._falling[at]), QuestionId(int(question[at])))
+            for position in (start + np.flatnonzero(fitting)[::-1]).tolist():
+                if self._is_in_force(position, number):
+                    return EdgeThreshold(
+                        -float(self._falling[position]), QuestionId(int(question[position]))
+                    )
             end = start
         return EdgeThreshold(math.inf, QuestionId(-1))
 
-    def _is_in_force(self, at: int, number: int) -> bool:
-        """Whether the match at index `at` exists at version `number` after the purge."""
+    def _is_in_force(self, position: int, number: int) -> bool:
+        """Whether the match at `position` exists at version `number` after the purge."""
         assert self._question is not None
         rows = self._connection.execute(
             "SELECT born, died FROM match WHERE question = ? AND similarity = ?"
             " AND died > ? AND born < ?",
             [
-                int(self._question[at]),
-                -float(self._falling[at]),
-                int(self._born[at]),
-                int(self._died[at]),
+                int(self._question[position]),
+                -float(self._falling[position]),
+                int(self._born[position]),
+                int(self._died[position]),
             ],
         ).fetchall()
-        self._is_there[at] = bool(rows)
+        self._is_there[position] = bool(rows)
         return any(born <= number < died for born, died in rows)

@@ -315,22 +315,22 @@ def _correct_versions(connection: Connection, losses: Losses, thresholds: Thresh
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
     rows = []
-    for at in np.flatnonzero(lost).tolist():
-        number, edge_threshold = int(losses.kept[at]), None
-        if losses.has_threshold[at] and budget[at] < matches[at]:
+    for position in np.flatnonzero(lost).tolist():
+        number, edge_threshold = int(losses.kept[position]), None
+        if losses.has_threshold[position] and budget[position] < matches[position]:
             edge_threshold = EdgeThreshold(
-                float(losses.threshold_similarity[at]),
-                QuestionId(int(losses.threshold_question[at])),
+                float(losses.threshold_similarity[position]),
+                QuestionId(int(losses.threshold_question[position])),
             )
             edge_threshold = (
                 thresholds.last_admitted(number, edge_threshold)
-                if losses.lost_threshold[at]
+                if losses.lost_threshold[position]
                 else edge_threshold
             )
-        counts = (losses.documents[at], losses.passages[at], losses.words[at])
+        counts = (losses.documents[position], losses.passages[position], losses.words[position])
         rows.append(
             (
-                *(int(count) for count in (*counts, matches[at], budget[at])),
+                *(int(count) for count in (*counts, matches[position], budget[position])),
                 edge_threshold.similarity if edge_threshold else None,
                 edge_threshold.question if edge_threshold else None,
                 number,

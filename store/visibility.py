@@ -24,7 +24,7 @@ class HiddenFolders:
 
     def hides(self, path: str) -> bool:
         """Whether the document at this path is hidden."""
-        return any(self.decisions[at] for at in find_patterns(self.patterns, path))
+        return any(self.decisions[position] for position in find_patterns(self.patterns, path))
 
 
 Mask: TypeAlias = frozenset[str | HiddenFolders]
@@ -53,7 +53,7 @@ def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
 
 def _find_last(specs: Iterable[tuple[int, GitIgnoreSpec]], path: str) -> int:
     """Return the position of the last pattern that matches; -1 if none does."""
-    return next((at for at, pattern in specs if pattern.match_file(path)), -1)
+    return next((position for position, pattern in specs if pattern.match_file(path)), -1)
 
 
 def _resolve(parts: Sequence[str]) -> list[str]:
@@ -102,7 +102,8 @@ def _compile(
     if without_case:
         lines = [line.casefold() for line in lines]
     return tuple(
-        (at, GitIgnoreSpec.from_lines([line])) for at, line in reversed([*enumerate(lines)])
+        (position, GitIgnoreSpec.from_lines([line]))
+        for position, line in reversed([*enumerate(lines)])
     )
 
 

@@ -84,8 +84,8 @@ class Uids:
         return self._lasts[-1] if self._lasts else 0
 
     def __contains__(self, uid: int) -> bool:
-        at = bisect_right(self._firsts, uid) - 1
-        return at >= 0 and uid <= self._lasts[at]
+        index = bisect_right(self._firsts, uid) - 1
+        return index >= 0 and uid <= self._lasts[index]
 
     def __iter__(self) -> Iterator[int]:
         for first, last in zip(self._firsts, self._lasts, strict=True):

@@ -288,12 +288,12 @@ class Visitor:
         """Read robots.txt as RFC 9309 requires: a missing file allows every page, an unreadable
         file allows none."""
         parts = urlsplit(url)
-        at = f"{parts.scheme}://{parts.netloc}/robots.txt"
+        robots_url = f"{parts.scheme}://{parts.netloc}/robots.txt"
         for _ in range(_MAX_REDIRECTS + 1):
-            reply = self._get(at, {}, lambda _: True)
+            reply = self._get(robots_url, {}, lambda _: True)
             if reply.status not in _REDIRECTS:
                 break
-            at = self._target(at, reply)
+            robots_url = self._target(robots_url, reply)
         if reply.status >= 500 or reply.status in (*_REDIRECTS, 429):
             raise Unreachable(f"its robots.txt cannot be read (HTTP {reply.status})")
         return read_robots(reply.body if reply.status == 200 else b"")

@@ -269,19 +269,19 @@ def _without(pieces: list[Token]) -> Iterator[Token]:
 
     The header of an article is kept.
     """
-    ends = {piece.tag: at for at, piece in enumerate(pieces) if piece.closes}
+    ends = {piece.tag: index for index, piece in enumerate(pieces) if piece.closes}
     depth, inside, mains = 0, "", 0
-    for at, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         if piece.tag in _MAIN:
             mains = max(0, mains + (-1 if piece.closes else 1))
         if inside:
             depth += (-1 if piece.closes else 1) if piece.tag == inside else 0
-            inside = inside if depth and at < ends[inside] else ""
+            inside = inside if depth and index < ends[inside] else ""
         elif piece.tag not in _LEFT_OUT:
             yield piece
         elif mains and piece.tag == "header":
             continue
-        elif not piece.closes and ends.get(piece.tag, -1) > at:
+        elif not piece.closes and ends.get(piece.tag, -1) > index:
             inside, depth = piece.tag, 1
 
 
@@ -295,9 +295,9 @@ def _inside(pieces: list[Token], name: str) -> Iterator[Token]:
 
 
 def _title(pieces: list[Token]) -> str | None:
-    for at, piece in enumerate(pieces[:-1]):
-        if piece.tag == "title" and not piece.closes and not pieces[at + 1].tag:
-            return " ".join(unescape(pieces[at + 1].value).split())[:300] or None
+    for index, piece in enumerate(pieces[:-1]):
+        if piece.tag == "title" and not piece.closes and not pieces[index + 1].tag:
+            return " ".join(unescape(pieces[index + 1].value).split())[:300] or None
     return None
 
 

@@ -203,14 +203,14 @@ class WebConnector:
         """Visit the pages in `named`, then the other known pages."""
         pages = [url for url in (*named, *(u for u in known if u not in named)) if url not in now]
         room = self._settings.max_pages - sum(bool(state.revision) for state in now.values())
-        for at, url in enumerate(pages):
+        for index, url in enumerate(pages):
             if url.lower().endswith(_NO_PAGES):
                 continue
             if room <= 0:
-                if any(left not in known for left in pages[at:]):
+                if any(left not in known for left in pages[index:]):
                     yield Problem(
                         url,
-                        f"it and {len(pages) - at} other pages exceed the limit of "
+                        f"it and {len(pages) - index} other pages exceed the limit of "
                         f"{self._settings.max_pages:,} pages",
                         "Raise `max_pages` of its source in config.toml.",
                     )

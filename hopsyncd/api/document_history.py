@@ -19,11 +19,11 @@ def document_changes(
     """
     changes = list[DocumentChange]()
     revisions = revisions_of(connection, source, path, limit + 1)
-    for at, (born, died) in enumerate(revisions):
-        after = revisions[at - 1][0] if at else ALIVE
+    for index, (born, died) in enumerate(revisions):
+        after = revisions[index - 1][0] if index else ALIVE
         if died not in (ALIVE, after):
             changes.append(_change(connection, died, "removed", []))
-        follows = at + 1 < len(revisions) and revisions[at + 1][1] == born
+        follows = index + 1 < len(revisions) and revisions[index + 1][1] == born
         if not follows:
             changes.append(_change(connection, born, "added", []))
             continue

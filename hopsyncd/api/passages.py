@@ -188,7 +188,7 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
         return ""
     index, visible = head.index, head.statistics.visible.documents
     of_source = index.documents.source[: len(visible)] == index.sources.index(request.source)
-    paths = [index.document_paths[at] for at in np.flatnonzero(visible & of_source).tolist()]
+    paths = [index.document_paths[row] for row in np.flatnonzero(visible & of_source).tolist()]
     near = near_names(request.document, paths)
     return f"; similar: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
 

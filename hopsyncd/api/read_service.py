@@ -187,7 +187,7 @@ class ReadService:
             return here()
         # Encode before taking a worker, which would otherwise be idle meanwhile.
         try:
-            encoded, encoder = engine.encode_search_texts(meant.question, search), engine.encoder
+            encoded, encoder = engine.encode_texts(meant.question, search), engine.encoder
         except EncoderUnavailable:
             return here()
         query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)

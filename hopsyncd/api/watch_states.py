@@ -48,7 +48,7 @@ def state_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | N
     return {
         "version": found.version,
         "answer": reply.text if reply.found else None,
-        "passages": [_passage(found, at) for at in range(min(_PASSAGES, len(found.ranked)))],
+        "passages": [_passage(found, rank) for rank in range(min(_PASSAGES, len(found.ranked)))],
     }
 
 

@@ -37,8 +37,8 @@ class _BackupGroup(click.Group):
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         words = [word for word in args if not word.startswith("-")]
         if words and words[0] not in self.commands and _LIKE_A_FILE.search(words[0]):
-            at = args.index(words[0])
-            args = ["now", "--to", args[at], *args[:at], *args[at + 1 :]]
+            index = args.index(words[0])
+            args = ["now", "--to", args[index], *args[:index], *args[index + 1 :]]
         return super().parse_args(context, args)
 
 

@@ -428,12 +428,12 @@ def check_config(file: Path, text: str) -> Config:
     return config
 
 
-def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
+def _expand(value: Any, path: KeyPath, mistakes: list[Mistake]) -> Any:
     """Replace `${NAME}` and `$$` in every string of the value. Returns a copy."""
     if isinstance(value, dict):
-        return {key: _expand(below, (*at, key), mistakes) for key, below in value.items()}
+        return {key: _expand(below, (*path, key), mistakes) for key, below in value.items()}
     if isinstance(value, list):
-        return [_expand(below, (*at, index), mistakes) for index, below in enumerate(value)]
+        return [_expand(below, (*path, index), mistakes) for index, below in enumerate(value)]
     if not isinstance(value, str):
         return value
 
@@ -444,7 +444,7 @@ def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
         if closed and name in os.environ:
             return os.environ[name]
         why = f"the environment variable {name} is not set" if closed else "a `${` is not closed"
-        mistakes.append(Mistake(at, why, "Set it, or write $$ for a plain $."))
+        mistakes.append(Mistake(path, why, "Set it, or write $$ for a plain $."))
         return match.group()
 
     return _VARIABLE.sub(replace_variable, value)

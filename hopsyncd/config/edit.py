@@ -105,7 +105,9 @@ def ignore_document(file: Path, name: str, path: str) -> None:
     """Add a document to the `ignore` patterns of a source. Raises ConfigError."""
     text = _read_valid(file)
     sources = tomllib.loads(text).get("source", [])
-    index = next((at for at, source in enumerate(sources) if source.get("name") == name), None)
+    index = next(
+        (position for position, source in enumerate(sources) if source.get("name") == name), None
+    )
     failed = f"Cannot ignore {path}"
     if index is None:
         raise ConfigError(failed, f"{file} has no source {name!r}", "Choose one of its sources")

@@ -86,49 +86,49 @@ def _statements(text: str) -> Iterator[tuple[int, bool, KeyPath, bool]]:
 
     Each item is its offset, whether it is a header, its keys, and whether it begins with `[[`.
     """
-    at = _skip(text, 0)
-    while at < len(text):
-        brackets = 2 if text.startswith("[[", at) else int(text[at] == "[")
-        keys, end = _keys(text, at + brackets)
-        if end == at + brackets:
+    offset = _skip(text, 0)
+    while offset < len(text):
+        brackets = 2 if text.startswith("[[", offset) else int(text[offset] == "[")
+        keys, end = _keys(text, offset + brackets)
+        if end == offset + brackets:
             return
-        yield at, brackets > 0, keys, brackets == 2
+        yield offset, brackets > 0, keys, brackets == 2
         end = end + brackets if brackets else _value_end(text, end + 1)
-        at = _skip(text, end)
+        offset = _skip(text, end)
 
 
-def _keys(text: str, at: int) -> tuple[KeyPath, int]:
+def _keys(text: str, offset: int) -> tuple[KeyPath, int]:
     keys: list[str] = []
-    while match := _KEY_PART.match(text, at):
+    while match := _KEY_PART.match(text, offset):
         keys.append(next(part for part in match.groups() if part is not None))
-        at = match.end()
-        if not text.startswith(".", at):
+        offset = match.end()
+        if not text.startswith(".", offset):
             break
-        at += 1
-    return tuple(keys), at
+        offset += 1
+    return tuple(keys), offset
 
 
-def _value_end(text: str, at: int) -> int:
+def _value_end(text: str, offset: int) -> int:
     """Return where a value ends: at a newline outside strings and brackets."""
     depth = 0
-    while at < len(text):
-        string = _STRING.match(text, at)
+    while offset < len(text):
+        string = _STRING.match(text, offset)
         if string:
-            at = string.end()
+            offset = string.end()
             continue
-        if text[at] == "#":
-            at = text.find("\n", at) if "\n" in text[at:] else len(text)
+        if text[offset] == "#":
+            offset = text.find("\n", offset) if "\n" in text[offset:] else len(text)
             continue
-        if text[at] == "\n" and depth == 0:
-            return at
-        depth += (text[at] in "[{") - (text[at] in "]}")
-        at += 1
-    return at
+        if text[offset] == "\n" and depth == 0:
+            return offset
+        depth += (text[offset] in "[{") - (text[offset] in "]}")
+        offset += 1
+    return offset
 
 
-def _skip(text: str, at: int) -> int:
-    match = _SPACE_OR_COMMENT.match(text, at)
-    return match.end() if match else at
+def _skip(text: str, offset: int) -> int:
+    match = _SPACE_OR_COMMENT.match(text, offset)
+    return match.end() if match else offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +145,29 @@ class Mistake:
 
 def explain_error(error: ErrorDetails, models: Models) -> Mistake:
     """Convert an error of pydantic to a Mistake."""
-    at, section = _place_of(error["loc"], models)
+    key_path, section = _place_of(error["loc"], models)
     kind = error["type"]
     if kind == "unknown_kind":
         got = error["input"].get("kind")
-        return Mistake((*at, "kind"), f"unknown kind {toml_value(got)}", _nearest_kind(got))
+        return Mistake((*key_path, "kind"), f"unknown kind {toml_value(got)}", _nearest_kind(got))
     if kind == "extra_forbidden":
-        return Mistake(at, "unknown key", _nearest_key(at, section, models))
+        return Mistake(key_path, "unknown key", _nearest_key(key_path, section, models))
     if kind == "missing":
-        field = models[section].model_fields[str(at[2])]
-        return Mistake(at, "it is missing", field.description or "Add it.")
+        field = models[section].model_fields[str(key_path[2])]
+        return Mistake(key_path, "it is missing", field.description or "Add it.")
     if kind == "model_type":
-        return Mistake(at, "it should be a table", f"Write {_header(section)} and its keys below.")
-    if at == ("source",):
-        return Mistake(at, "sources are a list of tables", "Write [[source]], in two brackets.")
+        return Mistake(
+            key_path, "it should be a table", f"Write {_header(section)} and its keys below."
+        )
+    if key_path == ("source",):
+        return Mistake(
+            key_path, "sources are a list of tables", "Write [[source]], in two brackets."
+        )
     why = error["msg"].removeprefix("Value error, ")
     if kind != "value_error":
         why = f"{_EXPECTED.get(kind) or why}, not {toml_value(error['input'])}"
-    hint = _value_hint(at, section, error["input"], models)
-    return Mistake(at, why.replace("Input should", "it should"), hint)
+    hint = _value_hint(key_path, section, error["input"], models)
+    return Mistake(key_path, why.replace("Input should", "it should"), hint)
 
 
 def _place_of(loc: KeyPath, models: Models) -> tuple[KeyPath, str]:
@@ -176,18 +180,18 @@ def _place_of(loc: KeyPath, models: Models) -> tuple[KeyPath, str]:
     return loc, _section_of(loc, models)
 
 
-def _section_of(at: KeyPath, models: Models) -> str:
+def _section_of(key_path: KeyPath, models: Models) -> str:
     """Return the section that has a key. A table in a section is a section too."""
-    nested = ".".join(map(str, at[:2]))
-    return nested if nested in models else str(at[0])
+    nested = ".".join(map(str, key_path[:2]))
+    return nested if nested in models else str(key_path[0])
 
 
-def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
-    is_deep = at[0] == "source" or ("." in section and len(at) > 2)
-    if len(at) < 2 or (at[0] == "source" and len(at) < 3):
+def _value_hint(key_path: KeyPath, section: str, got: object, models: Models) -> str:
+    is_deep = key_path[0] == "source" or ("." in section and len(key_path) > 2)
+    if len(key_path) < 2 or (key_path[0] == "source" and len(key_path) < 3):
         return "docs/sources.md and config.toml show how to write it."
-    model = models[section] if is_deep else models[str(at[0])]
-    field = model.model_fields[key := str(at[2] if is_deep else at[1])]
+    model = models[section] if is_deep else models[str(key_path[0])]
+    field = model.model_fields[key := str(key_path[2] if is_deep else key_path[1])]
     choices = getattr(field.annotation, "__args__", ())
     near = difflib.get_close_matches(str(got), [c for c in choices if isinstance(c, str)], n=1)
     if near:
@@ -202,9 +206,9 @@ def _nearest_kind(got: object) -> str:
     return f"Use one of {', '.join(known_kinds())}. Install the package that provides another kind."
 
 
-def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
-    key = str(at[-1])
-    model = models.get(section) if len(at) > 1 else None
+def _nearest_key(key_path: KeyPath, section: str, models: Models) -> str:
+    key = str(key_path[-1])
+    model = models.get(section) if len(key_path) > 1 else None
     sections = dict.fromkeys(name.partition(" ")[0] for name in models)
     known = list(model.model_fields) if model else list(sections)
     near = difflib.get_close_matches(key, known, n=1)
@@ -256,7 +260,9 @@ def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
     is_section = name.startswith("[")
     start = 0
     if not is_section:  # a key may also be in other sections
-        headers = [at for at, row in enumerate(rows[: line - 1]) if row.lstrip().startswith("[")]
+        headers = [
+            index for index, row in enumerate(rows[: line - 1]) if row.lstrip().startswith("[")
+        ]
         start = headers[-1] + 1 if headers else 0
     for number, row in enumerate(rows[start : line - 1], start + 1):
         if row.partition("#")[0].partition("=")[0].strip() == name:
@@ -270,16 +276,16 @@ def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
     return None
 
 
-def _place(at: KeyPath, models: Models) -> str:
+def _place(key_path: KeyPath, models: Models) -> str:
     """Name the key and its section in words."""
-    if at[0] == "source" and len(at) > 1 and isinstance(at[1], int):
-        section, keys = f"[[source]] number {at[1] + 1}", at[2:3]
-    elif len(at) > 2 and (nested := _section_of(at, models)) != at[0]:
-        section, keys = _header(nested), at[2:3]
+    if key_path[0] == "source" and len(key_path) > 1 and isinstance(key_path[1], int):
+        section, keys = f"[[source]] number {key_path[1] + 1}", key_path[2:3]
+    elif len(key_path) > 2 and (nested := _section_of(key_path, models)) != key_path[0]:
+        section, keys = _header(nested), key_path[2:3]
     else:
-        section, keys = _header(str(at[0])), at[1:2]
-    if len(at) == 1 and at[0] != "source" and at[0] not in models:
-        return f"`{at[0]}`"
+        section, keys = _header(str(key_path[0])), key_path[1:2]
+    if len(key_path) == 1 and key_path[0] != "source" and key_path[0] not in models:
+        return f"`{key_path[0]}`"
     return f"`{keys[0]}` in {section}" if keys else section
 
 

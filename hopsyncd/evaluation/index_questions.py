@@ -148,13 +148,13 @@ def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[st
     """
     title = passage.heading[-1] if passage.heading else ""
     for start, end in sentence_spans(passage.text):
-        at = [
+        spans_of_name = [
             (m.start, m.end) for m in found if m.keyword == name and start <= m.start < m.end <= end
         ]
-        if not at:
+        if not spans_of_name:
             continue
         text = passage.text[start:end]
-        for first, last in sorted(at, reverse=True):
+        for first, last in sorted(spans_of_name, reverse=True):
             text = text[: first - start] + _STANDING_IN + text[last - start :]
         about = title if title and normalise(title) not in normalise(text) else ""
         yield (f"{about}: {text}" if about else text).rstrip(" .")

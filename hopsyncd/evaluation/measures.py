@@ -127,7 +127,8 @@ def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
 
 def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
     return bool(wanted) and any(
-        words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1)
+        words[start : start + len(wanted)] == wanted
+        for start in range(len(words) - len(wanted) + 1)
     )
 
 
@@ -265,23 +266,27 @@ class Scores:
 def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
     """Compute the means over the questions. There must be questions, and each must have gold
     passages."""
-    at = {
+    by_depth = {
         depth: [judge_retrieval(outcome.ranks.values(), depth) for outcome in measured]
         for depth in DEPTHS
     }
     took_ms = [outcome.ms for outcome in measured]
     return Scores(
         recall={
-            depth: Share.of([outcome.recall for outcome in judged]) for depth, judged in at.items()
+            depth: Share.of([outcome.recall for outcome in judged])
+            for depth, judged in by_depth.items()
         },
         precision={
             depth: Share.of([outcome.precision for outcome in judged])
-            for depth, judged in at.items()
+            for depth, judged in by_depth.items()
         },
-        f1={depth: Share.of([outcome.f1 for outcome in judged]) for depth, judged in at.items()},
+        f1={
+            depth: Share.of([outcome.f1 for outcome in judged])
+            for depth, judged in by_depth.items()
+        },
         whole={
             depth: Share.of([float(outcome.recall == 1) for outcome in judged])
-            for depth, judged in at.items()
+            for depth, judged in by_depth.items()
         },
         reciprocal_rank=float(
             np.mean(

@@ -210,7 +210,7 @@ class LiveIndex:
             rows = np.flatnonzero(sources[len(known) : len(known) + len(paths)] == number)
             found = [find_patterns(patterns, paths[row]) for row in rows.tolist()]
             sets = list(dict.fromkeys([*sets, *found]))
-            numbers = {deciding: at for at, deciding in enumerate(sets)}
+            numbers = {deciding: number for number, deciding in enumerate(sets)}
             added[rows] = [numbers[deciding] for deciding in found]
             known = np.concatenate([known, added])
             entries = [entry for entry in self._deciding_patterns.items() if entry[0] != key]
@@ -225,7 +225,9 @@ class LiveIndex:
         numbers, sets = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
         hidden = np.ones(len(sources), dtype=np.bool_)
-        hides = np.array([any(folders.decisions[at] for at in deciding) for deciding in sets])
+        hides = np.array(
+            [any(folders.decisions[pattern] for pattern in deciding) for deciding in sets]
+        )
         hidden[: len(numbers)] = hides[numbers]
         hidden &= sources == number
         return hidden
@@ -251,8 +253,8 @@ class LiveIndex:
         )
         self._pending_intervals.begun.append((start, start + count))
         passage_ids = self.passages.passage_id[passage_rows]
-        for at in np.flatnonzero(dead == DEAD).tolist():
-            self.interval_of_passage[int(passage_ids[at])] = start + at
+        for row in np.flatnonzero(dead == DEAD).tolist():
+            self.interval_of_passage[int(passage_ids[row])] = start + row
 
     def end_passages(self, passage_ids: Iterable[int], died: Integers | int = PENDING) -> None:
         """End the intervals of passages that are vertices."""

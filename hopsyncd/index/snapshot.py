@@ -192,7 +192,7 @@ class Snapshot:
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.index.name_numbers.find(keys)
         mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
-        return {names[at] for at in np.flatnonzero(mentioned).tolist()}
+        return {names[row] for row in np.flatnonzero(mentioned).tolist()}
 
     def find_by_topic(self, name: int) -> Integers:
         """Return the rows of the passages with this name as a topic or as their document's name,
@@ -475,16 +475,16 @@ class Snapshot:
         parts = visible.passage_rows[occurrences.passage_number[rows]]
         passage_places = np.flatnonzero(parts == passage_rows[positions])
         passage_places = passage_places[np.diff(positions[passage_places], prepend=-1) > 0]
-        at = np.concatenate([passage_places - 1, passage_places + 1])
+        places = np.concatenate([passage_places - 1, passage_places + 1])
         neighbours = np.concatenate([positions[passage_places], positions[passage_places]])
-        inside = (at >= 0) & (at < len(parts))
-        at, neighbours = at[inside], neighbours[inside]
+        inside = (places >= 0) & (places < len(parts))
+        places, neighbours = places[inside], neighbours[inside]
         inside = (
-            (positions[at] == neighbours)
-            & (parts[at] >= 0)
-            & (parts[at] != passage_rows[neighbours])
+            (positions[places] == neighbours)
+            & (parts[places] >= 0)
+            & (parts[places] != passage_rows[neighbours])
         )
-        found, neighbours = parts[at[inside]], neighbours[inside]
+        found, neighbours = parts[places[inside]], neighbours[inside]
         same = [
             self._headings(part) == self._headings(row)
             for part, row in zip(found.tolist(), passage_rows[neighbours].tolist(), strict=True)

@@ -185,8 +185,8 @@ def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
         return source
     if DOCUMENTS not in source.include or not tesseract_of(config):
         return source
-    at = source.include.index(DOCUMENTS)
-    include = (*source.include[:at], IMAGES, *source.include[at:])
+    documents = source.include.index(DOCUMENTS)
+    include = (*source.include[:documents], IMAGES, *source.include[documents:])
     return source.model_copy(update={"include": include})
 
 

@@ -41,7 +41,9 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     _add_content(connection, index, encoder, new)
     ended = new.passages_ended
     known = [
-        at for at, passage in enumerate(ended.key.tolist()) if passage in index.interval_of_passage
+        row
+        for row, passage in enumerate(ended.key.tolist())
+        if passage in index.interval_of_passage
     ]
     index.end_passages(ended.key[known].tolist(), ended.died[known])
     begun = new.passages_begun

@@ -176,8 +176,8 @@ def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ..
     links that the source supplies."""
     targets = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
-    for at, piece in enumerate(pieces):
-        more = [link for link in placeless if at == 0 and link.target not in targets]
+    for position, piece in enumerate(pieces):
+        more = [link for link in placeless if position == 0 and link.target not in targets]
         shown: dict[str, str] = {}
         for link in (*piece.links, *more):
             shown.setdefault(link.target, link.text)

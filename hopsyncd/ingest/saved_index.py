@@ -200,18 +200,18 @@ class SavedIndex:
 
         Processes that have mapped the old file continue to use it.
         """
-        layout, at, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
+        layout, offset, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
         with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
             for name, column in saving.frozen.columns():
                 saving.go_on()
                 room = int(_ROOM * len(column)) + _FEWEST_ROWS
-                layout[name] = (column.dtype.str, at, len(column), room)
+                layout[name] = (column.dtype.str, offset, len(column), room)
                 whole = np.ascontiguousarray(column)
                 digest.update(whole.view(np.uint8).data)
-                file.seek(at)
+                file.seek(offset)
                 file.write(whole.data)
-                at += -(-room * column.itemsize // _ALIGNED) * _ALIGNED
-            file.truncate(at)
+                offset += -(-room * column.itemsize // _ALIGNED) * _ALIGNED
+            file.truncate(offset)
         return layout, digest.hexdigest()
 
     def _write_texts(self, texts: Sequence[Sequence[Any]]) -> Path:
@@ -313,8 +313,8 @@ class SavedIndex:
         in memory."""
         data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
         return {
-            name: data[at : at + room * np.dtype(kind).itemsize].view(kind)
-            for name, (kind, at, _, room) in layout.items()
+            name: data[offset : offset + room * np.dtype(kind).itemsize].view(kind)
+            for name, (kind, offset, _, room) in layout.items()
         }
 
     def _map_file(self, name: str, rows: int, dimensions: int) -> NDArray[np.generic]:

@@ -433,8 +433,8 @@ class VersionWriter:
             questions for passage, questions in begun if passage not in index.interval_of_passage
         ]
         added = [np.empty(0, dtype=np.int64)]
-        for at in range(0, len(sets), _AT_ONCE):
-            part = [*sets_by_id(self._connection, sets[at : at + _AT_ONCE])]
+        for start in range(0, len(sets), _AT_ONCE):
+            part = [*sets_by_id(self._connection, sets[start : start + _AT_ONCE])]
             added.append(add_passages(index, new_passages(self._connection, part)))
         new = np.concatenate(added)
         index.begin_passages(new)

@@ -81,14 +81,14 @@ def label_spans(text: str) -> list[tuple[int, int]]:
     start = 0
     for line in text.split("\n"):
         cells = line.split(_BETWEEN_CELLS)
-        at = start
+        offset = start
         for cell in cells:
             colon = cell.find(": ", 0, _MAX_LABEL_CHARACTERS)
             if colon < 0 and cell.endswith(":"):
                 colon = len(cell) - 1
             if colon >= 0:
-                (spans if len(cells) > 1 else alone).append((at, at + colon + 1))
-            at += len(cell) + len(_BETWEEN_CELLS)
+                (spans if len(cells) > 1 else alone).append((offset, offset + colon + 1))
+            offset += len(cell) + len(_BETWEEN_CELLS)
         start += len(line) + 1
     known = {text[begin:end] for begin, end in spans}
     return sorted([*spans, *(span for span in alone if text[span[0] : span[1]] in known)])

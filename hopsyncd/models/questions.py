@@ -146,13 +146,13 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     [(0, 4), (5, 9)]
     """
     spans: list[tuple[int, int]] = []
-    start = at = 0
+    start = offset = 0
     for line in text.splitlines(keepends=True):
-        at += len(line)
-        short = len(text[start:at].strip()) < _MIN_LINE_CHARACTERS and at < len(text)
+        offset += len(line)
+        short = len(text[start:offset].strip()) < _MIN_LINE_CHARACTERS and offset < len(text)
         if short and line.strip():
             continue
-        for sentence in split_sentences(text[start:at]):
+        for sentence in split_sentences(text[start:offset]):
             bare = sentence.strip()
             begin = start + sentence.find(bare)
             if bare:
@@ -354,8 +354,8 @@ class BuiltinMaker:
         for start in range(0, len(group), self._together):
             part = group[start : start + self._together]
             making = pool.submit(self._make_sets_of, part, naming, start)
-            for at, passage in enumerate(part):
-                self._making[passage.id] = _PartOfGroup(making, at)
+            for index, passage in enumerate(part):
+                self._making[passage.id] = _PartOfGroup(making, index)
                 pending.append(passage)
 
     def _finish_next(self, pending: deque[Passage]) -> MakeResult:

@@ -153,11 +153,9 @@ class Engine:
     def encoder(self) -> str:
         return self._encoder.name
 
-    def encode_search_texts(self, question: str, search: Search) -> EncodedTexts:
+    def encode_texts(self, question: str, search: Search) -> EncodedTexts:
         """Return the vectors of the texts that this search needs. Raises EncoderUnavailable."""
-        return (
-            self._searcher.encode_search_texts(self._head, question, search) if self._head else {}
-        )
+        return self._searcher.encode_texts(self._head, question, search) if self._head else {}
 
     def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:
         """Drop sentences of the question that resemble no passage of the version.

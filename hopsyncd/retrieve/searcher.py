@@ -103,7 +103,7 @@ class Searcher(SearchTools):
         self._encoder = encoder
         self._llm = llm
 
-    def encode_search_texts(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
+    def encode_texts(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
         """Encode the texts whose vectors this search needs, and return the vectors by text.
 
         Raises EncoderUnavailable.

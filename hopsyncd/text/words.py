@@ -139,12 +139,12 @@ def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
         memory.execute("INSERT INTO body (body) VALUES ('delete-all')")
         memory.executemany(
             "INSERT INTO body (rowid, text) VALUES (?, ?)",
-            [(at, split_unspaced(text)) for at, text in enumerate(texts, 1)],
+            [(number, split_unspaced(text)) for number, text in enumerate(texts, 1)],
         )
-        for at, term, count in memory.execute(
+        for number, term, count in memory.execute(
             "SELECT doc, term, count(*) FROM term GROUP BY term, doc"
         ):
-            counts[at - 1][term] = count
+            counts[number - 1][term] = count
     return counts
 
 

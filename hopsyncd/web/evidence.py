@@ -124,7 +124,7 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
     parts = list(sentences(flat))
     found = terms_of_each(parts)
     scores = [len(terms & set(found[part])) for part in parts]
-    best = max(range(len(parts)), key=lambda at: (scores[at], -at))
+    best = max(range(len(parts)), key=lambda index: (scores[index], -index))
     start = "… " if best else ""
     cut = "".join(parts[best:])[:_SNIPPET_CHARACTERS]
     return Markup("{}{}").format(start, mark_words(cut, terms))
@@ -154,10 +154,10 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
         by_number = {number: [] for number in cited}
     asked = question_terms(answer.get("question", ""))
     cards = list[Card]()
-    for at, (number, texts) in enumerate(by_number.items()):
+    for index, (number, texts) in enumerate(by_number.items()):
         passage = cited[number]
         joint, card, is_name = "", 0, False
-        for before in reversed(cards[:at]):
+        for before in reversed(cards[:index]):
             joint, is_name = join_of(before.passage, passage, answer["chain"])
             if joint:
                 card = before.number

@@ -80,7 +80,8 @@ def _fill(first: str, last: str, counts: Mapping[str, int]) -> list[tuple[str, i
     [('2025-12', 3), ('2026-01', 0), ('2026-02', 1)]
     """
     months = [
-        f"{at // 12:04}-{at % 12 + 1:02}" for at in range(_ordinal(first), _ordinal(last) + 1)
+        f"{month // 12:04}-{month % 12 + 1:02}"
+        for month in range(_ordinal(first), _ordinal(last) + 1)
     ]
     return [(month, counts.get(month, 0)) for month in months]
 
@@ -94,12 +95,12 @@ def _bars(periods: Sequence[tuple[str, int]], link: Callable[[str, str], str]) -
         Bar(
             _label(period),
             documents,
-            round(at * width, 2),
+            round(index * width, 2),
             round(width, 2),
             round(max(_HEIGHT * documents / most, _LEAST), 1),
             link(*_bounds(period)),
         )
-        for at, (period, documents) in enumerate(periods)
+        for index, (period, documents) in enumerate(periods)
         if documents
     ]
 

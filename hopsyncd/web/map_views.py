@@ -98,15 +98,15 @@ def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
     """List the groups of a map, each with up to `most` of its most central documents."""
     documents = drawn["documents"]
     members: list[list[tuple[int, int]]] = [[] for _ in drawn["groups"]]
-    for at, (group, rank) in enumerate(zip(documents["group"], documents["rank"], strict=True)):
+    for row, (group, rank) in enumerate(zip(documents["group"], documents["rank"], strict=True)):
         if rank < most:
-            members[group].append((rank, at))
+            members[group].append((rank, row))
     return [
         Group(
             number,
             ", ".join(group["names"]) or f"Group {number}",
             group["documents"],
-            [_describe(drawn, at) for _, at in sorted(documents)],
+            [_describe(drawn, row) for _, row in sorted(documents)],
         )
         for number, (group, documents) in enumerate(
             zip(drawn["groups"], members, strict=True), start=1
@@ -114,13 +114,13 @@ def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
     ]
 
 
-def _describe(drawn: Mapping[str, Any], at: int) -> Listed:
+def _describe(drawn: Mapping[str, Any], row: int) -> Listed:
     documents = drawn["documents"]
-    path = documents["document"][at]
+    path = documents["document"][row]
     return Listed(
-        documents["title"][at] or path.rpartition("/")[2],
-        drawn["sources"][documents["source"][at]],
+        documents["title"][row] or path.rpartition("/")[2],
+        drawn["sources"][documents["source"][row]],
         path,
-        documents["passage"][at],
-        documents["modified"][at],
+        documents["passage"][row],
+        documents["modified"][row],
     )

@@ -101,9 +101,9 @@ def _is_web_address(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def _image_text(self: Any, tokens: Sequence["Token"], at: int, *_: Any) -> str:
+def _image_text(self: Any, tokens: Sequence["Token"], index: int, *_: Any) -> str:
     """Return the description of a picture.
 
     It replaces the picture, because the page loads nothing from other hosts.
     """
-    return str(Markup('<span class="picture">{}</span>').format(tokens[at].content or "picture"))
+    return str(Markup('<span class="picture">{}</span>').format(tokens[index].content or "picture"))

@@ -58,7 +58,7 @@ class Opened:
 
 def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:
     """Convert the passages of a document around a passage."""
-    place = next((at for at, shown in enumerate(whole) if shown["id"] == passage["id"]), 0)
+    place = next((index for index, shown in enumerate(whole) if shown["id"] == passage["id"]), 0)
     first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
     shown = whole[first : first + _SHOWN]
     parts = list[Part]()

@@ -101,8 +101,8 @@ def with_code(message: str) -> Markup:
     >>> with_code("Run `a < b`")
     Markup('Run <code>a &lt; b</code>')
     """
-    parts = (Markup("<code>{}</code>" if at % 2 else "{}").format(part)
-             for at, part in enumerate(message.split("`")))  # fmt: skip
+    parts = (Markup("<code>{}</code>" if index % 2 else "{}").format(part)
+             for index, part in enumerate(message.split("`")))  # fmt: skip
     return Markup("").join(parts)
 
 

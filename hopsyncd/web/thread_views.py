@@ -150,7 +150,7 @@ def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
     for turn in turns:
         parts += [f"## {_plain(turn['question'], ' ')}", _plain(turn["text"])]
         cited = [_place_line(card) for card in turn["cards"]]
-        parts += ["\n".join(f"{at}. {line}" for at, line in enumerate(cited, 1))]
+        parts += ["\n".join(f"{number}. {line}" for number, line in enumerate(cited, 1))]
     return "\n\n".join(filter(str.strip, parts))
 
 

@@ -59,8 +59,8 @@ def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]
 
     Sentences without a similar counterpart stay separate.
     """
-    for at in range(max(len(old), len(new))):
-        before, after = old[at : at + 1], new[at : at + 1]
+    for index in range(max(len(old), len(new))):
+        before, after = old[index : index + 1], new[index : index + 1]
         if before and after and (merged := _merge(before[0], after[0])):
             yield "+", merged
             continue
@@ -86,10 +86,10 @@ def _merge(old: str, new: str) -> Markup | None:
     if matcher.ratio() < _ALIKE:
         return None
     html, opcodes = Markup(""), matcher.get_opcodes()
-    for at, (kind, start, end, first, last) in enumerate(opcodes):
+    for index, (kind, start, end, first, last) in enumerate(opcodes):
         removed, added = "".join(before[start:end]), "".join(after[first:last])
         if kind == "equal":
-            is_before_removed = at + 1 < len(opcodes) and opcodes[at + 1][0] == "delete"
+            is_before_removed = index + 1 < len(opcodes) and opcodes[index + 1][0] == "delete"
             html += added.rstrip() + _space_after(removed if is_before_removed else added)
             continue
         if removed:

@@ -130,7 +130,7 @@ class Desk:
         return workers.answer(self.stack.head.id, message, self.given, self.ask)
 
     def message(self, at: int, search: Search, hidden: Mask | Acl) -> QueryMessage:
-        encoded = self.engine.encode_search_texts(self.question, search)
+        encoded = self.engine.encode_texts(self.question, search)
         meant, settings = Understood(self.question), WalkSettings()
         name = FakeEncoder().name
         return QueryMessage(meant, 5, search, str(at), hidden, settings, name, encoded)

@@ -57,7 +57,7 @@ def check_texts() -> list[str]:
     texts = ["  Leading and trailing spaces,\n\tand a LINE in capitals.  ", "a"]
     for row in range(_CHECKED - len(texts)):
         sentences = 1 + row % 5 if row % 20 else 12
-        chosen = [CENTRE_TEXTS[(7 * row + at) % count] for at in range(sentences)]
+        chosen = [CENTRE_TEXTS[(7 * row + offset) % count] for offset in range(sentences)]
         texts.append(f"{row}: {' '.join(chosen)}")
     return texts
 
@@ -151,7 +151,7 @@ def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
     """Return whether texts get the same bits in a batch as alone."""
     stream = [token for text in texts for token in model.tokens(text)]
     for length in _CHECKED_LENGTHS:
-        rows = [stream[at * length : (at + 1) * length] for at in range(max(_CHECKED_ROWS))]
+        rows = [stream[row * length : (row + 1) * length] for row in range(max(_CHECKED_ROWS))]
         alone = np.concatenate([model.vectors_of_tokens([row]) for row in rows])
         for count in _CHECKED_ROWS:
             if model.vectors_of_tokens(rows[:count]).tobytes() != alone[:count].tobytes():

@@ -184,8 +184,8 @@ class OpenAiLlm:
         if self.last_failure is None:
             return None
         at_s, error = self.last_failure
-        at = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
-        return {"kind": error.kind, "message": str(error), "at": at}
+        time_text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
+        return {"kind": error.kind, "message": str(error), "at": time_text}
 
     def _new_stop(self) -> threading.Event:
         stop = threading.Event()

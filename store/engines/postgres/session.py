@@ -299,7 +299,7 @@ class Session:
     def _name_parameters(sql: str, parameters: Parameters) -> Any:
         if "?1" not in sql and "?2" not in sql:
             return parameters
-        return {f"p{at}": value for at, value in enumerate(parameters, 1)}
+        return {f"p{number}": value for number, value in enumerate(parameters, 1)}
 
     def _connect(self) -> "psycopg.Connection[Any]":
         try:

@@ -320,14 +320,16 @@ def _damage(log: Path, index: _Index) -> str | None:
         words = np.frombuffer(header[:24], dtype=f"{order}u4")
         if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or _sums(words, (0, 0)) != [checksum]:
             return "has a damaged header"
-        for at in range(0, index.committed, _FRAMES_AT_ONCE):
-            wanted = min(_FRAMES_AT_ONCE, index.committed - at)
+        for first in range(0, index.committed, _FRAMES_AT_ONCE):
+            wanted = min(_FRAMES_AT_ONCE, index.committed - first)
             frames = _frames(opened, wanted, _FRAME_HEADER + page_bytes)
             sound, checksum = _sound_frames(frames, index.salt, checksum, order)
             if sound < len(frames):
-                return f"is damaged at frame {at + sound + 1} of {index.committed} committed ones"
+                return (
+                    f"is damaged at frame {first + sound + 1} of {index.committed} committed ones"
+                )
             if sound < wanted:
-                return f"has {at + sound} of {index.committed} committed frames"
+                return f"has {first + sound} of {index.committed} committed frames"
     return None
 
 

@@ -320,8 +320,8 @@ def _logged_pages(file: _File) -> Iterator[int]:
     """Yield the numbers of the pages in the log."""
     frame_bytes = _FRAME_HEADER + file.page_bytes
     with _disk_errors(file), file.log.open("rb") as log:
-        for at in range(_WAL_HEADER, os.fstat(log.fileno()).st_size, frame_bytes):
-            log.seek(at)
+        for offset in range(_WAL_HEADER, os.fstat(log.fileno()).st_size, frame_bytes):
+            log.seek(offset)
             yield int.from_bytes(log.read(4))
 
 
@@ -358,8 +358,8 @@ def _scrub_pages(file: _File, numbers: Iterable[int]) -> None:
                 page = file.page(number)
                 start, end = _gap(page, _FIRST_PAGE_HEADER if number == 1 else 0)
                 if page[start:end] != bytes(end - start):
-                    at = (number - 1) * file.page_bytes + start
-                    os.pwrite(file.descriptor, bytes(end - start), at)
+                    offset = (number - 1) * file.page_bytes + start
+                    os.pwrite(file.descriptor, bytes(end - start), offset)
         os.fsync(file.descriptor)
 
 
@@ -370,12 +370,15 @@ def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
             raise _UnknownFormat
         return True
     interval = file.page_bytes // _MAP_ENTRY + 1
-    at = (number - 2) // interval * interval + 2
-    if at == _LOCK_BYTE // file.page_bytes + 1:
+    map_page = (number - 2) // interval * interval + 2
+    if map_page == _LOCK_BYTE // file.page_bytes + 1:
         raise _UnknownFormat
-    if at not in maps:
-        maps[at] = file.page(at)
-    return number > at and maps[at][(number - at - 1) * _MAP_ENTRY] in (_ROOT, _BTREE)
+    if map_page not in maps:
+        maps[map_page] = file.page(map_page)
+    return number > map_page and maps[map_page][(number - map_page - 1) * _MAP_ENTRY] in (
+        _ROOT,
+        _BTREE,
+    )
 
 
 def _gap(page: bytes, header: int) -> tuple[int, int]:
@@ -383,7 +386,9 @@ def _gap(page: bytes, header: int) -> tuple[int, int]:
     pointers = _POINTERS_AT.get(page[header])
     if pointers is None:
         raise _UnknownFormat
-    cells, content = (int.from_bytes(page[header + at : header + at + 2]) for at in (3, 5))
+    cells, content = (
+        int.from_bytes(page[header + offset : header + offset + 2]) for offset in (3, 5)
+    )
     start, end = header + pointers + 2 * cells, content or 65536
     if not start <= end <= len(page):
         raise _UnknownFormat
