@@ -74,7 +74,7 @@ def browser() -> TestClient:
     return page
 
 
-def test_the_page_takes_a_long_number_for_none(browser: TestClient) -> None:
+def test_the_page_ignores_a_number_that_is_too_long(browser: TestClient) -> None:
     assert "before 12 " in browser.get("/changes?before=12").text
     for number in (*LONG, "\u0661\u0662", ""):
         answer = browser.get("/changes", params={"before": number})
@@ -103,7 +103,7 @@ def test_the_configuration_is_refused_with_a_reason(tmp_path: Path, text: str, w
 @pytest.mark.parametrize(
     "date", ["9" * 5000, "99999-01-01", "-1-01-01", "9999d", "0000-00-00", "1" * 5000 + "d"]
 )
-def test_a_date_beyond_the_calendar_is_none(date: str) -> None:
+def test_a_date_beyond_the_calendar_is_not_read_as_a_date(date: str) -> None:
     assert date_ms(date) is None
 
 

@@ -116,7 +116,7 @@ class TestCall:
 
 
 class TestReply:
-    def test_a_good_part_is_taken_as_it_is(self) -> None:
+    def test_a_valid_part_of_a_reply_is_kept_unchanged(self) -> None:
         (got,) = parse_reply([{"id": 1, **WELL}], [ROME])
         assert got == LlmQuestions(tuple(WELL["incoming"]), tuple(WELL["outgoing"]))
 
@@ -172,7 +172,7 @@ class TestReply:
         assert isinstance(got, LlmQuestions) and len(got.incoming) == 1
 
     @given(said=st.lists(parts, max_size=8) | loose_json, some=passages)
-    def test_any_reply_gives_clean_questions_or_none(
+    def test_any_reply_gives_valid_questions_or_no_questions(
         self, said: object, some: list[Passage]
     ) -> None:
         try:

@@ -85,7 +85,7 @@ def test_a_statement_has_its_topic_and_the_entities_of_its_facts() -> None:
     ]
 
 
-def test_an_entity_that_its_statement_does_not_name_is_none() -> None:
+def test_an_entity_that_its_statement_does_not_name_is_dropped() -> None:
     facts = [{"subject": "Rome", "relation": "owned by", "object": "Evil Corp"}]
     (one,) = parse_reply(topic({**TIBER, "facts": facts})).statements
     assert list(one.entities) == ["rome"]

@@ -126,7 +126,7 @@ def test_the_ability_to_write_json_is_reported(run: Run, endpoint: Endpoint) -> 
     assert "not JSON" in report["question"]["problem"]
 
 
-def test_a_dead_endpoint_and_none_are_errors_that_help(
+def test_errors_explain_a_dead_or_missing_endpoint(
     run: Run, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     endpoint.play = lambda _: error(503)

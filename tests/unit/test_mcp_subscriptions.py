@@ -19,7 +19,7 @@ class Watches:
         return {"watches": [{"id": 1, "action": {"mcp": True}, "changes": 0, "changed": None}]}
 
 
-def test_what_a_connection_subscribes_to_again_and_again_is_held_once_and_ended_with_it() -> None:
+def test_repeated_subscriptions_of_a_connection_are_kept_once_and_end_with_it() -> None:
     async def act() -> tuple[int, int, int]:
         server = DocumentServer(Watches())  # type: ignore[arg-type]
         stack: Any = AsyncExitStack()

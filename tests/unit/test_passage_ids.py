@@ -28,7 +28,7 @@ def test_a_beginning_that_several_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", ["1235", "0000000000000002", "7ffe"])
-def test_an_id_that_none_has_is_not_found(given: str) -> None:
+def test_an_id_that_no_passage_has_is_not_found(given: str) -> None:
     with pytest.raises(NotFound, match="no passage"):
         passage_row_of(HEAD, given)
     with pytest.raises(NotFound, match="version 0"):

@@ -43,7 +43,7 @@ def test_filters_are_read_and_all_else_stays_text(typed: str, question: str, fil
     assert (found.question, found.filter_text) == (question, filters)
 
 
-def test_a_filter_given_beside_the_question_must_be_one() -> None:
+def test_a_text_given_as_a_filter_must_be_a_filter() -> None:
     assert parse_question("x", ["since:30d"], NOW).wanted[0].at_ms == pytest.approx(
         (NOW.timestamp() - 30 * 86400) * 1000, abs=1
     )

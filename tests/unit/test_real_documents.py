@@ -98,7 +98,9 @@ def test_of_two_passages_with_a_part_each_the_larger_part_counts(folder: Path) -
     assert result.unread == ()
 
 
-def test_kinds_are_told_apart_and_questions_without_an_answer_have_no_recall(folder: Path) -> None:
+def test_measures_are_reported_by_kind_and_unanswerable_questions_have_no_recall(
+    folder: Path,
+) -> None:
     ada, wick = ("people/ada.md", "Ada lives"), ("wick.md", "A windmill")
     lines = [line("single", [ada]), line("multi", [ada], [wick]), line("none", answers=[])]
     told = evaluation_json(Measured("", [], SEARCHES, measured(folder, *lines)))

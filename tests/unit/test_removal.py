@@ -102,7 +102,7 @@ def test_a_purge_without_a_daemon_leaves_no_saved_index(two: TwoSources, purge: 
     assert saved.exists() is not purge
 
 
-def test_what_is_added_again_is_indexed_again_though_its_cursor_said_all_was(
+def test_a_source_that_is_added_again_is_indexed_again_despite_its_old_cursor(
     two: TwoSources,
 ) -> None:
     both, generated = two.head(), [*two.maker.made]

@@ -151,7 +151,7 @@ def test_other_rights_do_not_get_the_view(desk: Desk) -> None:
     assert len(desk.built_from) == 1
 
 
-def test_a_query_worker_reads_views_and_writes_none(desk: Desk) -> None:
+def test_a_query_worker_reads_saved_views_but_does_not_write_them(desk: Desk) -> None:
     worker = desk.start(owns_views=False)
     built = desk.view(worker)
     worker.save_views()

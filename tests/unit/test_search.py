@@ -67,7 +67,7 @@ def test_the_nearest_are_those_of_a_full_comparison_at_every_version(
         assert dict(found) == pytest.approx({p: all_[p] for p, _ in found}, abs=1e-6)
 
 
-def test_equal_distances_are_told_apart_by_id(stack: Stack) -> None:
+def test_equal_distances_are_ordered_by_id(stack: Stack) -> None:
     vector = to_grid(FakeEncoder().encode(["rome met gaul"]))[0]
     found = found_at(stack.connection, 1, vector, 100)
     assert found == sorted(found, key=lambda one: (-one[1], one[0]))

@@ -43,7 +43,7 @@ def begun(
     return seeds(asked(graph, {} if like is None else {like: 0.6}, names, words))
 
 
-def test_mass_sums_to_one_and_is_even_where_nothing_tells_passages_apart(graph: Snapshot) -> None:
+def test_seed_scores_sum_to_one_and_are_equal_for_equal_passages(graph: Snapshot) -> None:
     assert begun(graph).tolist() == pytest.approx([1 / 3] * 3)
 
 

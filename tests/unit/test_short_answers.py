@@ -173,7 +173,7 @@ WEIGHTS = {"rhythm": 4.0, "copi": 4.0, "updat": 3.0}
 ASKED = QuestionNeeds("frequency")
 
 
-def test_the_value_beside_the_words_of_the_question_leads() -> None:
+def test_the_value_next_to_the_words_of_the_question_comes_first() -> None:
     near = sentence("The copy is updated once an hour", 0, 0.7, "copi", "updat")
     far = sentence("Everything else here happens daily", 3, 0.2)
     found = candidates("At what rhythm is the copy updated?", ASKED, [near, far], WEIGHTS, LANGUAGE)
@@ -196,7 +196,7 @@ def test_a_likely_short_answer_is_shown_and_an_unlikely_one_is_not() -> None:
     assert judge(question, far, WEIGHTS, 1000, LANGUAGE).short is None
 
 
-def test_a_rare_name_that_stands_nowhere_near_speaks_against_an_answer() -> None:
+def test_a_rare_name_that_is_missing_near_the_value_makes_an_answer_less_likely() -> None:
     question, weights = "Which command shelves in Mercurial?", {"shelv": 7.0, "mercuri": 7.0}
     about = [
         sentence("It shelves changes", 0, 0.6, "shelv"),

@@ -149,7 +149,7 @@ def test_a_passage_with_another_word_of_the_question_keeps_its_place() -> None:
     assert collapse(known, "When is the west gate opened?", 3) == ([(1, (3,)), (2, ())], 3)
 
 
-def test_a_negation_of_the_question_tells_passages_apart() -> None:
+def test_a_negation_in_the_question_distinguishes_passages() -> None:
     known = passages(RULE.format("east"), RULE.format("east").replace("is locked", "is not locked"))
     assert len(collapse(known, "Is the gate locked?", 2)[0]) == 1
     assert len(collapse(known, "Why is the gate not locked?", 2)[0]) == 2
@@ -206,7 +206,7 @@ def test_passages_with_much_of_their_own_are_not_similar() -> None:
     assert len(collapse(known, "gate", 2)[0]) == 2
 
 
-def test_no_more_is_looked_at_than_is_needed() -> None:
+def test_only_the_needed_passages_are_compared() -> None:
     known = passages(*(f"Note {number}: {'x' * number}" for number in range(1, 40)))
     assert collapse(known, "note", 5)[1] == 5
 

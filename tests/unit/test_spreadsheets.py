@@ -90,7 +90,7 @@ def test_a_title_above_the_header_leads_each_row() -> None:
     assert (found.text, found.leads) == ("Name: Ada | Wage: 40", ("Crew of 2025",))
 
 
-def test_tables_beside_one_another_keep_their_own_headers() -> None:
+def test_adjacent_tables_keep_their_own_headers() -> None:
     book = openpyxl.Workbook()
     sheet = book.active
     for row in cells(["Name", "Age"], ["Ada", 40], ["Bob", 50]):
@@ -127,7 +127,7 @@ def test_tables_that_touch_at_a_corner_keep_their_own_headers() -> None:
     assert rows(read(book))[1:3] == ["Hut: Ternebu | Beds: 8", "Boat: Alva | Berths: 4"]
 
 
-def test_a_single_row_beside_a_table_is_no_table() -> None:
+def test_a_single_row_next_to_a_table_is_not_a_table() -> None:
     book = openpyxl.Workbook()
     for row in (
         ["Hut", "Beds", None, None, None],
@@ -341,7 +341,7 @@ def test_a_wide_table_may_name_columns_twice() -> None:
 
 
 @pytest.mark.parametrize("sign", ["filter", "table", "bold below a title"])
-def test_a_marked_row_names_columns_whatever_it_says(sign: str) -> None:
+def test_a_row_marked_as_header_names_the_columns_whatever_its_text(sign: str) -> None:
     book = openpyxl.Workbook()
     sheet = book.active
     title = [["Fares of the ferry"]] if sign == "bold below a title" else []

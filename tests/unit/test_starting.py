@@ -58,7 +58,7 @@ def test_the_wait_ends_when_the_daemon_listens(place: Path) -> None:
     lock.release()
 
 
-def test_several_may_start_at_once_and_a_start_that_failed_is_none(place: Path) -> None:
+def test_several_daemons_may_start_at_once_and_a_failed_start_is_not_announced(place: Path) -> None:
     first, second = (StartLock(place, may_create_folder=True) for _ in range(2))
     first.release()
     assert is_starting(place)

@@ -193,7 +193,9 @@ def test_of_the_same_statement_in_two_passages_one_stays(
     assert len(set(texts)) == len(texts) == 3
 
 
-def test_a_cosine_orders_statements_whatever_the_paths_say(stack: Stack, tmp_path: Path) -> None:
+def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
+    stack: Stack, tmp_path: Path
+) -> None:
     engine = serving(stack, tmp_path)
     answer = asked_of(engine, replace(STATEMENT, unit="statement", rerank="cosine"))
     by_path = asked_of(engine, replace(STATEMENT, unit="statement", rerank="none"))

@@ -87,7 +87,7 @@ def test_every_document_is_read_whatever_the_folder_of_ones_own_is(
     assert sorted(own.rglob("*")) == before
 
 
-def test_a_worker_maps_nothing_but_what_lies_with_python_or_the_system() -> None:
+def test_a_worker_maps_only_files_of_python_and_the_system() -> None:
     assert not any(read_all().values())
 
 

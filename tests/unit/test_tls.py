@@ -144,7 +144,7 @@ def test_the_names_of_the_certificate_are_the_daemons(tmp_path: Path) -> None:
     assert not OwnNames([])("notes.example.org")
 
 
-def test_the_doctor_tells_the_end_of_the_certificate(tmp_path: Path) -> None:
+def test_the_doctor_shows_when_the_certificate_expires(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
 
     def level(valid: timedelta) -> tuple[str, str]:

@@ -70,7 +70,7 @@ def test_mass_is_only_lost_to_damping() -> None:
     )
 
 
-def test_edges_are_walked_both_ways_and_the_flow_tells_them_apart() -> None:
+def test_edges_are_walked_both_ways_and_the_flow_distinguishes_the_directions() -> None:
     found = walked(star(), B)
     assert found.scores.tolist() == pytest.approx([0.5, 1, 0])
     assert (found.edges.start.tolist(), found.edges.end.tolist()) == ([B], [A])

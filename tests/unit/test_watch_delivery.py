@@ -243,7 +243,7 @@ def test_a_delivery_that_cannot_be_noted_is_not_repeated_at_once(
     assert 50 < (watching.watched.delivery.next_s() or 0) <= 60
 
 
-def test_for_a_shared_record_no_program_is_started_and_webhooks_are_told(
+def test_with_a_shared_database_webhooks_are_called_but_no_program_is_started(
     tmp_path: Path, listening: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever writes to it could write changes, and so start the program at will."""
