@@ -92,8 +92,12 @@ def _directory_of(data: bytes) -> bytes:
     return data[max(end - size, 0) : end]
 
 
-def refuse_old_office(data: bytes) -> None:
-    """Raise DocumentUnreadable for a Word or PowerPoint file in a format from before 2007."""
+def refuse_old_office(data: bytes, media_type: str) -> None:
+    """Raise DocumentUnreadable for a Word or PowerPoint file in a format from before 2007, and for
+    an encrypted Office file, which has the same container."""
+    is_in_container = media_type in (DOCX, PPTX, XLSX) and data.startswith(_COMPOUND_FILE)
+    if media_type not in (DOC, PPT) and not is_in_container:
+        return
     if _ENCRYPTED in data:
         raise DocumentUnreadable(
             "the document", "it is protected by a password", "Save a copy without the password."

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, tidy
-from hopsyncd.formats.content_type import DOC, OFFICE_TYPES, PPT, refuse_old_office, type_of_content
+from hopsyncd.formats.content_type import OFFICE_TYPES, refuse_old_office, type_of_content
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.media_types import (
@@ -169,8 +169,8 @@ def _run_reader(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
 def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     kind, charset = _parse(media_type)
     kind = type_of_content(data, kind)
-    if kind in (DOC, PPT) and data:
-        refuse_old_office(data)
+    if data:
+        refuse_old_office(data, kind)
     if kind in IMAGES:
         raise DocumentUnreadable(
             "the document",

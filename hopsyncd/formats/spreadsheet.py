@@ -29,6 +29,7 @@ _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _FILTER = re.compile(rb'<(?:\w+:)?autoFilter\s[^>]*?ref="\$?([A-Z]+)\$?(\d+):\$?([A-Z]+)\$?\d+"')
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_UNREAD_PARTS = "CF COL CUSTOM_VIEWS EXT HYPERLINK MERGE SCENARIOS VALIDATION".split()
 _FORMULA = rb"<f(?:\s[^>]*)?(?:/>|>[^<]*</f>)"
 _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 
@@ -100,13 +101,25 @@ def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
 
 @cache
 def _lenient_parser() -> Any:
-    """Change openpyxl's sheet parser to read a cell with an invalid value as text.
+    """Change openpyxl's sheet parser: it reads only rows, and a cell with an invalid value as text.
 
-    Otherwise a date such as 2020-02-30 makes openpyxl reject the whole workbook.
+    Otherwise a date such as 2020-02-30, or merged cells such as E:E, make openpyxl reject the whole
+    workbook.
     """
-    parser: Any = library("openpyxl.worksheet._reader").WorkSheetParser
+    reader: Any = library("openpyxl.worksheet._reader")
+    parser: Any = reader.WorkSheetParser
+    unread = {getattr(reader, f"{name}_TAG") for name in _UNREAD_PARTS}
 
     class LenientParser(parser):  # type: ignore[misc]
+        def parse(self) -> Iterator[Any]:
+            for _, element in reader.iterparse(self.source):
+                if element.tag == reader.ROW_TAG:
+                    row = self.parse_row(element)
+                    element.clear()
+                    yield row
+                elif element.tag in unread:
+                    element.clear()
+
         def parse_cell(self, element: Element) -> dict[str, Any]:
             cell: dict[str, Any] = {"data_type": "e"}
             with suppress(ValueError, OverflowError):

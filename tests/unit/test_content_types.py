@@ -73,6 +73,12 @@ def test_old_formats_are_refused_with_what_to_do(kind: str) -> None:
         extract(OLD + "EncryptedPackage".encode("utf-16-le"), kind)
 
 
+@pytest.mark.parametrize("kind", [DOCX, PPTX, XLSX])
+def test_an_encrypted_office_file_is_not_called_damaged(kind: str) -> None:
+    with pytest.raises(DocumentUnreadable, match="protected by a password"):
+        extract(OLD + "EncryptedPackage".encode("utf-16-le"), kind)
+
+
 def test_files_of_old_formats_are_not_documents_and_are_never_read_in_the_daemon() -> None:
     assert not is_document_name("a.doc")
     assert not is_light(DOC, OLD)

@@ -185,6 +185,19 @@ def test_an_impossible_date_costs_no_other_cell(cell: str, text: str) -> None:
     assert rows(blocks) == ["Name: Ann | Born: 2020-01-02", f"Name: Bo | Born: {text}"]
 
 
+def test_merged_columns_cost_no_cell() -> None:
+    book = openpyxl.Workbook()
+    for row in (["Name", "Born"], ["Ann", 1990]):
+        book.active.append(row)
+    book.active.merge_cells("D1:E2")
+    whole, changed = io.BytesIO(), io.BytesIO()
+    book.save(whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(changed, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name).replace(b'"D1:E2"', b'"D:E"'))
+    assert rows(extract(changed.getvalue(), XLSX)) == ["Name: Ann | Born: 1990"]
+
+
 def test_comments_and_charts_are_read() -> None:
     book = openpyxl.Workbook()
     sheet = book.active
