@@ -178,7 +178,7 @@ def test_statements_are_found_with_the_path_that_led_to_them(
     assert all(one["statements"][-1]["text"] in one["text"] for one in found)
     assert all(one["statements"][-1]["passage"] == one["id"] for one in found)
     (far,) = (one for one in found if len(one["statements"]) > 1)
-    assert [one["name"] for one in far["statements"]] == [None, "tiber"]
+    assert [one["name"] for one in far["statements"]] == [None, "Tiber"]
     (hop,) = far["hops"]
     assert [hop[end]["id"] for end in ("from", "to")] == [
         one["passage"] for one in far["statements"]
