@@ -10,7 +10,7 @@ from store.contract import Connection
 from store.engines.sqlite.database import vector_functions
 from store.records import PassageId, Vectors
 
-_MARGIN = 1e-5  # the rounding error of a distance is smaller, so ties are compared, too
+_MARGIN = 1e-5  # of a cosine. sqlite-vec's rounding errors are smaller, so ties are compared too.
 _BLOCK_ROWS = 1024  # compared at once, to limit the memory
 
 
@@ -34,6 +34,7 @@ def nearest(
         lengths = np.sqrt(np.einsum("rd,rd->r", block, block, dtype=np.float64))
         dots = (block.astype(np.float32) @ wanted).astype(np.float64)
         np.divide(dots, lengths, out=cosines[start : start + _BLOCK_ROWS], where=lengths > 0)
+    cosines /= np.sqrt(np.square(wanted, dtype=np.float64).sum())
     least = np.sort(cosines)[-k] if k < len(cosines) else -np.inf
     close = np.flatnonzero((cosines >= least - _MARGIN) & (cosines > -np.inf)).tolist()
     with closing(vector_functions()) as memory:

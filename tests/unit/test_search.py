@@ -82,3 +82,12 @@ def test_a_vector_without_direction_is_near_to_nothing(tmp_path: Path) -> None:
     found = found_at(stack.connection, 1, rome, 5)
     assert [known_passages(stack.connection, [p])[p].text for p, _ in found] == ["rome"]
     assert found_at(stack.connection, 1, np.zeros_like(rome), 5) == []
+
+
+def test_a_distance_that_is_a_tie_after_rounding_is_decided_by_the_id_for_every_k() -> None:
+    query = np.array([4000, 0, 0], dtype=np.int16)
+    vectors = np.array([[1202, -2026, -3233], [1202, -2090, 3192]], dtype=np.int16)
+    passages, rows = [1, 2], np.arange(2)
+    first, second = nearest(query, passages, vectors, rows, 2)
+    assert (first[0], second[0], first[1]) == (1, 2, second[1])
+    assert nearest(query, passages, vectors, rows, 1) == [first]
