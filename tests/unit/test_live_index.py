@@ -234,11 +234,19 @@ def test_another_process_reads_the_saved_index_and_changes_no_file(kept: Kept) -
 def test_another_process_adds_a_quarter_of_the_rows_without_copying_the_vectors(kept: Kept) -> None:
     generation, connection = kept.stack.maker.generation, kept.stack.connection
     other = SavedIndex(kept.folder, is_owned=False).load(connection, generation, 1)
-    mapped = other.vectors.exact, other.vectors.codes, other.vectors.passage_codes
+    mapped: list[np.ndarray] = [
+        other.vectors.exact,
+        other.vectors.codes,
+        other.vectors.passage_codes,
+    ]
     on_disk = (kept.folder / "exact.bin").stat().st_blocks * 512
     rows = on_disk // mapped[0][0].nbytes // 4 + 1024
     other.vectors.append(np.ones((rows, generation.dimensions), dtype=np.int16), range(rows))
-    grown = other.vectors.exact, other.vectors.codes, other.vectors.passage_codes
+    grown: list[np.ndarray] = [
+        other.vectors.exact,
+        other.vectors.codes,
+        other.vectors.passage_codes,
+    ]
     for before, after in zip(mapped, grown, strict=True):
         assert np.shares_memory(before, after[: len(before)])
     assert (kept.folder / "exact.bin").stat().st_size > on_disk
