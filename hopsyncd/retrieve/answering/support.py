@@ -63,6 +63,7 @@ _MEASURED = re.compile(
 _LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date or below its headings
 _ROUNDING = 1e-9
 _RARE = 0.45  # least share of the largest possible idf
+_BEGINS = re.compile(r"(?:\A|[?!:\n]|\w{4}\.)[\s\"'(\u201c\u2018\u00bf\u00a1]{0,5}\Z")
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
@@ -139,13 +140,20 @@ def _names(question: str) -> set[str]:
 def _names_of(question: str) -> list[str]:
     """List the words in a question that look like names.
 
-    A word looks like a name if it is capitalised and not the first word, or if it has a digit or a
-    capital after its first letter.
+    A word looks like a name if it is capitalised and does not begin a sentence, or if it has a
+    digit or a capital after its first letter.
+
+    >>> _names_of("Where was Dr. Lovelace born? Really? In B12")
+    ['Dr', 'Lovelace', 'B12']
     """
     return [
-        word
-        for at, word in enumerate(_WORD.findall(question))
-        if (at and word[0].isupper()) or any(c.isupper() or c.isdigit() for c in word[1:])
+        word[0]
+        for word in _WORD.finditer(question)
+        if (
+            word[0][0].isupper()
+            and not _BEGINS.search(question, max(word.start() - 12, 0), word.start())
+        )
+        or any(sign.isupper() or sign.isdigit() for sign in word[0][1:])
     ]
 
 
