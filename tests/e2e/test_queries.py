@@ -52,7 +52,7 @@ def test_statements_are_shown_with_the_path_that_led_to_them(daemon: Place, stra
     paths = [one["statements"] for one in told]
     assert len({path[-1]["text"] for path in paths}) == len(paths)
     (first, last, *_) = next(path for path in paths if len(path) > 1)
-    assert first["name"] is None and last["name"].split()[0] in last["text"].lower()
+    assert first["name"] is None and last["name"].split()[0] in last["text"]
     assert f"-- {last['name']}: " in " ".join(drawn.stdout.split())
 
 
