@@ -111,11 +111,7 @@ def choose_sentences(
             for previous in chosen
         )
 
-    before = {
-        later: earlier
-        for earlier, later in pairwise(sentences)
-        if earlier.rank == later.rank and _PRONOUN.match(later.text)
-    }
+    before = _find_antecedents(sentences)
 
     def value(sentence: Sentence) -> float:
         return (
@@ -141,6 +137,15 @@ def choose_sentences(
         left = [sentence for sentence in left if sentence.text != best.text]
         covered |= best.terms
     return [_shorten(sentence) for sentence in chosen]
+
+
+def _find_antecedents(sentences: Sequence[Sentence]) -> dict[Sentence, Sentence]:
+    """Map each sentence that begins with a pronoun to the sentence before it."""
+    return {
+        later: earlier
+        for earlier, later in pairwise(sentences)
+        if earlier.rank == later.rank and _PRONOUN.match(later.text)
+    }
 
 
 def _shorten(sentence: Sentence) -> Sentence:
