@@ -235,10 +235,8 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
     rows = list[tuple[object, ...]]()
     questions = list[tuple[object, ...]]()
     for question_set in sets:
-        vectors, question_rows = (
-            question_set.vectors.astype("<i2").tobytes(),
-            _question_rows(question_set),
-        )
+        vectors = question_set.vectors.astype("<i2").tobytes()
+        question_rows = _question_rows(question_set)
         digest = set_digest(vectors, question_rows)
         rows.append(
             (

@@ -111,7 +111,7 @@ def _count_rules(source: SourceConfig, head: Snapshot | None) -> list[FolderRigh
         numbers = head.index.documents.source[: len(visible)]
         decided, sets = head.index.find_deciding_patterns(source.name, patterns, numbers)
         decided_by = [
-            np.array([pattern in question_set for question_set in sets])[decided]
+            np.array([pattern in deciding for deciding in sets])[decided]
             for pattern in range(len(patterns))
         ]
         counts = [int(np.count_nonzero(visible & by_this)) for by_this in decided_by]

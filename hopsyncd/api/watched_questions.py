@@ -433,11 +433,11 @@ class WatchedQuestions:
         if not actions:
             return []
         with closing(open_reader(self._database)) as connection:
-            waiting = list_undelivered(connection)
+            undelivered = list_undelivered(connection)
         return [
-            Delivery(actions[watch.watch][0], watch, actions[watch.watch][1])
-            for watch in waiting
-            if watch.watch in actions
+            Delivery(actions[waiting.watch][0], waiting, actions[waiting.watch][1])
+            for waiting in undelivered
+            if waiting.watch in actions
         ]
 
     def _report(self, delivery: Delivery) -> str:

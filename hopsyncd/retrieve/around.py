@@ -218,7 +218,7 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     positions, name = _joining(snapshot, np.array([start, end]))
     shared = np.intersect1d(name[positions == 0], name[positions == 1])
     sizes, spelled = snapshot.statistics.mention_counts, snapshot.index.name_texts
-    rarest = min(shared.tolist(), key=lambda keyword: (int(sizes[keyword]), spelled[keyword]))
+    rarest = min(shared.tolist(), key=lambda number: (int(sizes[number]), spelled[number]))
     return Joint(start, end, "both", name=spelled[rarest])
 
 

@@ -45,7 +45,7 @@ def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list
     is_middle = (statistics.as_document_name > 0) & statistics.joins_documents
     numbers = np.flatnonzero(is_middle & (counts > 1) & (counts <= _MOST_MENTIONS))
     spelled = snapshot.index.name_texts
-    order = sorted(numbers.tolist(), key=lambda keyword: (int(counts[keyword]), spelled[keyword]))
+    order = sorted(numbers.tolist(), key=lambda number: (int(counts[number]), spelled[number]))
     found, used = list[Bridge](), set[str]()
     for name in order[:_CANDIDATES]:
         for bridge in _find_bridges_over(connection, snapshot, name):

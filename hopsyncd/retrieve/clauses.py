@@ -91,7 +91,7 @@ class ClauseCoverage:
         0.
         """
         compared = self._context.compare_sentences(passage_rows)
-        every = [frozenset[str]().union(*clause.terms) for clause in compared]
+        every = [frozenset[str]().union(*sentences.terms) for sentences in compared]
         terms = self._context.terms
         has = [[float(term in found) for found in every] for term in terms]
         return np.array(has).reshape(len(terms), len(passage_rows))

@@ -7,6 +7,7 @@ question. An item of a nested list counts only if the outer list has no item of 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hopsyncd.text.words import index_terms
 from store.records import Passage, PassageId
@@ -97,7 +98,8 @@ def list_items(text: str) -> Iterator[NumberedItem]:
 
     Nested items are indented. If a reader did not indent them, the numbers show the nesting.
 
-    >>> [(one.number, one.depth) for one in list_items("1. A\\n1. B\\n2. C\\n3. D\\n2. E\\n3. F")]
+    >>> items = list_items("1. A\\n1. B\\n2. C\\n3. D\\n2. E\\n3. F")
+    >>> [(item.number, item.depth) for item in items]
     [(1, 0), (1, 1), (2, 1), (3, 1), (2, 0), (3, 0)]
     """
     labels = [*_LABEL.finditer(text)]
@@ -107,7 +109,9 @@ def list_items(text: str) -> Iterator[NumberedItem]:
         indent, number, start = len(label[1]), int(label[2]), label.start()
         lists = [known for known in lists if known.indent <= indent]
         continued = [
-            n for n, one in enumerate(lists) if (one.indent, one.last + 1) == (indent, number)
+            position
+            for position, known in enumerate(lists)
+            if (known.indent, known.last + 1) == (indent, number)
         ]
         if continued:
             del lists[continued[-1] + 1 :]
@@ -118,7 +122,8 @@ def list_items(text: str) -> Iterator[NumberedItem]:
             lists.append(_OpenList(indent, number, introduction))
         lists[-1].last = number
         before = label.end()
-        end = next((one.start() for one in labels[at + 1 :] if len(one[1]) <= indent), len(text))
+        later = islice(labels, at + 1, None)
+        end = next((next_.start() for next_ in later if len(next_[1]) <= indent), len(text))
         yield NumberedItem(number, len(lists) - 1, _cut(text[start:end]), lists[-1].introduction)
 
 

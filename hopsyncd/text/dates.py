@@ -111,8 +111,8 @@ def find_date_text(text: str) -> str:
     >>> find_date_text("Notes of 7 May 2025"), find_date_text("2026-02-24 Night shift")
     ('7 May 2025', '2026-02-24')
     """
-    found = [one.search(text) for one in (WRITTEN_DATE, _YEAR_FIRST, _YEAR_LAST)]
-    first = min(filter(None, found), key=lambda one: one.start(), default=None)
+    found = [pattern.search(text) for pattern in (WRITTEN_DATE, _YEAR_FIRST, _YEAR_LAST)]
+    first = min(filter(None, found), key=lambda match: match.start(), default=None)
     return first[0] if first else ""
 
 

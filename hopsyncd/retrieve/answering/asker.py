@@ -72,7 +72,7 @@ def chain(
         for other in cited[:at]:
             shared = names.get(passage, frozenset()) & names.get(other, frozenset())
             if shared:
-                name = min(shared, key=lambda shared_name: (-len(shared_name), shared_name))
+                name = min(shared, key=lambda name: (-len(name), name))
                 hops[other, passage] = Hop(other, passage, "both", None, name, 0.0)
                 break
     return tuple(hops.values())

@@ -274,9 +274,8 @@ def by_statements(
     ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
     stated_in = graph.snapshot.index.passages.passage_id[graph.entries(_rows(paths))]
     texts = question_texts(connection, ids.values(), set(stated_in.tolist()))
-    found = {
-        statement: path for statement, path in paths.items() if ids[statement] in texts
-    }  # some may be purged
+    # A purge may have removed some of them.
+    found = {statement: path for statement, path in paths.items() if ids[statement] in texts}
     ranked: dict[int, float] = {statement: path.score for statement, path in found.items()}
     values = scores([texts[ids[statement]] for statement in found]) if scores else None
     if values is not None:
@@ -284,9 +283,8 @@ def by_statements(
     elif search.rerank != "none":
         cosines = {path.statements[0]: path.score for path in graph.alone(_rows(found))}
         ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
-    order = sorted(
-        found, key=lambda statement: -ranked[statement]
-    )  # stable: ties keep the order of paths
+    # The sort is stable, so ties keep the order of paths.
+    order = sorted(found, key=lambda statement: -ranked[statement])
     order = [order[at] for at in distinct([texts[ids[statement]] for statement in order])]
     if search.unit == "passage":
         order = _first_of_passages(graph, order)
