@@ -383,10 +383,11 @@ def _inner_blocks(
     row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
     """Yield the blocks of the tables in the cells of a row."""
-    for cell in row.own:
-        at = row.cells.index(cell)
-        for table in cell.inner:
-            yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
+    if row.has_tables:
+        starts = {cell: at for at, cell in reversed([*enumerate(row.cells)])}
+        for at, cell in ((starts[cell], cell) for cell in row.own):
+            for table in cell.inner:
+                yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
 
 
 def _links_of(rows: Iterable[Row]) -> Links:

@@ -203,7 +203,7 @@ def test_a_connector_that_cannot_be_made_pauses_its_source_and_no_other(
     books, notes = small.status()["sources"]
     assert (books["state"], notes["state"]) == ("paused", "ok")
     assert "No module named 'a_driver_that_is_not_there'" in books["problem"]
-    assert "install what it names" in books["hint"]
+    assert "install the missing package" in books["hint"]
 
 
 def test_content_that_crashed_a_reader_is_quarantined_until_hopsyncd_changes(small: Place) -> None:

@@ -174,7 +174,7 @@ def test_damaged_rich_text_costs_only_itself(length: int) -> None:
 
 def test_a_file_that_is_no_message_is_refused_with_a_reason() -> None:
     whole = compound_file(message(MAST))
-    for data in (b"Subject: x\n\nText.", whole[:600], compound_file({"Workbook": b"text"})):
+    for data in (b"Shopping: x\n\nText.", whole[:600], compound_file({"Workbook": b"text"})):
         with pytest.raises(DocumentUnreadable):
             extract(data, OUTLOOK)
     for length in range(1600, len(whole), 512):  # damaged: refused or read, but nothing else
