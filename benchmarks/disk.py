@@ -7,7 +7,6 @@ from pathlib import Path
 OTHER = "other tables"
 # By the beginning of the names of their tables and indexes.
 _TABLES = {
-    "passage_vector_": "vectors of passages (sqlite-vec)",  # before schema 24
     "question_set": "vectors of questions",
     "question": "questions",
     "match": "matches",
