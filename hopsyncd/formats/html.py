@@ -224,7 +224,7 @@ class _Builder:
             level = min((above if self._levels else self._level) + 1, 6)
             self._level = max(self._level, level) if self._levels else self._level
             heading = replace(heading, text=heading.text.rstrip(":"))
-        self.blocks.append(replace(heading, level=level))
+        self.blocks.append(self._leads.add_number(replace(heading, level=level)))
         self._leads.end_at_heading()
 
     def _is_bold_heading(self, text: str) -> bool:

@@ -34,6 +34,14 @@ class Leads:
         if self._open and not self._open[-1]:
             self._open[-1] = _UNSAID
 
+    def add_number(self, heading: Block) -> Block:
+        """Put the item's number before a heading that begins the item, unless it has its own."""
+        label, self._label = self._label, ""
+        if heading.text[:1].isdigit():
+            return heading
+        text, links = add_label(label, heading.text, heading.links)
+        return replace(heading, text=text, links=links)
+
     def above(self) -> tuple[str, ...]:
         """Return the leads of the next block, outermost first."""
         above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
@@ -70,7 +78,7 @@ class Leads:
         if self._label and block.kind != "code":
             text, links = add_label(self._label, block.text, block.links)
             block = replace(block, text=text, links=links)
-        self._label = ""
+            self._label = ""
         leads = self.above()
         if self._terms:
             block = self._add_definition(block)

@@ -34,6 +34,7 @@ from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
+from hopsyncd.formats.markdown_definitions import definition_rule
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
     definition_tokens,
@@ -173,6 +174,7 @@ def _parser() -> MarkdownIt:
     alternatives = ["paragraph", "reference", "blockquote", "list"]
     parser.block.ruler.before("code", "drawn_table", drawn_table_rule)
     parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
+    parser.block.ruler.before("lheading", "definition", definition_rule, {"alt": ["paragraph"]})
     return parser
 
 
@@ -227,7 +229,8 @@ class _Walk:
         self._env = env
         self._is_inside = is_inside
         self._lists: list[ItemNumbers | None] = []
-        self._label = ""  # the number of an item whose text has not been read
+        self._label = ""  # the number of an item, or the term, whose text has not been read
+        self._term: tuple[str, Links] = "", ()
         self._level = 0
         self._leads: list[str] = []  # the introduction of each list, the text of each item
         self._lead_in = ""
@@ -287,6 +290,10 @@ class _Walk:
                 yield replace(_code(token.content, first), leads=self._above())
             case _ if self._grid or token.type == "table_open":
                 yield from self._table(token, start, end)
+            case "dt":
+                self._term = self._visible(token.content)
+            case "dd_open":
+                yield from self._definition(token, start + 1)
             case _:
                 self._enter_or_leave(token)
 
@@ -298,7 +305,7 @@ class _Walk:
             case "heading_close":
                 self._level = 0
                 self._lead_in = ""
-            case "bullet_list_open" | "ordered_list_open":
+            case "bullet_list_open" | "ordered_list_open" | "dl_open":
                 is_numbered = token.type == "ordered_list_open"
                 start = int(token.attrs.get("start", 1))
                 self._lists.append(ItemNumbers(start) if is_numbered else None)
@@ -309,13 +316,25 @@ class _Walk:
                 self._leads.append("")
                 numbers = self._lists[-1]
                 self._label = numbers.take() if numbers else ""
-            case "list_item_close":
+            case "list_item_close" | "dd_close":
                 self._leads.pop()
                 self._label = ""
-            case "bullet_list_close" | "ordered_list_close":
+            case "bullet_list_close" | "ordered_list_close" | "dl_close":
                 self._lists.pop()
                 self._leads.pop()
                 self._lead_in = ""
+
+    def _definition(self, token: Token, line: int) -> Iterator[Block]:
+        """Begin a definition. Its term precedes its text, or is a block above its other content."""
+        term, links = self._term
+        is_first = token.info == "first"
+        self._label = ""
+        if is_first and token.hidden:
+            yield Block("list_item", term, line, line, links=links, leads=self._above())
+        elif is_first:
+            self._label = term if term.endswith((":", "?", ".")) else f"{term}:"
+        self._leads.append("" if self._label else lead_of(term))
+        self._lead_in = ""
 
     def _table(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
@@ -339,14 +358,18 @@ class _Walk:
             self._env.waiting += FOOTNOTE_MARK.findall(token.content)
         text, links = self._visible(without_note_markup(token.content))
         if self._grid is not None:
-            self._grid.add(text, links=links)
+            self._grid.add(text, links=links, **token.meta)
         elif self._level:
             text, links = squeeze(text, links)
+            if self._label and not text[:1].isdigit():
+                text, links = add_label(self._label, text, links)
+            self._label = ""
             yield Block("heading", text, first, last, self._level, links)
         else:
             self._lead_in = ""
+            term_links = self._term[1] if self._label else ()
             text, links = add_label(self._label, text, links)
-            self._label = ""
+            links, self._label = (*term_links, *links), ""
             kind: Kind = "list_item" if self._lists else "paragraph"
             yield Block(kind, text, first, last, links=links, leads=self._above())
             if self._leads and not self._leads[-1]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,11 +17,17 @@ _COLUMNS = re.compile(r" {0,3}-{2,}(?: +-{2,})+ *\Z")
 _FULL_LINE = re.compile(r" {0,3}-{3,} *\Z")
 _CAPTION = re.compile(r"(?:Table)?: +(\S.*)\Z")
 _RUN = re.compile(r"-+")
-_MAX_ROWS, _MAX_COLUMNS = 10_000, 100
+_BORDERS = ("|", "+")
+_RULE = re.compile(r"\+(?:[-=:]+\+)+")
+_HEADER_RULE = re.compile(r"\+[=:]+\+")
+_LINE = re.compile(r"[-=:+]+")
+_MAX_ROWS, _MAX_COLUMNS, _MAX_GRID_LINES = 10_000, 100, 50_000
 _NO_GRID_BEFORE = "no grid table begins before this line"
 
-Rows = list[tuple[int, int, list[str]]]
-"""Rows as (first line, line after the last, texts of the cells)."""
+GridCell = tuple[str, int, int]
+"""The text of a cell, and the rows and columns that it spans."""
+Rows = list[tuple[int, int, Sequence[str | GridCell]]]
+"""Rows as (first line, line after the last, cells)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,10 @@ def _push(state: StateBlock, table: _Drawn, caption: str, start: int) -> None:
             state.push("thead_open" if number < table.headers else "tbody_open", "", 1)
         state.push("tr_open", "tr", 1).map = [first, last]
         for cell in cells:
+            text, rowspan, colspan = (cell, 1, 1) if isinstance(cell, str) else cell
             token = state.push("inline", "", 0)
-            token.content, token.map, token.children = cell, [first, last], []
+            token.content, token.map, token.children = text, [first, last], []
+            token.meta = {"rowspan": rowspan, "colspan": colspan}
         state.push("tr_close", "tr", -1)
     state.push("table_close", "table", -1)
 
@@ -93,33 +102,77 @@ def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int
 
 
 def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | None, int]:
-    """Read a grid table. Also returns the line at which reading stopped.
+    """Read a grid table, whose cells may span rows and columns. Also returns the line at which
+    reading stopped.
 
-    The table is None if its cells span rows or columns, or if its last line is missing.
+    The table is None if its lines do not form rectangles, or if its last line is missing.
     """
     border = line(start).strip()
     indent = len(line(start)) - len(border)
-    edges = [at for at, sign in enumerate(border) if sign == "+"]
-    rows: Rows = []
-    headers, first = 0, start + 1
-    cells = [list[str]() for _ in edges[1:]]
-    at = start + 1
-    while at < end and len(rows) < _MAX_ROWS and len(edges) <= _MAX_COLUMNS:
-        text = line(at)[indent:]
-        if _GRID_LINE.match(text):
-            if [number for number, sign in enumerate(text) if sign == "+"] != edges:
-                return None, at
-            rows.append((first, at, ["\n".join(parts).strip() for parts in cells]))
-            headers = len(rows) if "=" in text and not headers else headers
-            cells, first = [list[str]() for _ in edges[1:]], at + 1
-        elif len(text) > edges[-1] and all(text[edge] == "|" for edge in edges):
-            for parts, left, right in zip(cells, edges, edges[1:], strict=False):
-                parts.append(text[left + 1 : right].strip())
-        else:
+    lines: list[str] = []
+    while start + len(lines) < end and len(lines) < _MAX_GRID_LINES:
+        text = line(start + len(lines))[indent:]
+        if len(text) != len(border) or text[0] not in _BORDERS or text[-1] not in _BORDERS:
             break
-        at += 1
-    is_whole = first == at and len(rows) > 0
-    return (_Drawn(rows, headers if headers < len(rows) else 0, at) if is_whole else None), at
+        lines.append(text)
+    stopped = start + len(lines)
+    runs = [[*_RULE.finditer(text)] for text in lines]
+    rules = [at for at, found in enumerate(runs) if found]
+    edges = sorted(
+        {
+            at
+            for found in chain.from_iterable(runs)
+            for at in range(*found.span())
+            if found.string[at] == "+"
+        }
+    )
+    is_whole = len(rules) > 1 and rules[-1] == len(lines) - 1 and len(edges) - 1 <= _MAX_COLUMNS
+    if not is_whole or not _GRID_LINE.match(lines[-1]):
+        return None, stopped
+    if (cells := _cells_of(lines, rules, edges)) is None:
+        return None, stopped
+    rows: Rows = [
+        (start + above + 1, start + below, row)
+        for above, below, row in zip(rules, rules[1:], cells, strict=False)
+    ]
+    headers = next((at for at, rule in enumerate(rules) if _HEADER_RULE.search(lines[rule])), 0)
+    return _Drawn(rows, headers if headers < len(rows) else 0, stopped), stopped
+
+
+def _cells_of(
+    lines: Sequence[str], rules: Sequence[int], edges: Sequence[int]
+) -> list[list[GridCell]] | None:
+    """Return the cells of a grid table by row; None if some cell is no rectangle.
+
+    `rules` are the lines that contain horizontal lines, and `edges` the columns of vertical lines.
+    """
+    covered: set[tuple[int, int]] = set()
+    cells: list[list[GridCell]] = []
+    for row in range(len(rules) - 1):
+        cells.append([])
+        for column in range(len(edges) - 1):
+            if (row, column) in covered:
+                continue
+            right = column + 1
+            while right < len(edges) - 1 and not _is_vertical(lines, rules, row, edges[right]):
+                right += 1
+            below = row + 1
+            first, last = edges[column] + 1, edges[right]
+            while below < len(rules) - 1 and not _LINE.fullmatch(lines[rules[below]], first, last):
+                below += 1
+            places = {(y, x) for y in range(row, below) for x in range(column, right)}
+            if places & covered:
+                return None
+            covered |= places
+            parts = [lines[at][first:last].strip() for at in range(rules[row] + 1, rules[below])]
+            cells[-1].append(("\n".join(parts).strip(), below - row, right - column))
+    return cells
+
+
+def _is_vertical(lines: Sequence[str], rules: Sequence[int], row: int, column: int) -> bool:
+    """Whether a vertical line separates the cells of a row at a column."""
+    signs = [lines[at][column] for at in range(rules[row], rules[row + 1] + 1)]
+    return "|" in signs[1:-1] and all(sign in _BORDERS for sign in signs)
 
 
 def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:

@@ -437,3 +437,14 @@ def test_an_article_for_browsers_without_scripts_is_read_and_a_notice_is_not() -
     notice = "<p>Hello.</p><noscript><p>Please enable JavaScript to see the quay.</p></noscript>"
     assert any("quay is closed" in block.text for block in blocks(page))
     assert not any("quay" in block.text for block in blocks(notice))
+
+
+def test_a_numbered_item_that_begins_with_a_heading_or_code_keeps_its_number() -> None:
+    page = (
+        "<h1>Guide</h1><ol><li><h3>Install</h3><p>Run setup.</p></li>"
+        "<li><p><b>Start it</b></p><p>Twice.</p></li><li><h3>3. Stop</h3></li>"
+        "<li><pre>ls</pre><p>Look.</p></li></ol>"
+    )
+    assert [block.text for block in blocks(page)] == [
+        "Guide", "1. Install", "Run setup.", "2. Start it", "Twice.", "3. Stop", "ls", "4. Look.",
+    ]  # fmt: skip

@@ -1,3 +1,5 @@
+import pytest
+
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.readers import extract
 
@@ -395,3 +397,48 @@ def test_code_and_what_only_looks_like_markup_stay() -> None:
     assert blocks("Goods\nimport duties from 'abroad' are due.")[0].text.endswith("are due.")
     assert blocks("Set {/* without an end")[0].text == "Set {/* without an end"
     assert blocks("# C# {x}")[0].text == "C# {x}"
+
+
+def test_terms_precede_their_definitions() -> None:
+    text = (
+        "The words:\n\nApple\n: A fruit.\n: A company.\n\n"
+        "Pear, *quince*\n\n:   Other fruits,\n    in autumn.\n\n    Both are yellow.\n\nEnd.\n"
+    )
+    assert [(block.kind, block.text, block.leads) for block in blocks(text)] == [
+        ("paragraph", "The words:", ()),
+        ("list_item", "Apple: A fruit.", ("The words:",)),
+        ("list_item", "A company.", ("The words:", "Apple")),
+        ("list_item", "Pear, quince: Other fruits,\nin autumn.", ("The words:",)),
+        (
+            "list_item",
+            "Both are yellow.",
+            ("The words:", "Pear, quince: Other fruits, in autumn."),
+        ),
+        ("paragraph", "End.", ()),
+    ]
+
+
+def test_a_definition_without_text_has_its_term_above() -> None:
+    text = "[Keys](keys.md)\n: - up\n  - down\n\nTerm 1\nTerm 2\n:     code\n"
+    found = blocks(text)
+    assert [(block.kind, block.text, block.leads) for block in found] == [
+        ("list_item", "Keys", ()),
+        ("list_item", "up", ("Keys",)),
+        ("list_item", "down", ("Keys",)),
+        ("list_item", "Term 1, Term 2: code", ()),
+    ]
+    assert found[0].links
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# Heading\n: text", "It is\n:30 now", "Text\n\n\n: text", ": text", "a\nb\nc\nd\n: text"],
+)
+def test_a_colon_without_a_term_defines_nothing(text: str) -> None:
+    assert not any(block.kind == "list_item" for block in blocks(text))
+
+
+def test_a_numbered_item_that_begins_with_a_heading_keeps_its_number() -> None:
+    text = "1. # Install\n\n   Run it.\n2. # 2. Start\n3. Stop\n"
+    texts = [block.text for block in blocks(text)]
+    assert texts == ["1. Install", "Run it.", "2. Start", "3. Stop"]

@@ -71,6 +71,26 @@ def test_simple_and_multiline_tables_are_cut_at_their_lines() -> None:
     ]
 
 
+SPANNED = """
++---------------------+-------+
+| Location            | °C    |
+|                     +---+---+
+|                     | a | b |
++=============+=======+===+===+
+| North       | min   | 1 | 2 |
+| coast       +-------+---+---+
+|             | max   | 3     |
++-------------+-------+-------+
+"""
+
+
+def test_cells_of_grid_tables_span_rows_and_columns() -> None:
+    assert texts(SPANNED) == [
+        "Location: North coast | Location: min | °C > a: 1 | °C > b: 2",
+        "Location: North coast | Location: max | °C > a: 3 | °C > b: 3",
+    ]
+
+
 def test_tables_without_names_have_lines_above_and_below() -> None:
     simple = "Text.\n\n------ ----\nFig    3\nPlum   5\n------ ----\n\n: Prices\n"
     assert texts(simple) == ["Text.", "Prices", "Fig | 3", "Plum | 5"]
@@ -108,8 +128,12 @@ def test_superscripts_and_subscripts_are_read(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["--- ---\nx\n--- ---\n\n", "-- ---\nx\n", "---\nx\n-- --\n\n", "+--+\n", "a~b^"]
-)
+    "part",
+    [
+        "--- ---\nx\n--- ---\n\n", "-- ---\nx\n", "---\nx\n-- --\n\n", "+--+\n", "a~b^",
+        "+-+-+\n| +-+\n", "| +-+\n", "a\n: b\n", ": b\n", "a\n\n: ", "- a\n  : b\n",
+    ],
+)  # fmt: skip
 def test_hostile_tables_take_bounded_time(part: str) -> None:
     begin = process_time()
     read(part * 20_000)
