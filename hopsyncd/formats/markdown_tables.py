@@ -215,7 +215,9 @@ def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn |
             parts[-1].append((number, cells))
         else:
             parts.append([(number, cells)])
-    rows = [(part[0][0], part[-1][0] + 1, _join([cells for _, cells in part])) for part in parts]
+    rows: Rows = [
+        (part[0][0], part[-1][0] + 1, _join([cells for _, cells in part])) for part in parts
+    ]
     return _Drawn(rows, 0, at + 1) if len(rows) > 1 else None
 
 

@@ -23,6 +23,7 @@ from hopsyncd.formats.media_types import cell_number
 from hopsyncd.formats.numbers import show_plainly, show_value
 from hopsyncd.formats.odt import count_of, table_rows
 from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
+from hopsyncd.formats.xls_styles import Style, styles_of
 
 _MAX_REPEATED = 1000  # copies of a repeated row or cell; cells of a merged area
 _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
@@ -31,6 +32,7 @@ _FILTER = re.compile(rb'<(?:\w+:)?autoFilter\s[^>]*?ref="\$?([A-Z]+)\$?(\d+):\$?
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _UNREAD_PARTS = "CF COL CUSTOM_VIEWS EXT HYPERLINK MERGE SCENARIOS VALIDATION".split()
 _FORMULA = rb"<f(?:\s[^>]*)?(?:/>|>[^<]*</f>)"
+_DEFAULT_STYLE = Style()
 _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 
 
@@ -133,12 +135,9 @@ def _lenient_parser() -> Any:
 
 
 def xls_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a workbook of Excel 97 to 2003.
-
-    Dates and durations are formatted. Other number formats are unknown, so a percentage is shown as
-    the stored number.
-    """
+    """Read a workbook of Excel 97 to 2003."""
     calamine = library("python_calamine")
+    styles = styles_of(data)
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
@@ -152,7 +151,8 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             place = _span_cells(ranges)
             first_row, first_column = sheet.start or (0, 0)
             values = sheet.to_python(skip_empty_area=True)
-            blocks += _sheet(_plain_rows(values, first_row + 1, first_column + 1, place))
+            start = first_row + 1, first_column + 1
+            blocks += _sheet(_plain_rows(values, *start, place, styles.get(sheet.name, {})))
         return tuple(blocks)
     except BaseException as error:
         # The library's panics do not derive from Exception.
@@ -360,15 +360,23 @@ def _span_cells(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
 
 
 def _plain_rows(
-    values: Iterable[Sequence[object]], first_row: int, first_column: int, place: _Place
+    values: Iterable[Sequence[object]],
+    first_row: int,
+    first_column: int,
+    place: _Place,
+    styles: Mapping[tuple[int, int], Style],
 ) -> Iterator[SheetRow]:
     for number, row in enumerate(values, first_row):
-        cells = [
-            None
-            if (number, column) in place.covered
-            else SheetCell(show_plainly(value), *place.spans.get((number, column), (1, 1)))
-            for column, value in enumerate(row, first_column)
-        ]
+        cells: list[SheetCell | None] = []
+        for column, value in enumerate(row, first_column):
+            if (number, column) in place.covered:
+                cells.append(None)
+                continue
+            style = styles.get((number, column), _DEFAULT_STYLE)
+            is_shown = style.number_format == "General" or isinstance(value, str | None)
+            text = show_plainly(value) if is_shown else show_value(value, style.number_format)
+            span = place.spans.get((number, column), (1, 1))
+            cells.append(SheetCell(text, *span, is_bold=style.is_bold))
         yield _row(number, first_column, cells)
 
 

@@ -18,6 +18,7 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.media_types import ODS, XLS, XLSX
 from hopsyncd.formats.readers import extract
+from hopsyncd.formats.xls_styles import Style, styles_of
 
 _OFFICE = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
 _TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
@@ -419,3 +420,45 @@ def test_names_with_values_of_several_kinds_are_a_form() -> None:
     for row in (*pairs, ["Boats", 3]):
         book.active.append(row)
     assert rows(read(book))[:2] == ["Name | Ada", "Born | 1815-12-10"]
+
+
+def test_old_workbooks_show_numbers_in_their_formats() -> None:
+    book = xlwt.Workbook()
+    columns = [
+        ("Share", "0.0%", 0.075, "7.5%"),
+        ("Price", '#,##0.00 "€"', 1234.5, "1,234.50 €"),
+        ("Day", "DD.MM.YYYY", 45_418, "06.05.2024"),
+        ("Count", "General", 12, "12"),
+    ]
+    for sheet in (book.add_sheet("First"), book.add_sheet("Second")):
+        for column, (name, number_format, value, _) in enumerate(columns):
+            sheet.write(0, column, name)
+            for row in (1, 2):
+                sheet.write(row, column, value, xlwt.easyxf(num_format_str=number_format))
+    buffer = io.BytesIO()
+    book.save(buffer)
+    line = " | ".join(f"{name}: {shown}" for name, _, _, shown in columns)
+    assert rows(extract(buffer.getvalue(), XLS)) == [line] * 4
+
+
+def test_a_bold_row_of_an_old_workbook_names_the_columns() -> None:
+    book = xlwt.Workbook()
+    sheet = book.add_sheet("S")
+    for at, row in enumerate((["Who", "+/-"], ["Ben", "up"], ["Eve", "down"])):
+        for column, text in enumerate(row):
+            sheet.write(at, column, text, xlwt.easyxf(f"font: bold {'on' if at < 1 else 'off'}"))
+    buffer = io.BytesIO()
+    book.save(buffer)
+    assert rows(extract(buffer.getvalue(), XLS)) == ["Who: Ben | +/-: up", "Who: Eve | +/-: down"]
+
+
+def test_the_styles_of_a_damaged_old_workbook_are_left_out() -> None:
+    book = xlwt.Workbook()
+    book.add_sheet("S").write(0, 0, 0.5, xlwt.easyxf(num_format_str="0%"))
+    buffer = io.BytesIO()
+    book.save(buffer)
+    data = buffer.getvalue()
+    assert styles_of(data) == {"S": {(1, 1): Style("0%")}}
+    for size in range(0, len(data), 97):
+        styles_of(data[:size])
+    assert styles_of(b"no workbook") == {}
