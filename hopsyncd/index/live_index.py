@@ -13,7 +13,7 @@ and 9 gets a passage row and an interval from 2 on. At version 1 the intervals o
 force, at version 2 the intervals of 7 and 9.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
@@ -134,8 +134,6 @@ class LiveIndex:
         self.link_texts: list[str] = []  # the visible text of each row of `links`
         self.properties: list[tuple[str, str]] = []  # names and values that any document has
         self._property_numbers: dict[tuple[str, str], int] = {}
-        self.row_of_question_set: dict[int, int] = {}  # values are passage rows
-        self.interval_of_passage: dict[int, int] = {}  # rows in force at the head, by passage id
         self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
         self.version = 0  # the version of the tables
         # By source and patterns: which pattern decides about each document row, -1 for none.
@@ -156,6 +154,11 @@ class LiveIndex:
         flags = np.zeros(len(self.passages), dtype=np.bool_)
         flags[intervals.passage_row[intervals.died == DEAD]] = True
         return flags
+
+    @property
+    def vertex_count(self) -> int:
+        """How many passages are vertices at the head, including pending changes."""
+        return int(np.count_nonzero(self.passage_intervals.died == DEAD))
 
     @property
     def is_worn(self) -> bool:
@@ -234,11 +237,21 @@ class LiveIndex:
 
     # Rows with intervals
 
-    def find_vertices(self, passage_ids: Iterable[int]) -> Integers:
-        """Return the rows of those passages that are vertices at the head."""
-        known = self.interval_of_passage
-        intervals = [known[passage] for passage in passage_ids if passage in known]
-        return self.passage_intervals.passage_row[intervals].astype(np.int64)
+    def find_vertices(self, passage_ids: Integers) -> Integers:
+        """Return the row of each passage at the head, or -1 if it is not a vertex there."""
+        numbers = self.passage_numbers.find(passage_ids)
+        rows, positions = self.postings.passages_by_number.find_all(numbers)
+        is_vertex = self.is_vertex[rows]
+        found = np.full(len(passage_ids), -1, dtype=np.int64)
+        found[positions[is_vertex]] = rows[is_vertex]
+        return found
+
+    def find_question_sets(self, set_ids: Integers) -> Integers:
+        """Return the passage row of each question set, or -1 if it was not added."""
+        found = np.full(len(set_ids), -1, dtype=np.int64)
+        rows, positions = self.postings.passages_by_question_set.find_all(set_ids)
+        found[positions] = rows
+        return found
 
     def begin_passages(
         self, passage_rows: Integers, born: Integers | int = PENDING, died: Integers | int = DEAD
@@ -252,15 +265,15 @@ class LiveIndex:
             )
         )
         self._pending_intervals.begun.append((start, start + count))
-        passage_ids = self.passages.passage_id[passage_rows]
-        for row in np.flatnonzero(dead == DEAD).tolist():
-            self.interval_of_passage[int(passage_ids[row])] = start + row
 
-    def end_passages(self, passage_ids: Iterable[int], died: Integers | int = PENDING) -> None:
-        """End the intervals of passages that are vertices."""
-        rows = [self.interval_of_passage.pop(passage) for passage in passage_ids]
-        rows_array = np.array(rows, dtype=np.int64)
-        self._pending_intervals.end(self.passage_intervals, rows_array, died)
+    def end_passages(self, passage_rows: Integers, died: Integers | int = PENDING) -> None:
+        """End the intervals of passage rows that are vertices at the head. Raises IndexError if a
+        row is not."""
+        intervals = self.passage_intervals
+        current = np.flatnonzero(intervals.died == DEAD)
+        interval_rows = np.full(len(self.passages), len(intervals))
+        interval_rows[intervals.passage_row[current]] = current
+        self._pending_intervals.end(intervals, interval_rows[passage_rows], died)
 
     def begin_documents(self, new: DocumentTable) -> int:
         """Add revisions of documents. Returns the row of the first revision."""
@@ -389,20 +402,13 @@ class LiveIndex:
             keys, rows = f"{each.name}:keys", f"{each.name}:rows"
             segment = Segment.build(buffers[keys][: lengths[keys]], buffers[rows][: lengths[rows]])
             getattr(self.postings, each.name).replace(segment)
-        passages, intervals, documents = self.passages, self.passage_intervals, self.documents
-        sets = passages.question_set_id.tolist()
-        self.row_of_question_set = {set_id: row for row, set_id in enumerate(sets)}
-        current = np.flatnonzero(intervals.died == DEAD)
-        passage_ids = passages.passage_id[intervals.passage_row[current]]
-        self.interval_of_passage = _dictionary(passage_ids, current)
+        documents = self.documents
         current = np.flatnonzero(documents.died == DEAD)
-        self.document_row_of_id = _dictionary(documents.id[current], current)
+        self.document_row_of_id = dict(
+            zip(documents.id[current].tolist(), current.tolist(), strict=True)
+        )
         self._property_numbers = {pair: number for number, pair in enumerate(self.properties)}
 
     def tables(self) -> dict[str, Table]:
         """Return all tables by their field names."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
-
-
-def _dictionary(keys: Integers, values: Integers) -> dict[int, int]:
-    return dict(zip(keys.tolist(), values.tolist(), strict=True))

@@ -105,11 +105,13 @@ class _Content:
 
 def add_passages(index: LiveIndex, contents: Sequence[NewPassage]) -> Integers:
     """Add the contents that have no row yet. Returns the passage row of each."""
-    rows = index.row_of_question_set
-    new = {each.questions.id: each for each in contents if each.questions.id not in rows}
-    if new:
-        _add(index, list(new.values()))
-    return np.array([rows[each.questions.id] for each in contents], dtype=np.int64)
+    set_ids = int64([each.questions.id for each in contents])
+    rows = index.find_question_sets(set_ids)
+    if (rows >= 0).all():
+        return rows
+    pairs = zip(contents, rows.tolist(), strict=True)
+    _add(index, [*{each.questions.id: each for each, row in pairs if row < 0}.values()])
+    return index.find_question_sets(set_ids)
 
 
 def _add(index: LiveIndex, new: Sequence[NewPassage]) -> None:
@@ -159,10 +161,11 @@ def _add_passage_rows(
     vector_counts = [len(each.questions.vectors) for each in new]
     numbers = index.passage_numbers.add(int64([each.questions.passage for each in new]))
     first_row = len(index.passages)
+    set_ids = int64([each.questions.id for each in new])
     index.passages = index.passages.extend(
         PassageTable(
             passage_id=int64([each.questions.passage for each in new]),
-            question_set_id=int64([each.questions.id for each in new]),
+            question_set_id=set_ids,
             passage_number=int32(numbers),
             word_count=int32([each.word_count for each in new]),
             vector_start=int32(vector_ends - vector_counts),
@@ -180,8 +183,7 @@ def _add_passage_rows(
         )
     )
     _find_by(index.postings.passages_by_number, numbers, first_row)
-    for row, each in enumerate(new, first_row):
-        index.row_of_question_set[each.questions.id] = row
+    _find_by(index.postings.passages_by_question_set, set_ids, first_row)
 
 
 def _find_by(postings: Postings, keys: Integers, first_row: int) -> None:

@@ -305,6 +305,7 @@ class IndexPostings:
     incoming_by_keyword: Postings = field(default_factory=Postings)
     outgoing_by_keyword: Postings = field(default_factory=Postings)
     passages_by_number: Postings = field(default_factory=Postings)
+    passages_by_question_set: Postings = field(default_factory=Postings)
     mentions_by_name: Postings = field(default_factory=Postings)
     sentence_mentions_by_name: Postings = field(default_factory=Postings)
     terms_by_key: Postings = field(default_factory=Postings)

@@ -40,17 +40,11 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     deleted = _end_deleted(index, new.left, after)
     _add_content(connection, index, encoder, new)
     ended = new.passages_ended
-    known = [
-        row
-        for row, passage in enumerate(ended.key.tolist())
-        if passage in index.interval_of_passage
-    ]
-    index.end_passages(ended.key[known].tolist(), ended.died[known])
+    rows = index.find_vertices(ended.key)
+    ours = rows >= 0
+    index.end_passages(rows[ours], ended.died[ours])
     begun = new.passages_begun
-    entries = np.array(
-        [index.row_of_question_set.get(set_id, -1) for set_id in begun.question_set.tolist()],
-        np.int64,
-    )
+    entries = index.find_question_sets(begun.question_set)
     ours = entries >= 0
     index.begin_passages(entries[ours], begun.born[ours], _end_versions(begun.died[ours]))
     _follow_matches(index, new)
@@ -112,15 +106,12 @@ def _form_terms(passage: Passage) -> set[str]:
 
 
 def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_rows: Changes) -> None:
-    new = [
-        SetId(set_id)
-        for set_id in np.unique(new_rows.passages_begun.question_set).tolist()
-        if set_id not in index.row_of_question_set
-    ]
-    ours = sets_of_encoder(connection, new, encoder)
+    sets = np.unique(new_rows.passages_begun.question_set)
+    new = sets[index.find_question_sets(sets) < 0]
+    ours = sets_of_encoder(connection, [SetId(set_id) for set_id in new.tolist()], encoder)
     for start in range(0, len(ours), _AT_ONCE):
-        sets = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
-        add_passages(index, new_passages(connection, sets))
+        part = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
+        add_passages(index, new_passages(connection, part))
 
 
 def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
@@ -129,14 +120,12 @@ def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
     if left is None:
         return np.empty(0, dtype=np.int64)
     intervals, matches, documents = index.passage_intervals, index.matches, index.documents
-    row = intervals.passage_row[_in_force_since(intervals, left.since)]
-    index.end_passages(_missing_keys(index.passages.passage_id[row], left.passages), after + 1)
+    rows = intervals.passage_row[_in_force_since(intervals, left.since)].astype(np.int64)
+    is_left = np.isin(index.passages.passage_id[rows], left.passages)
+    index.end_passages(rows[~is_left], after + 1)
     questions = matches.source_question[_in_force_since(matches, left.since)].astype(np.int64)
     index.end_matches(questions[~np.isin(index.outgoing.id[questions], left.matches)], after + 1)
-    return np.array(
-        _missing_keys(documents.id[_in_force_since(documents, left.since)], left.documents),
-        np.int64,
-    )
+    return np.setdiff1d(documents.id[_in_force_since(documents, left.since)], left.documents)
 
 
 def _in_force_since(table: IntervalTable, since: int) -> Flags:
@@ -144,11 +133,6 @@ def _in_force_since(table: IntervalTable, since: int) -> Flags:
     `since`."""
     rows: Flags = (table.died == DEAD) & (table.born > since)
     return rows
-
-
-def _missing_keys(keys: Integers, left: Integers) -> list[int]:
-    missing: list[int] = np.setdiff1d(keys, left).tolist()
-    return missing
 
 
 def _follow_matches(index: LiveIndex, new: Changes) -> None:

@@ -42,7 +42,7 @@ from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 14
+_FORMAT = 15
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
 _MORE = 1.25  # While sources are synced: save again after growth by this factor and _FEWEST rows.

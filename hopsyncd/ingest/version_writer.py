@@ -30,6 +30,7 @@ from hopsyncd.index.matching import (
 from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
+from hopsyncd.index.tables import int64
 from hopsyncd.ingest.index_loading import follow_documents, load_index, new_passages
 from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
 from hopsyncd.ingest.read import (
@@ -352,11 +353,11 @@ class VersionWriter:
 
         Both may contain indexed passages whose sets were garbage-collected.
         """
-        passages, known = passages_at(self._connection, newest.id), self.index.interval_of_passage
+        passages = passages_at(self._connection, newest.id)
         lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
-        return [
-            passage for passage in passages if passage not in known or passage in lacking
-        ], lacking
+        absent = np.flatnonzero(self.index.find_vertices(int64(passages)) < 0)
+        unbuilt = lacking.union(passages[position] for position in absent.tolist())
+        return [passage for passage in passages if passage in unbuilt], lacking
 
     def build_apart(self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits) -> None:
         """Make and store the question sets of these passages, and match them in the separate index.
@@ -374,8 +375,9 @@ class VersionWriter:
         that index."""
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
-            gone = index.find_vertices([*index.interval_of_passage.keys() - set(passages)])
-            index.end_passages(index.passages.passage_id[gone].tolist())
+            rows = np.flatnonzero(index.is_vertex)
+            is_left = np.isin(index.passages.passage_id[rows], int64(passages))
+            index.end_passages(gone := rows[~is_left])
             begun = self._find_sets(passages)
             update_matches(index, gone, self._take_in(index, begun))
             reason = Batch(f"the models are now {self._maker.generation.name}")
@@ -429,15 +431,13 @@ class VersionWriter:
 
     def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
         """Add the passages that are not in the index, begin all of them, and return their rows."""
-        sets = [
-            questions for passage, questions in begun if passage not in index.interval_of_passage
-        ]
+        absent = np.flatnonzero(index.find_vertices(int64([key for key, _ in begun])) < 0)
+        sets = [begun[position][1] for position in absent.tolist()]
         added = [np.empty(0, dtype=np.int64)]
         for start in range(0, len(sets), _AT_ONCE):
             part = [*sets_by_id(self._connection, sets[start : start + _AT_ONCE])]
             added.append(add_passages(index, new_passages(self._connection, part)))
-        new = np.concatenate(added)
-        index.begin_passages(new)
+        index.begin_passages(new := np.concatenate(added))
         return new
 
     def _commit(
@@ -452,8 +452,8 @@ class VersionWriter:
         the index."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
-            gone = index.find_vertices(changed.ended)
-            index.end_passages(index.passages.passage_id[gone].tolist())
+            rows = index.find_vertices(int64(changed.ended))
+            index.end_passages(gone := rows[rows >= 0])
             update_matches(index, gone, self._take_in(index, begun))
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
@@ -475,7 +475,7 @@ class VersionWriter:
     ) -> Change:
         delta = list_pending_matches(index)
         question_ids = index.outgoing.id
-        budget = edge_budget(len(index.interval_of_passage), self._budget_factor)
+        budget = edge_budget(index.vertex_count, self._budget_factor)
         newest = head(self._connection)
         match_count, edge_threshold = find_head_threshold(
             index, budget, newest.edge_threshold if newest else None

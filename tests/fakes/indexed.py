@@ -75,9 +75,8 @@ def advance(
     """One more version: passages and documents come and go, and matches with them."""
     came = [passage(one) if isinstance(one, QuestionSet) else one for one in begun]
     new = add_passages(index, came)
-    lives = [index.interval_of_passage[one] for one in ended]
-    gone = index.passage_intervals.passage_row[np.array(lives, dtype=np.int64)].astype(np.int64)
-    index.end_passages(ended)
+    gone = index.find_vertices(np.array(ended, dtype=np.int64))
+    index.end_passages(gone)
     index.begin_passages(new)
     update_matches(index, gone, new)
     delta = list_pending_matches(index)

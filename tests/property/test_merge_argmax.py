@@ -145,10 +145,11 @@ def test_every_change_in_two_parts_gives_the_argmax_of_a_rebuild(
             first, last = (add_passages(index, part) for part in (came[::2], came[1::2]))
             index.begin_passages(first)
             update_matches(index, np.empty(0, dtype=np.int64), first)
-            gone = [index.row_of_question_set[sets[n].id] for n in sorted(toggled & present)]
-            index.end_passages([sets[n].passage for n in sorted(toggled & present)])
+            set_ids = [sets[n].id for n in sorted(toggled & present)]
+            gone = index.find_question_sets(np.array(set_ids, dtype=np.int64))
+            index.end_passages(gone)
             index.begin_passages(last)
-            update_matches(index, np.array(gone, dtype=np.int64), last)
+            update_matches(index, gone, last)
             delta = list_pending_matches(index)
             index.settle(version)
             present ^= toggled

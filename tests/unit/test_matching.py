@@ -178,7 +178,7 @@ def test_passages_without_questions_have_no_matches() -> None:
     index = index_of(triplets(1), triplets(2))
     assert matched(index) == {}
     delta = advance(index, 2, ended=[1, 2])
-    assert (len(delta.ended), len(delta.begun), index.interval_of_passage) == (0, 0, {})
+    assert (len(delta.ended), len(delta.begun), index.vertex_count) == (0, 0, 0)
 
 
 def test_the_worked_example_of_the_module() -> None:
@@ -256,7 +256,8 @@ def test_a_match_that_no_version_has_leaves_no_row() -> None:
     assert held(index) == best
     assert (index.matches.born.tolist(), index.matches.died.tolist()) == ([2], [DEAD])
     for number in (2, 3, 4):
-        rows = index.postings.matches_by_target.find(int(index.find_vertices([number])[0]))
+        (vertex,) = index.find_vertices(np.array([number])).tolist()
+        rows = index.postings.matches_by_target.find(vertex)
         assert rows.tolist() == ([0] if number == 4 else [])
     assert index.postings.matches_by_source.find(0).tolist() == [0]
     advance(index, 3, ended=[4])

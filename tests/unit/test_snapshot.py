@@ -34,7 +34,7 @@ def test_pending_rows_are_in_no_version_until_they_are_settled() -> None:
     documents = [document(1, "a.md", [1]), document(2, "b.md", [2])]
     advance(index, 1, [a], documents=documents)
     was = served_by(snapshot_at(index, 1))
-    index.end_passages([1])
+    index.end_passages(index.find_vertices(np.array([1])))
     index.begin_passages(np.array([0]))
     for version in (1, 2):
         assert served_by(snapshot_at(index, version)) == was
