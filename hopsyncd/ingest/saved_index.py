@@ -101,6 +101,7 @@ class SavedIndex:
         self._is_kept = True
         index = LiveIndex(generation.dimensions, self._grow)
         if until:
+            log.info("building the index from the database", version=until)
             follow(connection, index, generation.encoder, 0, until)
         return index
 
