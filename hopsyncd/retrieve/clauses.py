@@ -81,7 +81,7 @@ class ClauseCoverage:
         has = self._find_terms(passage_rows)
         found = np.zeros((len(self.vectors), len(passage_rows)))
         for clause, vector in enumerate(self.vectors):
-            cosines = compare_best_vectors(self._context.snapshot, vector, passage_rows)
+            cosines = compare_best_vectors(self._context.snapshot.index, vector, passage_rows)
             likeness = OF_LIKENESS * cosines + _OF_WORDS * _sum_shares(self.shares[clause], has)
             found[clause] = np.exp((likeness - likeness.max(initial=0.0)) / _SCALE)
         return found

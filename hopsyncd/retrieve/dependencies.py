@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
+from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vectors
 from hopsyncd.retrieve.other_forms import OtherForm
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
@@ -375,28 +375,12 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
 def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) -> bool:
     """Return whether one of these new passage rows is above a threshold of the query."""
     words, shares = _score_words(query, before, index, came)
-    best, whole = _compare(query.vector, index, came)
+    best = compare_best_vectors(index, query.vector, came)
+    whole = index.vectors.compute_cosines(query.vector, index.passages.vector_start[came])
     likeness = OF_LIKENESS * best + OF_WORDS * words
     is_titled = (shares >= LEAST_TITLE_SHARE / _A_LITTLE_MORE) & (likeness > query.least_titled)
     is_direct = likeness + OF_WHOLE * whole > query.least_direct
     return bool(((likeness > query.least) | is_titled | is_direct).any())
-
-
-def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> tuple[Floats, Floats]:
-    """Compare a vector with the vectors of each passage.
-
-    Returns two (m,) arrays: the largest cosine with any vector of the passage, and the cosine with
-    the vector of the whole passage.
-    """
-    columns, exact = index.passages, index.vectors.exact
-    wanted = vector.astype(np.float64)
-    best, whole = np.zeros(len(rows)), np.zeros(len(rows))
-    for position, row in enumerate(rows.tolist()):
-        vectors = exact[int(columns.vector_start[row]) : int(columns.vector_end[row])]
-        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1) * np.linalg.norm(wanted)
-        cosines = (vectors @ wanted) / np.maximum(lengths, 1e-9)
-        best[position], whole[position] = cosines.max(initial=0.0), cosines[0]
-    return best, whole
 
 
 def _score_words(

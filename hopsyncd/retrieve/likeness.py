@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import AnyIntegers, Floats, Integers, expand_ranges, find_range_maxima
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Vectors
 
@@ -121,16 +122,16 @@ def fit(snapshot: Snapshot, vector: Vectors) -> float:
     return float(near.cosines.max(initial=0.0))
 
 
-def compare_best_vectors(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
+def compare_best_vectors(index: LiveIndex, vector: Vectors, passage_rows: Integers) -> Floats:
     """Return (m,) cosines: of a text with the sentence or whole text of each passage most like
     it.
     """
     if not len(passage_rows):
         return np.empty(0)
-    columns = snapshot.index.passages
+    columns = index.passages
     starts = columns.vector_start[passage_rows].astype(np.int64)
     ends = columns.vector_end[passage_rows].astype(np.int64)
     vector_rows, _ = expand_ranges(starts, ends)
-    cosines = snapshot.index.vectors.compute_cosines(vector, vector_rows)
+    cosines = index.vectors.compute_cosines(vector, vector_rows)
     until = (ends - starts).cumsum()
     return find_range_maxima(cosines, until - (ends - starts), until).astype(np.float64)

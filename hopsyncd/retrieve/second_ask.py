@@ -262,7 +262,7 @@ def _ask(
     weights = _weigh_terms(context, plan, matches)
     words = _score_words(context, weights, matches)
     rows = _find_candidates(context, plan.start, whole, words)
-    fits = compare_best_vectors(snapshot, vector, rows)
+    fits = compare_best_vectors(snapshot.index, vector, rows)
     likeness = OF_LIKENESS * fits + OF_WORDS * words[rows]
     counts = snapshot.statistics
     for number in plan.numbers:

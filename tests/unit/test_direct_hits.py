@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from hopsyncd.config.values import Search
+from hopsyncd.retrieve.dependencies import Query
+from hopsyncd.retrieve.likeness import OF_LIKENESS
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
     FIRST,
+    OF_WHOLE,
     Helpful,
     find_direct_hits,
     keep_places,
@@ -127,6 +130,27 @@ def test_a_watched_question_is_asked_again_when_a_new_passage_would_be_a_direct_
     assert not asking.touches(only_direct)
     asking.put("close.md", f"# Close\n\n{QUESTION}.\n")
     assert asking.touches(only_direct)
+
+
+def test_a_watched_question_compares_new_passages_as_the_search_does(asking: Asking) -> None:
+    dependencies = asking.dependencies(QUESTION)
+    question, *_ = dependencies.queries
+    asking.put("close.md", f"# Close\n\n{QUESTION}. Keep bread dry.\n")
+    context = asking.context(QUESTION)
+    row = int(context.snapshot.passage_rows.max())
+    passages = context.snapshot.index.passages
+    vectors = np.arange(passages.vector_start[row], passages.vector_end[row])
+    best = float(context.likeness.of_rows(vectors).max())
+    value = OF_LIKENESS * best + OF_WHOLE * float(context.likeness.whole[row])
+    for least, is_asked_again in ((value - 1e-6, True), (value + 1e-6, False)):
+        only_direct = replace(
+            dependencies,
+            queries=[Query(question.vector, {}, np.inf, least_direct=least)],
+            rows=np.empty(0, dtype=np.int64),
+            heavy_rows=np.empty(0, dtype=np.int64),
+            names=np.empty(0, dtype=np.int64),
+        )
+        assert asking.touches(only_direct) is is_asked_again
 
 
 def test_a_watched_question_depends_on_its_direct_hits(asking: Asking) -> None:
