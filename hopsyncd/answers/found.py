@@ -82,12 +82,12 @@ class SimilarPassage(PassagePlace):
 class FoundPassage(PlacedPassage):
     """A passage found. With the strategies `statement` and `topic`, `statements` is the path to it.
 
-    `strength` says how relevant it is to the question. `similar` are its near-duplicates among the
-    results.
+    `strength` says how relevant it is to the question, and is null if there are only filters.
+    `similar` are its near-duplicates among the results.
     """
 
     score: float
-    strength: Literal["strong", "fair", "weak"]
+    strength: Literal["strong", "fair", "weak"] | None
     similar: list[SimilarPassage]
     hops: list[WalkedHop]
     statements: list[FoundStatement]

@@ -184,17 +184,17 @@ def _strength(passage: Mapping[str, Any]) -> str:
     >>> _strength({"strength": "fair", "hops": []})
     'fair'
     """
+    parts = [passage["strength"] or ""]
     if passage["hops"]:
-        start = printable(document_title(passage["hops"][-1]["from"]))
-        return f"{passage['strength']}, found through {start}"
-    return str(passage["strength"])
+        parts.append(f"found through {printable(document_title(passage['hops'][-1]['from']))}")
+    return ", ".join(filter(None, parts))
 
 
 def _print_passage(
     rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit, question: str
 ) -> None:
     echo_line(f"{rank}. {heading_text(passage)}", hanging="   ", bold=True)
-    echo_facts((place, _strength(passage), id_text(passage["id"])), "   ")
+    echo_facts(filter(None, (place, _strength(passage), id_text(passage["id"]))), "   ")
     statements = passage["statements"]
     if explain and statements:
         echo_drawn(_statement_tree(statements), "   ")

@@ -56,6 +56,7 @@ _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
 _MOST, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
 _LEAST_NAME = 4  # shorter words are not searched inside camelCase names.
 _POSSESSIVE = re.compile("['\u2019]s\\Z", re.IGNORECASE)
+_AMOUNT = re.compile(r"\d(?!\d{4,}\Z)")  # not a longer number, which may be an identifier
 _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
 _MOST_ABSENT = 5  # with more absent words, a question is taken for another language.
 _FUSION_K = 60
@@ -440,8 +441,11 @@ def _find_absent(
 
 
 def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
-    """List the unusual words of a question that no visible passage has."""
-    words = (_POSSESSIVE.sub("", word) for word in query.words)
+    """List the unusual words of a question that no visible passage has.
+
+    Years and quantities do not count, because passages can write them differently.
+    """
+    words = (_POSSESSIVE.sub("", word) for word in query.words if not _AMOUNT.match(word))
     unusual = [word for word in words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())]
     return tuple(word for word in unusual if not _is_held(snapshot, index_terms(word)))
 

@@ -7,8 +7,8 @@ literals.
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -58,6 +58,16 @@ _CODE = re.compile(
 )
 _INITIALS = re.compile(r"(?:\w\.)+\w?")
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|s|er|e|\u00e8me)|v?\d+", re.IGNORECASE)
+# Quantities in a question are no codes, because passages can write them differently.
+_UNITS = (
+    r"%|[kKMGT]i?[Bb]|[km\u00b5n]?s|min|hrs?|h|am|pm|[ckm]?m|[mk]?g|m?l|[kMG]?Hz|px|pt|ft|lbs?|oz"
+    r"|[kx]|mph"
+)
+_QUANTITY = re.compile(
+    rf"\d[\d.,]{{0,30}}\s?(?:{_UNITS})"
+    r"|\d{1,2}-\d{1,2}|\d{3}-\d{3}|[12]\d{3}-[12]\d{3}"  # 10-15, 2020-2024
+)
+_DECIMAL = re.compile(rf"(?<![\w.])(\d{{1,9}}\.\d{{1,9}})\s(?:{_UNITS}|[a-z]{{2,12}}s)(?![\w%])")
 # Words that only link others. Words that negate or compare are kept: they say what is meant.
 _KEPT_WORDS = frozenset(
     "no not before after during since while first second early late later most many some several "
@@ -183,7 +193,23 @@ def read_query_words(query: str) -> QueryWords:
         word.lower() in _OF_QUESTIONS and word != "May" for word in plain
     )
     is_keywords = bool(parts) and not is_question and len(content) <= _MOST_KEYWORDS
+    if not is_keywords:
+        parts = [*_relabel_quantities(parts, {*_DECIMAL.findall(query)})]
     return QueryWords(query, tuple(dict.fromkeys(parts)), is_keywords)
+
+
+def _relabel_quantities(
+    parts: Iterable[QueryPart], decimals: Container[str]
+) -> Iterator[QueryPart]:
+    """Turn the codes that are quantities into words. `decimals` are numbers before a unit.
+
+    >>> codes = [QueryPart(text, "code") for text in ("10-15", "5kg", "555-1234", "3.5", "3.12")]
+    >>> [part.text for part in _relabel_quantities(codes, {"3.5"}) if part.kind == "code"]
+    ['555-1234', '3.12']
+    """
+    for part in parts:
+        is_quantity = part.text in decimals or _QUANTITY.fullmatch(part.text)
+        yield replace(part, kind="word") if part.kind == "code" and is_quantity else part
 
 
 def _is_code(token: str) -> bool:

@@ -172,7 +172,7 @@ def answer_json(
     Version 0 is the empty graph before anything was indexed.
     """
     if answer and meant and meant.is_only_filters:  # the words are no question to be rated by
-        answer = replace(answer, absent=(), strengths=dict.fromkeys(answer.strengths, "fair"))
+        answer = replace(answer, absent=(), strengths={})
     hops = search.strategy == "hop"
     llm = answer.llm if answer else None
     return {
@@ -225,7 +225,7 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
             answer.places.get(ranked.passage, ()),
         ),
         "score": ranked.score,
-        "strength": answer.strengths.get(ranked.passage, "weak"),
+        "strength": answer.strengths.get(ranked.passage),
         "similar": [_similar_json(answer, id_) for id_ in ranked.similar],
         "hops": [hop_json(answer, step) for step in ranked.hops],
         "statements": [

@@ -110,6 +110,11 @@ def test_a_passage_with_the_words_as_typed_comes_first(
         ("fuzz", ()),
         ("uzzer", ("uzzer",)),
         ("Which device finds a crash?", ()),  # usual words may be meant otherwise
+        ("What was built in 2031, for 3 people?", ()),  # years and quantities
+        ("How do layers of 73MB take 61-62 minutes or 7.4 hours?", ()),
+        ("Which bill has 48151623?", ("48151623",)),
+        ("Which version is 7.4?", ("7.4",)),
+        ('What was built in "2031"?', ("2031",)),
     ],
 )
 def test_words_that_no_passage_contains_are_named_and_make_every_match_weak(
@@ -127,6 +132,13 @@ def test_words_that_no_passage_contains_are_named_and_make_every_match_weak(
 def test_a_keyword_query_found_as_typed_is_strong(shelf: Shelf) -> None:
     found = shelf.query("practical")
     assert found.strengths[found.ranked[0].passage] == "strong"
+
+
+def test_a_search_by_filters_alone_rates_no_passage(shelf: Shelf) -> None:
+    only_law = (Condition("path", "law.md"),)
+    found = shelf.query("law.md", wanted=only_law)
+    shown = answer_json(found, found.search, Understood("law.md", only_law, is_only_filters=True))
+    assert [one["strength"] for one in shown["passages"]] == [None]
 
 
 def test_exact_finds_only_passages_with_every_word_as_typed(shelf: Shelf) -> None:

@@ -98,7 +98,7 @@ class Tools:
         briefs = [
             {
                 **passage_brief(passage),
-                "strength": passage["strength"],
+                **({"strength": passage["strength"]} if passage["strength"] else {}),
                 **({"reached": reached_line(passage["hops"])} if passage["hops"] else {}),
             }
             for passage in found["passages"]
