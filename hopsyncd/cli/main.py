@@ -1,5 +1,6 @@
 """`hopsyncd`: all commands, in the groups that `--help` shows."""
 
+import gc
 import io
 import os
 import sys
@@ -165,4 +166,6 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run_command(cli, hoist_options(sys.argv[1:])))
+    status = run_command(cli, hoist_options(sys.argv[1:]))
+    gc.freeze()  # else Python searches all that was imported for garbage before it exits
+    sys.exit(status)
