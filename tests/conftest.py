@@ -1,6 +1,7 @@
 """Hypothesis profiles: by default each run tries the same; HYPOTHESIS_PROFILE=nightly tries more,
 and other things each time."""
 
+import gc
 import os
 import sys
 
@@ -21,3 +22,9 @@ ALL = settings(
 settings.register_profile("default", ALL, max_examples=24, derandomize=True)
 settings.register_profile("nightly", ALL, max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through thousands of tests again and again."""
+    gc.collect()
+    gc.freeze()

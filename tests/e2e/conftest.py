@@ -1,5 +1,6 @@
 """One daemon with the real models for most tests, and places of their own for the others."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +36,7 @@ def daemon() -> Iterator[Place]:
             + source("notes", made.notes)
             + source("away", made.base / "away")
         )
+        made.python = sys.executable  # as users start it
         made.start()
         made.sync()
         yield made

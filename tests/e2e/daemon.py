@@ -18,6 +18,7 @@ import httpx2
 
 from hopsyncd.client import Client
 from hopsyncd.errors import DaemonUnavailable
+from tests.fakes.forked import ForkedProcess, run_forked
 
 ROOT = Path(__file__).parents[2]
 HOPSYNCD = ("hopsyncd", "serve")
@@ -49,14 +50,14 @@ class Place:
     def __init__(self, base: Path, program: Sequence[str] = HOPSYNCD) -> None:
         self.base = base
         self._program = program
-        self.python = sys.executable
+        self.python = ""  # that runs the daemon; without one it is forked, which is faster
         self.home = base / "home"
         self.notes = base / "notes"
         self.socket = self.home / "run/hopsyncd.sock"
         self.log = base / "log"
         self.notes.mkdir(exist_ok=True)
         self.variables: dict[str, str] = {}  # of the environment, besides
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | subprocess.Popen[bytes] | None = None
         self._client = Client(self.socket)
 
     def configure(self, text: str) -> None:
@@ -74,14 +75,7 @@ class Place:
 
     def run(self, *arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
         """One `hopsyncd` command, to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "hopsyncd", *arguments],
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        return run_forked(["hopsyncd", *arguments], self._environment(), timeout_s)
 
     def printed(self, *arguments: str) -> dict[str, Any]:
         """The one object that a command prints with --json."""
@@ -99,13 +93,17 @@ class Place:
     def launch(self, listener: socket.socket | None = None) -> None:
         """Start the daemon and go on at once. A `listener` is passed in as systemd does it."""
         assert self.process is None
-        program, fds = [self.python, "-m", *self._program], []
+        environment = self._environment()
+        if not (self.python or listener):
+            self.process = ForkedProcess(self._program, ROOT, environment, self.log, self.log)
+            return
+        program, fds = [self.python or sys.executable, "-m", *self._program], []
         if listener:
             fds = [listener.fileno()]
             program = [sys.executable, "-c", _PASS_ON, str(fds[0]), *program]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                program, cwd=ROOT, env=self._environment(), stdout=log, stderr=log, pass_fds=fds
+                program, cwd=ROOT, env=environment, stdout=log, stderr=log, pass_fds=fds
             )
 
     def stop(self) -> tuple[int, float]:

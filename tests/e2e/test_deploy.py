@@ -7,6 +7,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -204,7 +205,7 @@ def test_a_socket_forwarded_by_ssh_answers_like_a_local_socket() -> None:
                 assert laptop.status()["documents"] == 1
                 environment = {**os.environ, "HOPSYNCD_HOME": str(remote)}
                 asked = subprocess.run(
-                    [place.python, "-m", "hopsyncd", "query", "Who keeps the lighthouse?"],
+                    [sys.executable, "-m", "hopsyncd", "query", "Who keeps the lighthouse?"],
                     env=environment,
                     cwd=ROOT,
                     capture_output=True,

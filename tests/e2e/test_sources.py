@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -195,6 +196,7 @@ def test_a_connector_that_cannot_be_made_pauses_its_source_and_no_other(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[hopsyncd.connectors]\nshelf = shelf_connector:Shelf\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+    small.python = sys.executable  # so that it heeds PYTHONPATH
     small.write("ferry.md", "The ferry Halcyon sails from Oban.\n")
     small.configure('[[source]]\nname = "books"\nkind = "shelf"\n' + source("notes", small.notes))
     small.start()

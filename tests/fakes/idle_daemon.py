@@ -5,8 +5,8 @@
 
 from unittest.mock import patch
 
+from hopsyncd.cli.serve import import_run
 from hopsyncd.config.configuration import load_config
-from hopsyncd.daemon import run
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.models import generations, loading
 from hopsyncd.models.language import SpacyLanguage
@@ -27,4 +27,4 @@ if __name__ == "__main__":
         patch.object(loading, "SpacyLanguage", ShortLivedLanguage),
         patch.object(generations, "SpacyLanguage", ShortLivedLanguage),
     ):
-        run(load_config())
+        import_run()(load_config())

@@ -7,8 +7,8 @@ pays for a request even if its answer is lost.
 import os
 from collections.abc import Sequence
 
+from hopsyncd.cli.serve import import_run
 from hopsyncd.config.configuration import Config, home, load_config
-from hopsyncd.daemon import run
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import content_hash
@@ -28,4 +28,4 @@ def noting_models(_: Config, __: str) -> Models:
 
 
 if __name__ == "__main__":
-    run(load_config(), noting_models)
+    import_run()(load_config(), noting_models)

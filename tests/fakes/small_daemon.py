@@ -1,7 +1,7 @@
 """The real daemon with small models: `python -m tests.fakes.small_daemon` is up in a second."""
 
+from hopsyncd.cli.serve import import_run
 from hopsyncd.config.configuration import Config, load_config
-from hopsyncd.daemon import run
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import (
     Models,
@@ -26,4 +26,4 @@ def small_models(config: Config, _: str) -> Models:
 
 
 if __name__ == "__main__":
-    run(load_config(), small_models)
+    import_run()(load_config(), small_models)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.cli.serve import import_run
 from hopsyncd.config.configuration import Config, load_config
-from hopsyncd.daemon import run
 from hopsyncd.models.loading import Models, make_question_maker
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
@@ -47,4 +47,4 @@ def small_models(config: Config, in_use: str) -> Models:
 
 
 if __name__ == "__main__":
-    run(load_config(), small_models)
+    import_run()(load_config(), small_models)

@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from hopsyncd.cli.serve import import_run
 from hopsyncd.config.configuration import load_config
-from hopsyncd.daemon import run
 from tests.fakes.small_daemon import small_models
 
 _ROOT = f"{Path(__file__).parents[2]}/"
@@ -36,6 +36,7 @@ def write(*_: object) -> None:
 
 
 if __name__ == "__main__":
+    run = import_run()
     signal.signal(signal.SIGUSR2, write)
     threading.setprofile(record)
     sys.setprofile(record)
