@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from hopsyncd.formats.blocks import Block, in_line_order
 from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 
 _HEADING = re.compile(r"(={1,6})[ \t]+(\S.*)\Z")
 _ATTRIBUTE = re.compile(r":!?([\w-]+)!?:(?:[ \t]+(.*))?\Z")

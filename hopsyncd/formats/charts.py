@@ -7,7 +7,8 @@ from xml.etree.ElementTree import Element
 from hopsyncd.formats.archive import local_name
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.numbers import show_value
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 
 _NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?\Z")
 _KIND = re.compile(r"(bar|line|pie|area|scatter|bubble|radar|doughnut|surface|stock)(?:3D)?Chart\Z")

@@ -32,7 +32,8 @@ from hopsyncd.formats.office_text import (
     symbol_of,
     with_metadata,
 )
-from hopsyncd.formats.tables import Table, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import Table
 from hopsyncd.formats.word_styles import (
     TITLE,
     Numbering,

@@ -5,10 +5,12 @@ Spreadsheets and CSV files rarely mark a header.
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
-from hopsyncd.formats.cell_values import is_number
+from hopsyncd.formats.cell_values import is_number, is_year
 
 _VALUE = re.compile(r"[-+(<>~$€£]*\s?\d[\d\s.,:/%-]*[%)€$£]?\Z")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
@@ -68,6 +70,54 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         if shape != text and values and not _YEAR.match(text) and shape == _shape(values[0]):
             return True
     return False
+
+
+def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Return for each column the one that has its group's name in the first row.
+
+    The result is empty unless the first row names groups of the columns that the second row names,
+    each above the first column of its group: the same names in each group, or numbers below them.
+
+    >>> columns_of_groups([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
+    (0, 1, 1, 3)
+    """
+    width = max(map(len, rows[:2]), default=0)
+    if len(rows) < 3 or width < 3:
+        return ()
+    first, second = ([*row, *[""] * (width - len(row))] for row in rows[:2])
+    starts = [at for at, text in enumerate(first) if text]
+    if starts[:1] == [0] and second[0] in ("", first[0]):
+        starts = starts[1:]  # the first column has its name in the first row
+    is_sparse = len(starts) > 1 and starts[0] > 0 and len(starts) < width - starts[0]
+    if not is_sparse or not all(second[starts[0] :]):
+        return ()
+    if any(is_number(text) and not is_year(text) for text in (*first, *second)):
+        return ()
+    groups = {tuple(second[begin:end]) for begin, end in pairwise([*starts, width])}
+    if len(groups) > 1 and not names_numbers([second, *rows[2:5]], starts[0]):
+        return ()
+    begun = (bisect_right(starts, at) for at in range(width))
+    return tuple(starts[count - 1] if count else at for at, count in enumerate(begun))
+
+
+def names_numbers(rows: Sequence[Sequence[str]], first_column: int = 1) -> bool:
+    """Whether all columns below the first row, from `first_column` on, have only numbers."""
+    width = len(rows[0])
+    columns = [[row[at] for row in rows[1:] if at < len(row)] for at in range(first_column, width)]
+    return all(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+
+
+def counts_columns(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row numbers the columns or dates them, above values of other kinds."""
+    names = rows[0][1:]
+    if len(names) < 2 or len(rows) < 3 or is_number(rows[0][0]) or len({*names}) < len(names):
+        return False
+    if all(map(_DATE.fullmatch, names)):
+        return not any(_DATE.match(text) for row in rows[1:] for text in row[1:])
+    are_counted = all(map(str.isdecimal, names)) and all(
+        int(later) == int(before) + 1 for before, later in pairwise(names)
+    )
+    return are_counted and not any(is_number(text) for row in rows[1:] for text in row[1:])
 
 
 def _shape(text: str) -> str:

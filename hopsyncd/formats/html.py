@@ -17,7 +17,7 @@ from hopsyncd.formats.html_tree import (
     page_of,
     parse,
 )
-from hopsyncd.formats.tables import table_blocks
+from hopsyncd.formats.table_text import table_blocks
 
 _BESIDE_ENDS = ("-sidebar",)
 _CAPTIONED_NAMES = "note tip important warning caution danger admonition table example figure"

@@ -12,7 +12,8 @@ from hopsyncd.formats.blocks import Block, Kind, in_one_line, skipped_block, wit
 from hopsyncd.formats.fields import lead_of
 from hopsyncd.formats.latex_text import InlineReader, Source, Written
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 
 _LEVELS = {
     "part": 1,

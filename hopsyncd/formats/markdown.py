@@ -51,7 +51,8 @@ from hopsyncd.formats.note_markup import (
 )
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.site_markup import without_site_markup
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 from hopsyncd.formats.tex_formulas import formula_text
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from hopsyncd.formats.office_text import (
     read_metadata,
     with_metadata,
 )
-from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import Table, TableBuilder
 
 _SPELLED = {"tab": "\t", "line-break": "\n", "soft-page-break": ""}
 # Deleted text, repeated text, and settings.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from hopsyncd.formats.blocks import Block, in_line_order, with_title
 from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 
 _HEADING = re.compile(r"(\*{1,30})[ \t]+(\S.*)\Z")
 _TAGS = re.compile(r"[ \t]+:((?:[\w@#%]+:)+)[ \t]*\Z")

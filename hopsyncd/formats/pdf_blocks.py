@@ -14,7 +14,7 @@ from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, link_t
 from hopsyncd.formats.pdf_layout import Item, Line
 from hopsyncd.formats.pdf_metadata import Bookmark
 from hopsyncd.formats.pdf_text import Box
-from hopsyncd.formats.tables import table_blocks
+from hopsyncd.formats.table_text import table_blocks
 
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents

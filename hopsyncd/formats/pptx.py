@@ -27,7 +27,8 @@ from hopsyncd.formats.office_text import (
     read_metadata,
     with_metadata,
 )
-from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import Table, TableBuilder
 
 _DECK, _CORE = "ppt/presentation.xml", "docProps/core.xml"
 _TITLES = ("title", "ctrTitle")

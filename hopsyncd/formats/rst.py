@@ -25,7 +25,8 @@ from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import Table, TableBuilder
 from hopsyncd.formats.tex_formulas import formula_text
 
 rst_dialect.install()

@@ -9,7 +9,8 @@ from hopsyncd.formats.blocks import Block, Links
 from hopsyncd.formats.header_rows import may_name_columns
 from hopsyncd.formats.list_numbers import add_label
 from hopsyncd.formats.office_text import Line, ListLeads
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 
 _NEAR = 20  # cell edges this close, in twips, are equal
 

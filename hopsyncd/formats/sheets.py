@@ -7,8 +7,9 @@ from itertools import islice, takewhile
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.header_rows import is_data, may_name_columns
-from hopsyncd.formats.tables import Row, TableBuilder, table_blocks
+from hopsyncd.formats.header_rows import columns_of_groups, is_data, may_name_columns
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import Row, TableBuilder
 
 _PART_ROWS = 1000
 _MAX_ROWS_ABOVE = 8
@@ -131,19 +132,23 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
     """Return the number of rows above the header that describe the table, such as the customer and
     date of an invoice.
 
-    Each has text in at most half as many cells as the fullest row. The header is a full row above a
-    column of numbers.
+    The header is a full row above a column of numbers. No row above it is full, has numbers in
+    more than half of its cells, or has cells that span rows.
     """
     counts = [sum(map(bool, row.texts)) for row in part[: _MAX_ROWS_ABOVE + 3]]
     most = max(counts)
     for at, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):
-        if count >= most - 1 and count > 2:
-            below = [row.texts for row in part[at + 1 : at + 4]]
+        texts = part[at].texts
+        below = [row.texts for row in part[at + 1 : at + 4]]
+        if count >= most - 1 and count > 2 and _names_numbers(texts, below):
             groups = [*takewhile(_names_groups, reversed(part[:at]))]
-            above = at - 1 if len(groups) == 1 else at
+            has_groups = at > 0 and columns_of_groups([part[at - 1].texts, texts, *below])
+            above = at - 1 if len(groups) == 1 or has_groups else at
             is_told = max(counts[:above], default=0) > 1  # a title alone is the table's caption
-            return above if is_told and _names_numbers(part[at].texts, below) else 0
-        if not 0 < count <= most // 2:
+            return above if is_told else 0
+        is_full = count == most or (count == most - 1 and not texts[0])
+        spans_rows = any(cell and cell.rowspan > 1 for cell in part[at].cells)
+        if not count or is_full or spans_rows or sum(map(is_number, texts)) * 2 > most:
             return 0
     return 0
 

@@ -373,8 +373,9 @@ def _plain_rows(
                 cells.append(None)
                 continue
             style = styles.get((number, column), _DEFAULT_STYLE)
-            is_shown = style.number_format == "General" or isinstance(value, str | None)
-            text = show_plainly(value) if is_shown else show_value(value, style.number_format)
+            is_formatted = isinstance(value, float) or style.number_format != "General"
+            is_plain = isinstance(value, str | None) or not is_formatted
+            text = show_plainly(value) if is_plain else show_value(value, style.number_format)
             span = place.spans.get((number, column), (1, 1))
             cells.append(SheetCell(text, *span, is_bold=style.is_bold))
         yield _row(number, first_column, cells)

@@ -1,36 +1,29 @@
-"""Represents tables as grids of cells, and converts their rows to text.
+"""Represents tables as grids of cells, and finds the rows that name their columns.
 
-A reader adds the cells of a document to a `TableBuilder`. `table_blocks` converts the table to a
-block per row. Each cell follows the full path of its column headers. A cell that spans several rows
-is repeated in each.
-
-    Season: High | Price > Adult: 310 | Price > Child: 150
+A reader adds the cells of a document to a `TableBuilder`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby, pairwise, takewhile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
+from hopsyncd.formats.blocks import Links, squeeze
 from hopsyncd.formats.cell_values import is_number, is_year
-from hopsyncd.formats.fields import labels_of, lead_of
-from hopsyncd.formats.header_rows import are_of_several_kinds, is_data
+from hopsyncd.formats.fields import labels_of
+from hopsyncd.formats.header_rows import (
+    are_of_several_kinds,
+    columns_of_groups,
+    counts_columns,
+    is_data,
+    names_numbers,
+)
 
-JOINT = " | "
-_PATH, _SEVERAL = " > ", ", "
-_MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
+_SHORT_LABEL_CHARACTERS = 40
 _MAX_HEADER_ROWS = 6
 _MAX_COMPARED_ROWS = 1000
-_MAX_HEAD_CHARACTERS = 300
-# A short cell that spans a few columns is repeated under each of their headers.
-_MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
 _TO_THE_END = 1 << 20
 # A few bytes can span a million places in the grid.
-# Names of columns without values are written in the first row, unless there are too many.
-_MAX_EMPTY_COLUMNS = 30
 _PLACES_PER_CELL, _FREE_PLACES = 20, 1000
-# Labels may make a table this many times longer before they are shortened.
-_LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +40,6 @@ class Cell:
 
 
 _NOTHING: frozenset[Cell] = frozenset()
-_NO_COLUMNS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +55,11 @@ class Row:
     def own(self) -> tuple[Cell, ...]:
         """Return the cells that begin in this row, each once."""
         return tuple(dict.fromkeys(c for c in self.cells if c and c not in self.carried))
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the text of each place."""
+        return [cell.text if cell else "" for cell in self.cells]
 
     @property
     def distinct(self) -> tuple[Cell, ...]:
@@ -152,20 +149,23 @@ class TableBuilder:
         width = max((len(row.cells) for row in rows), default=0)
         begin = 0
         while begin < len(rows) and (
-            (_is_across(rows[begin], width) and not rows[begin].has_tables)
+            (is_across(rows[begin], width) and not rows[begin].has_tables)
             or (guess_header and len(rows[begin].distinct) < 2)
         ):
             begin += 1
-        count = _marked_headers(rows[begin:], width)
+        if groups := _row_of_groups(rows[begin:], guess_header=guess_header):
+            rows = (*rows[:begin], groups, *rows[begin + 1 :])
+        count = 2 if groups else _marked_headers(rows[begin:], width)
         if not count and guess_header:
             count = _guessed_headers(rows[begin:])
-        if not count and begin and _is_header(rows[begin - 1]) and not _has_headers(rows[begin:]):
+        is_below_header = begin > 0 and is_header_row(rows[begin - 1])
+        if not count and is_below_header and not _has_headers(rows[begin:]):
             if _names_numbers(rows[begin:]):
                 count = 1
             else:
                 begin, count = begin - 1, 1  # one header for all columns
-        titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
-        if not count and any(_is_header(row) and _is_across(row, width) for row in rows[begin:]):
+        titles = rows[:begin] if count else [*takewhile(is_header_row, rows[:begin])]
+        if not count and any(is_header_row(row) and is_across(row, width) for row in rows[begin:]):
             titles = titles[:-1]  # the title of the first group, because other groups follow
         texts = (cell.text for row in titles for cell in row.distinct)
         caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
@@ -200,9 +200,19 @@ def _has_headers(rows: Sequence[Row]) -> bool:
     return any(cell.is_header for row in rows for cell in row.distinct)
 
 
-def _is_across(row: Row, width: int) -> bool:
+def is_across(row: Row, width: int) -> bool:
     """Whether a row is a single cell, in a table that has more columns."""
     return width > 1 and len(set(row.cells)) == 1 and bool(row.distinct)
+
+
+def _row_of_groups(rows: Sequence[Row], *, guess_header: bool) -> Row | None:
+    """Return the first row with the name of each group in all its columns, if it names groups."""
+    if not rows or not (guess_header or is_header_row(rows[0])):
+        return None
+    columns = columns_of_groups([row.texts for row in rows[:5]])
+    cells = rows[0].cells
+    spread = tuple(cells[at] if at < len(cells) else None for at in columns)
+    return replace(rows[0], cells=spread) if columns else None
 
 
 def _marked_headers(rows: Sequence[Row], width: int) -> int:
@@ -211,9 +221,9 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
     A title across the table, below the column names, belongs to the rows below it.
     """
     count = 0
-    while count < min(len(rows), _MAX_HEADER_ROWS) and _is_header(rows[count]):
-        is_last = not any(map(_is_header, rows[count + 1 : count + 2]))
-        if count and is_last and _is_across(rows[count], width):
+    while count < min(len(rows), _MAX_HEADER_ROWS) and is_header_row(rows[count]):
+        is_last = not any(map(is_header_row, rows[count + 1 : count + 2]))
+        if count and is_last and is_across(rows[count], width):
             break
         texts = [cell.text for cell in rows[count].distinct]
         if count and all(map(is_number, texts)) and not all(map(is_year, texts)):
@@ -237,7 +247,7 @@ def _rows_spanned(rows: Sequence[Row], count: int) -> int:
     return end if end < min(len(rows), _MAX_HEADER_ROWS) else count
 
 
-def _is_header(row: Row) -> bool:
+def is_header_row(row: Row) -> bool:
     """Whether all cells of a row are marked as headers; an empty top left cell need not be."""
     cells = list(row.cells)
     while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
@@ -259,7 +269,10 @@ def _guessed_headers(rows: Sequence[Row]) -> int:
         count += 1
     if count == 1 and len(rows) > 2 and len(set(rows[0].cells)) < len(rows[0].cells):
         count = 2
-    texts = [[_text(cell) for cell in row.cells] for row in rows[count - 1 : _MAX_COMPARED_ROWS]]
+    texts = [
+        [cell.text if cell else "" for cell in row.cells]
+        for row in rows[count - 1 : _MAX_COMPARED_ROWS]
+    ]
     if is_data(texts[0], texts[1:]):
         return 0
     if count > 1:
@@ -274,27 +287,35 @@ def _is_name(text: str) -> bool:
 
 
 def _is_row_of_names(rows: Sequence[Row]) -> bool:
-    texts = [cell.text if cell else "" for cell in rows[0].cells]
+    texts = rows[0].texts
     if len(texts) == 2 and are_of_several_kinds(_column(rows[1:], 1)):
         return False  # names and values, as in a form
     if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
         return True
-    return _names_numbers(rows)
+    return _names_numbers(rows) or counts_columns([row.texts for row in rows[:_MAX_COMPARED_ROWS]])
 
 
 def _names_numbers(rows: Sequence[Row]) -> bool:
     """Whether a row of names and years is above numbers; its top left cell may be empty.
 
-    In a wide table some names may occur twice.
+    Some names may occur twice if the table is wide or has only numbers. In a table of four or more
+    columns, a third of the names may be empty.
     """
-    texts = [cell.text if cell else "" for cell in rows[0].cells]
+    texts = rows[0].texts
     named = texts[1:] if texts and not texts[0] else texts
-    distinct = len({*map(str.casefold, named)})
-    if len(named) < 1 + bool(named == texts) or distinct < min(len(named), len(named) // 2 + 2):
+    names = [text for text in named if text]
+    has_gaps = len(names) < len(named)
+    if has_gaps and (named != texts or len(texts) < 4 or len(names) * 3 < len(named) * 2):
         return False
-    if not all(text and (is_year(text) or not is_number(text)) for text in named):
+    if len(names) < 1 + bool(named == texts):
         return False
-    below = [_column(rows[1:4], at) for at in range(1, len(texts))]
+    distinct = len({*map(str.casefold, names)})
+    are_few = distinct < min(len(names), len(names) // 2 + 2)
+    if are_few and (has_gaps or distinct < 2 or not names_numbers([row.texts for row in rows[:4]])):
+        return False
+    if not all(is_year(text) or not is_number(text) for text in names):
+        return False
+    below = [_column(rows[1:4], at) for at in range(1, len(texts)) if texts[at]]
     return any(
         column and all(map(is_number, column)) and not all(map(is_year, column)) for column in below
     )
@@ -303,198 +324,3 @@ def _names_numbers(rows: Sequence[Row]) -> bool:
 def _column(rows: Sequence[Row], at: int) -> list[str]:
     cells = (row.cells[at] for row in rows if at < len(row.cells))
     return [cell.text for cell in cells if cell and cell.text]
-
-
-def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
-    """Return the label of each column: the path from its outermost header to its own header.
-
-    A header that spans the whole table is left out; an empty header adds nothing. If the table is
-    nested in a `column` of another, that column's name comes first.
-    """
-    width = max((len(row.cells) for row in rows), default=0)
-    paths: list[list[Cell]] = [[] for _ in range(width)]
-    for row in rows:
-        for at, cell in enumerate(row.cells):
-            if cell and cell.text and cell not in paths[at]:
-                paths[at].append(cell)
-    names = (dict.fromkeys(cell.text.rstrip(":").rstrip() for cell in path) for path in paths)
-    outer = (column,) if column else ()
-    return tuple(
-        _shorten(_PATH.join((*outer, *path)), _MAX_LABEL_CHARACTERS) if path else ""
-        for path in names
-    )
-
-
-def table_blocks(
-    table: Table, leads: tuple[str, ...] = (), head: str = "", column: str = ""
-) -> Iterator[Block]:
-    """Yield a table's blocks: its caption as a paragraph, then a block for each row.
-
-    `leads` are the leads of the block around the table. Each row has the caption and its group
-    title as leads, so that a passage that begins inside the table repeats them. Links of headers go
-    to the first row. If a table consists only of headers, they become its text.
-
-    If the table is nested in a cell, `head` is the first cell of the outer row, which precedes each
-    inner row, and `column` is the name of the outer column.
-    """
-    headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
-    if table.caption:
-        line = table.rows[0].first_line if table.rows else 1
-        yield Block("paragraph", table.caption, line, line, leads=leads)
-        leads = (*leads, lead_of(table.caption))
-    if not data:
-        headers, data = (), table.rows
-    labels = _affordable(labels_of_columns(headers, column), data)
-    links = _links_of(headers)
-    width = table.width
-    begins = _columns_with_own_cells(data, width)
-    unused = _empty_columns(labels, data)
-    group: tuple[str, ...] = ()
-    for at, row in enumerate(data):
-        if headers and _is_repeated(row, headers):
-            continue
-        if headers and _is_new_header(row, data[at + 1 : at + 2]):
-            labels = _affordable(labels_of_columns([row], column), data[at + 1 :])
-            links += _links_of([row])
-            continue
-        is_group = len(row.cells) > 1 and _is_across(row, width)
-        if is_group:
-            text, placed = _row_text(row, (), begins)
-        else:
-            text, placed = _row_text(row, labels, begins, unused)
-        if not (text or placed or row.has_tables):
-            continue
-        unused = unused if is_group else _NO_COLUMNS
-        above = leads if is_group else leads + group
-        own_head = text.partition(JOINT)[0]
-        start = f"{head}{JOINT}" if head and len(head) <= _MAX_HEAD_CHARACTERS else ""
-        inner = tuple(_inner_blocks(row, start + own_head, labels, above))
-        links += placed
-        if links or not inner or text != own_head:
-            links = tuple((offset + len(start), link) for offset, link in links)
-            lines = (row.first_line, row.last_line)
-            yield Block("table", start + text, *lines, links=links, leads=above)
-        yield from inner
-        links = ()
-        group = (lead_of(text),) if is_group else group
-
-
-def _inner_blocks(
-    row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
-) -> Iterator[Block]:
-    """Yield the blocks of the tables in the cells of a row."""
-    if row.has_tables:
-        starts = {cell: at for at, cell in reversed([*enumerate(row.cells)])}
-        for at, cell in ((starts[cell], cell) for cell in row.own):
-            for table in cell.inner:
-                yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
-
-
-def _links_of(rows: Iterable[Row]) -> Links:
-    return tuple((0, link) for row in rows for cell in row.own for _, link in cell.links)
-
-
-def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
-    """Return for each column whether a cell with text begins in it."""
-    begins = [False] * width
-    for row in rows:
-        for at, (before, cell) in enumerate(pairwise((None, *row.cells))):
-            if cell is not before and _text(cell):
-                begins[at] = True
-    return begins
-
-
-def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
-    """Return the columns that have a name but no text in any row."""
-    empty = set(range(len(labels)))
-    for row in rows:
-        if not empty:
-            break
-        empty -= {at for at, cell in enumerate(row.cells) if cell and (cell.text or cell.inner)}
-    found = frozenset(at for at in empty if labels[at])
-    return found if len(found) <= _MAX_EMPTY_COLUMNS else _NO_COLUMNS
-
-
-def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
-    """Whether a row repeats the header, as at the top of a page."""
-    texts = [cell and cell.text for cell in row.cells]
-    return len(row.distinct) > 1 and any(
-        texts == [cell and cell.text for cell in header.cells] for header in headers
-    )
-
-
-def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
-    """Whether a row renames the columns for the rows after it."""
-    is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
-    if not is_marked or not below or _is_header(below[0]):
-        return False
-    return not any(is_number(cell.text) for cell in row.distinct)
-
-
-def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the labels, shortened if they would make the table many times longer."""
-    characters = sum(len(cell.text) for row in rows for cell in row.own)
-    if sum(map(len, labels)) * len(rows) <= characters * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
-        return labels
-    return tuple(_shorten(label, _SHORT_LABEL_CHARACTERS) for label in labels)
-
-
-def _shorten(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
-
-
-def _row_text(
-    row: Row,
-    labels: Sequence[str],
-    begins: Sequence[bool],
-    unused: frozenset[int] = _NO_COLUMNS,
-) -> tuple[str, Links]:
-    """Return a row's text, and its links with their offsets in it.
-
-    Without labels, empty cells and spanned columns keep their places, except columns in which no
-    cell of the table begins. The names of `unused` columns are written without a value.
-    """
-    parts: list[str] = []
-    links: list[tuple[int, WrittenLink]] = []
-    length = 0
-    missing = max(unused, default=-1) + 1 - len(row.cells)
-    for cell, columns in _runs((*row.cells, *[None] * missing)):
-        text = cell.text if cell else ""
-        if not text and columns[0] in unused:
-            parts.append(f"{labels[columns[0]]}:")
-            length += len(parts[-1]) + len(JOINT)
-            continue
-        if not text and (any(labels) or not any(begins[at] for at in columns)):
-            continue
-        is_own = cell not in row.carried
-        names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
-        if columns[0] == 0:  # the name of a row
-            names = names[:1]
-        if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
-            names = [_SEVERAL.join(names)]
-        for number, name in enumerate(names or [""]):
-            label = f"{name}: " if name and text else ""
-            parts.append(label + (text if is_own else _shorten(text, _MAX_LABEL_CHARACTERS)))
-            if cell and is_own and number == 0:
-                links += ((length + len(label) + at, link) for at, link in cell.links)
-            length += len(parts[-1]) + len(JOINT)
-        if text and not any(labels):
-            spanned = sum(begins[at] for at in columns[1:])
-            parts += [""] * spanned
-            length += spanned * len(JOINT)
-    while parts and not parts[-1]:
-        parts.pop()
-    return JOINT.join(parts), tuple(links)
-
-
-def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
-    """Yield each cell with the columns that it spans; an empty cell spans one column."""
-    places = enumerate(cells)
-    keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
-    for _, run in keyed:
-        columns = list(run)
-        yield columns[0][1], [at for at, _ in columns]
-
-
-def _text(cell: Cell | None) -> str:
-    return cell.text if cell else ""

@@ -86,3 +86,29 @@ def test_lines_above_the_names_and_commas_at_the_end_hide_no_column() -> None:
     assert texts(above, "text/csv")[-1] == "Name: Ann | Age: 30 | City: Oslo"
     assert texts("a,b,\nx,1,\ny,2,\n", "text/csv") == ["a: x | b: 1", "a: y | b: 2"]
     assert texts("Ware;Preis\nStift;1,50\n", "text/csv") == ["Ware: Stift | Preis: 1,50"]
+
+
+def test_names_of_groups_above_the_names_of_columns_are_no_text_above_the_table() -> None:
+    text = "Sales report,,,,\n,In,,Out,\nRegion,Plan,Real,Plan,Real\nNorth,1,2,3,4\nSouth,5,6,7,8\n"
+    assert texts(text, "text/csv") == [
+        "Sales report",
+        "Region: North | In > Plan: 1 | In > Real: 2 | Out > Plan: 3 | Out > Real: 4",
+        "Region: South | In > Plan: 5 | In > Real: 6 | Out > Plan: 7 | Out > Real: 8",
+    ]
+
+
+def test_notes_of_several_cells_above_the_names_of_columns_hide_no_names() -> None:
+    text = (
+        "Notes,,,about\nwritten,in,many,\nName,Job,Age,Born\nAnn,baker,44,1980-01-02\n"
+        "Ben,clerk,55,1970-03-04\nEve,cook,66,1960-05-06\n"
+    )
+    assert texts(text, "text/csv")[:3] == [
+        "Notes |  |  | about",
+        "written | in | many",
+        "Name: Ann | Job: baker | Age: 44 | Born: 1980-01-02",
+    ]
+
+
+def test_a_first_row_of_names_above_texts_and_numbers_is_no_note() -> None:
+    text = "Name,Mon,Tue\nAnn,ill,away\nBen,1,2\nEve,3,4\n"
+    assert texts(text, "text/csv")[0] == "Name: Ann | Mon: ill | Tue: away"

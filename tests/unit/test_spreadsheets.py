@@ -462,3 +462,22 @@ def test_the_styles_of_a_damaged_old_workbook_are_left_out() -> None:
     for size in range(0, len(data), 97):
         styles_of(data[:size])
     assert styles_of(b"no workbook") == {}
+
+
+def test_three_rows_of_merged_names_stay_together() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (
+        ["Date", "Flights"],
+        [None, "Day", None, "Night"],
+        [None, "In", "Out", "In", "Out"],
+        ["May", 1, 2, 3, 4],
+        ["June", 5, 6, 7, 8],
+    ):
+        sheet.append(row)
+    for merged in ("A1:A3", "B1:E1", "B2:C2", "D2:E2"):
+        sheet.merge_cells(merged)
+    assert rows(read(book))[0] == (
+        "Date: May | Flights > Day > In: 1 | Flights > Day > Out: 2"
+        " | Flights > Night > In: 3 | Flights > Night > Out: 4"
+    )

@@ -8,7 +8,8 @@ from hopsyncd.formats.blocks import WrittenLink
 from hopsyncd.formats.chunking import chunk
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.tables import TableBuilder
 
 
 def grid(*rows: str, headers: int = 0, caption: str = "") -> TableBuilder:
@@ -230,3 +231,77 @@ def test_a_table_in_a_cell_across_the_first_row_is_read() -> None:
     table.add("Alva")
     table.add("40")
     assert "Harbour | Dock | 7" in texts(table)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [
+        (" | 2023 | | 2024 | ", "Region | Q1 | Q2 | Q1 | Q2", "Region: North"),
+        ("Region | In | | Out | ", " | Plan | Real | Plan | Real", "Region: North"),
+        (" | In | | Out | ", "| Plan | Real | Budget | Sum", "North"),
+    ],
+)
+@pytest.mark.parametrize("headers", [0, 1, 2])
+def test_a_name_above_the_first_column_of_a_group_belongs_to_all_its_columns(
+    first: str, second: str, shown: str, headers: int
+) -> None:
+    table = grid(first, second, "North | 1 | 2 | 3 | 4", "South | 5 | 6 | 7 | 8", headers=headers)
+    outer, inner = ([text.strip() for text in row.split("|")] for row in (first, second))
+    labels = [f"{outer[at]} > {inner[at + shift]}" for at in (1, 3) for shift in (0, 1)]
+    values = [f"{label}: {value}" for label, value in zip(labels, "1234", strict=True)]
+    assert texts(table, guess_header=headers == 0)[0] == " | ".join([shown, *values])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (" | a | | b | ", "x | c | d | e | f", "y | g | h | i | j"),  # texts of several kinds
+        (" | 1 | | 2 | ", "x | c | d | c | d", "y | g | h | i | j"),  # numbers
+        (" | a | | b | ", "x | c | | c | d", "y | 1 | 2 | 3 | 4"),  # a column without a name
+    ],
+)
+def test_a_sparse_first_row_of_data_names_no_groups(rows: tuple[str, ...]) -> None:
+    assert not any(":" in text for text in texts(grid(*rows), guess_header=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        (("Item | Price | Price", "Nail | 1 | 2"), "Item: Nail | Price: 1 | Price: 2"),
+        (("Item | Price | | Left", "Nail | 1 | new | 2"), "Item: Nail | Price: 1 | new | Left: 2"),
+        (("Who | 2024-01-01 | 2024-01-02", "Ann | a | b", "Ben | b | a"),
+         "Who: Ann | 2024-01-01: a | 2024-01-02: b"),
+        (("Week | 1 | 2", "Ann | a | b", "Ben | b | a"), "Week: Ann | 1: a | 2: b"),
+        (("Week | 1 | 2", "Ann | 3 | 4", "Ben | 5 | 6"), "Week | 1 | 2"),
+        (("Who | 3 | 5", "Ann | a | b", "Ben | b | a"), "Who | 3 | 5"),
+        (("Who | 2024-01-01 | 2024-01-02", "Ann | 2024-02-03 | b", "Ben | b | a"),
+         "Who | 2024-01-01 | 2024-01-02"),
+        (("Item | | | Left", "Nail | 1 | new | 2"), "Item |  |  | Left"),
+    ],
+)  # fmt: skip
+def test_rows_of_repeated_missing_and_counting_names(rows: tuple[str, ...], shown: str) -> None:
+    assert texts(grid(*rows), guess_header=True)[0] == shown
+
+
+def test_rows_of_a_group_are_led_by_its_name_and_the_total_is_not() -> None:
+    table = grid(
+        "Item | Price", "Fruit | ", "Apple | 1", "Pear | 2", "Roots | ", "Leek | 4", "Total | 7",
+        "* without tax | ", headers=1,
+    )  # fmt: skip
+    blocks = [*table_blocks(table.build())]
+    assert [(block.text, block.leads) for block in blocks] == [
+        ("Item: Fruit", ()),
+        ("Item: Apple | Price: 1", ("Fruit",)),
+        ("Item: Pear | Price: 2", ("Fruit",)),
+        ("Item: Roots", ()),
+        ("Item: Leek | Price: 4", ("Roots",)),
+        ("Item: Total | Price: 7", ()),
+        ("* without tax", ()),
+    ]
+
+
+def test_a_row_without_values_below_rows_with_values_names_no_group() -> None:
+    table = grid(
+        "Item | Price", "Apple | 1", "Pear | ", "Leek | 4", "Cress | ", "Rye | 1", headers=1
+    )
+    assert not any(block.leads for block in table_blocks(table.build()))

@@ -1,0 +1,263 @@
+"""Converts tables to text, a block per row.
+
+Each cell follows the full path of its column headers. A cell that spans several rows is repeated in
+each.
+
+    Season: High | Price > Adult: 310 | Price > Child: 150
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+
+from hopsyncd.formats.blocks import Block, Links, WrittenLink
+from hopsyncd.formats.cell_values import is_number
+from hopsyncd.formats.fields import lead_of
+from hopsyncd.formats.tables import Cell, Row, Table, is_across, is_header_row
+
+JOINT = " | "
+_PATH, _SEVERAL = " > ", ", "
+_MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
+_MAX_HEAD_CHARACTERS = 300
+# A short cell that spans a few columns is repeated under each of their headers.
+_MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
+# Names of columns without values are written in the first row, unless there are too many.
+_MAX_EMPTY_COLUMNS = 30
+# Labels may make a table this many times longer before they are shortened.
+_LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
+_NOTE = re.compile(
+    r"\A(?:[*\u2020\u2021]|\(?\d\)|(?:Notes?|Sources?|Quellen?)\b)|\.\Z", re.IGNORECASE
+)
+_TOTAL = re.compile(r"(?:(?:grand|overall) )?total|sum\b|summe\b|gesamt", re.IGNORECASE)
+_NO_COLUMNS: frozenset[int] = frozenset()
+
+
+def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
+    """Return the label of each column: the path from its outermost header to its own header.
+
+    A header that spans the whole table is left out; an empty header adds nothing. If the table is
+    nested in a `column` of another, that column's name comes first.
+    """
+    width = max((len(row.cells) for row in rows), default=0)
+    paths: list[list[Cell]] = [[] for _ in range(width)]
+    for row in rows:
+        for at, cell in enumerate(row.cells):
+            if cell and cell.text and cell not in paths[at]:
+                paths[at].append(cell)
+    names = (dict.fromkeys(cell.text.rstrip(":").rstrip() for cell in path) for path in paths)
+    outer = (column,) if column else ()
+    return tuple(
+        _shorten(_PATH.join((*outer, *path)), _MAX_LABEL_CHARACTERS) if path else ""
+        for path in names
+    )
+
+
+def table_blocks(
+    table: Table, leads: tuple[str, ...] = (), head: str = "", column: str = ""
+) -> Iterator[Block]:
+    """Yield a table's blocks: its caption as a paragraph, then a block for each row.
+
+    `leads` are the leads of the block around the table. Each row has the caption and its group
+    title as leads, so that a passage that begins inside the table repeats them. Links of headers go
+    to the first row. If a table consists only of headers, they become its text.
+
+    If the table is nested in a cell, `head` is the first cell of the outer row, which precedes each
+    inner row, and `column` is the name of the outer column.
+    """
+    headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
+    if table.caption:
+        line = table.rows[0].first_line if table.rows else 1
+        yield Block("paragraph", table.caption, line, line, leads=leads)
+        leads = (*leads, lead_of(table.caption))
+    if not data:
+        headers, data = (), table.rows
+    labels = _affordable(labels_of_columns(headers, column), data)
+    links = _links_of(headers)
+    width = table.width
+    begins = _columns_with_own_cells(data, width)
+    unused = _empty_columns(labels, data)
+    notes = _note_rows(data, width)
+    groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
+    group: tuple[str, ...] = ()
+    for at, row in enumerate(data):
+        if headers and _is_repeated(row, headers):
+            continue
+        if headers and _is_new_header(row, data[at + 1 : at + 2]):
+            labels = _affordable(labels_of_columns([row], column), data[at + 1 :])
+            links += _links_of([row])
+            continue
+        is_group = len(row.cells) > 1 and is_across(row, width)
+        if is_group or at in notes:
+            text, placed = _row_text(row, (), begins)
+        else:
+            text, placed = _row_text(row, labels, begins, unused)
+        if not (text or placed or row.has_tables):
+            continue
+        unused = unused if is_group else _NO_COLUMNS
+        has_name = is_group or at in groups
+        is_apart = has_name or at in notes or (at == notes.start - 1 and _is_total(row))
+        above = leads if is_apart else leads + group
+        own_head = text.partition(JOINT)[0]
+        start = f"{head}{JOINT}" if head and len(head) <= _MAX_HEAD_CHARACTERS else ""
+        inner = tuple(_inner_blocks(row, start + own_head, labels, above))
+        links += placed
+        if links or not inner or text != own_head:
+            links = tuple((offset + len(start), link) for offset, link in links)
+            lines = (row.first_line, row.last_line)
+            yield Block("table", start + text, *lines, links=links, leads=above)
+        yield from inner
+        links = ()
+        group = (lead_of(row.distinct[0].text),) if has_name and row.distinct else group
+
+
+def _has_only_name(row: Row, width: int) -> bool:
+    """Whether only the first cell of a row has text, in a table that has more columns."""
+    first, *others = row.cells
+    is_named = first is not None and bool(first.text) and first not in row.carried
+    return width > 1 and is_named and not any(cell and (cell.text or cell.inner) for cell in others)
+
+
+def _note_rows(rows: Sequence[Row], width: int) -> range:
+    """Return the rows at the end that are notes, such as "* without tax"."""
+    begin = len(rows)
+    while begin > 1 and _has_only_name(rows[begin - 1], width):
+        if not _NOTE.search(rows[begin - 1].distinct[0].text):
+            break
+        begin -= 1
+    return range(begin, len(rows))
+
+
+def _group_rows(rows: Sequence[Row], width: int) -> frozenset[int]:
+    """Return the rows that name groups of the rows below them: they have only their first cell.
+
+    There are at least two, the first row is one, and rows with values follow each.
+    """
+    named = [at for at, row in enumerate(rows) if _has_only_name(row, width)]
+    if len(named) < 2 or named[0] or named[-1] == len(rows) - 1:
+        return frozenset()
+    return frozenset(named) if all(later - at > 1 for at, later in pairwise(named)) else frozenset()
+
+
+def _is_total(row: Row) -> bool:
+    return bool(row.distinct) and _TOTAL.match(row.distinct[0].text) is not None
+
+
+def _inner_blocks(
+    row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
+) -> Iterator[Block]:
+    """Yield the blocks of the tables in the cells of a row."""
+    if row.has_tables:
+        starts = {cell: at for at, cell in reversed([*enumerate(row.cells)])}
+        for at, cell in ((starts[cell], cell) for cell in row.own):
+            for table in cell.inner:
+                yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
+
+
+def _links_of(rows: Iterable[Row]) -> Links:
+    return tuple((0, link) for row in rows for cell in row.own for _, link in cell.links)
+
+
+def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
+    """Return for each column whether a cell with text begins in it."""
+    begins = [False] * width
+    for row in rows:
+        for at, (before, cell) in enumerate(pairwise((None, *row.cells))):
+            if cell is not before and _text(cell):
+                begins[at] = True
+    return begins
+
+
+def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
+    """Return the columns that have a name but no text in any row."""
+    empty = set(range(len(labels)))
+    for row in rows:
+        if not empty:
+            break
+        empty -= {at for at, cell in enumerate(row.cells) if cell and (cell.text or cell.inner)}
+    found = frozenset(at for at in empty if labels[at])
+    return found if len(found) <= _MAX_EMPTY_COLUMNS else _NO_COLUMNS
+
+
+def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
+    """Whether a row repeats the header, as at the top of a page."""
+    texts = [cell and cell.text for cell in row.cells]
+    return len(row.distinct) > 1 and any(
+        texts == [cell and cell.text for cell in header.cells] for header in headers
+    )
+
+
+def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
+    """Whether a row renames the columns for the rows after it."""
+    is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
+    if not is_marked or not below or is_header_row(below[0]):
+        return False
+    return not any(is_number(cell.text) for cell in row.distinct)
+
+
+def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the labels, shortened if they would make the table many times longer."""
+    characters = sum(len(cell.text) for row in rows for cell in row.own)
+    if sum(map(len, labels)) * len(rows) <= characters * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
+        return labels
+    return tuple(_shorten(label, _SHORT_LABEL_CHARACTERS) for label in labels)
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
+
+
+def _row_text(
+    row: Row,
+    labels: Sequence[str],
+    begins: Sequence[bool],
+    unused: frozenset[int] = _NO_COLUMNS,
+) -> tuple[str, Links]:
+    """Return a row's text, and its links with their offsets in it.
+
+    Without labels, empty cells and spanned columns keep their places, except columns in which no
+    cell of the table begins. The names of `unused` columns are written without a value.
+    """
+    parts: list[str] = []
+    links: list[tuple[int, WrittenLink]] = []
+    length = 0
+    missing = max(unused, default=-1) + 1 - len(row.cells)
+    for cell, columns in _runs((*row.cells, *[None] * missing)):
+        text = cell.text if cell else ""
+        if not text and columns[0] in unused:
+            parts.append(f"{labels[columns[0]]}:")
+            length += len(parts[-1]) + len(JOINT)
+            continue
+        if not text and (any(labels) or not any(begins[at] for at in columns)):
+            continue
+        is_own = cell not in row.carried
+        names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
+        if columns[0] == 0:  # the name of a row
+            names = names[:1]
+        if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
+            names = [_SEVERAL.join(names)]
+        for number, name in enumerate(names or [""]):
+            label = f"{name}: " if name and text else ""
+            parts.append(label + (text if is_own else _shorten(text, _MAX_LABEL_CHARACTERS)))
+            if cell and is_own and number == 0:
+                links += ((length + len(label) + at, link) for at, link in cell.links)
+            length += len(parts[-1]) + len(JOINT)
+        if text and not any(labels):
+            spanned = sum(begins[at] for at in columns[1:])
+            parts += [""] * spanned
+            length += spanned * len(JOINT)
+    while parts and not parts[-1]:
+        parts.pop()
+    return JOINT.join(parts), tuple(links)
+
+
+def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
+    """Yield each cell with the columns that it spans; an empty cell spans one column."""
+    places = enumerate(cells)
+    keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
+    for _, run in keyed:
+        columns = list(run)
+        yield columns[0][1], [at for at, _ in columns]
+
+
+def _text(cell: Cell | None) -> str:
+    return cell.text if cell else ""
