@@ -3,10 +3,11 @@
 The weights were fitted on known answers. The features are these:
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
-passages found. At least one of the question's rare names must occur in their passages. No name of
-  the question may be absent from all passages of the collection.
+passages found. The question's rare names must occur in their passages. No name of the question may
+  be absent from all passages of the collection.
 - Relation: if the question asks for a number of things, a percentage or an amount of money, the
-  sentences must contain a number of that kind.
+  sentences must contain a number of that kind. If it asks for a relative, they must state a kinship
+  (`kinship`).
 
 An answer may need two passages, so the sentences may be less similar to a long question. The share
 of the question's words in the passages is not a feature, because it does not distinguish answerable
@@ -25,6 +26,7 @@ from statistics import median
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.language import EntityFinder
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
+from hopsyncd.retrieve.answering.kinship import lacks_kinship
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     MIN_RIGHT,
@@ -95,11 +97,13 @@ def needs(
         else nearest.keys()
     )
     of_named = max((nearest[rank] for rank in named), default=0.0)
+    has_all = rare.issubset(term for sentence in sentences for term in sentence.terms)
     return {
         "cosine": best + _LESS_OF_FEW * max(math.log(_MANY / max(passages, 1)), 0.0),
         "ahead": best - median(nearest.values() or (best,)),
         "unnamed": best - of_named,
         "unmet": float(asked is not None and _is_unmet(asked, values)),
+        "lost": float(not has_all),
         "absent": float(_has_absent_name(question, weights, passages)),
         "long": min(max((len(weights) - _SHORT) / (_LONG - _SHORT), 0.0), 1.0),
     }
@@ -261,7 +265,8 @@ def judge(
     asked = find_needs(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
     told = needs(question, asked, values, sentences, weights, passages)
-    if not sentences or probability(HELD, told) < MIN_HELD:
+    is_likely = probability(HELD, told) >= MIN_HELD
+    if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)
     telling = frozenset(value.sentence for value in values if not value.features["uncounted"])
     short = choose_likeliest(values, log_odds(HELD, told))
