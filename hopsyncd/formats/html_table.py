@@ -48,8 +48,9 @@ class _Row:
 
     @property
     def is_bold(self) -> bool:
-        """Whether the row has several cells, all with text in bold."""
-        return len(self.cells) > 1 and all(cell.is_bold for cell in self.cells)
+        """Whether the row has several cells with text, all in bold."""
+        cells = [cell for cell in self.cells if cell.text or cell.inner]
+        return len(cells) > 1 and all(cell.is_bold for cell in cells)
 
 
 def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Table, list[str]]:

@@ -410,8 +410,12 @@ class _Reader:
         return 0 if all(bold) else count
 
     def _is_bold(self, row: Element) -> bool:
-        """Whether a row has several cells, all with text in bold."""
-        cells = [cell for cell in row if local_name(cell) == "table-cell"]
+        """Whether a row has several cells with text, all in bold."""
+        cells = [
+            cell
+            for cell in row
+            if local_name(cell) == "table-cell" and "".join(cell.itertext()).strip()
+        ]
         return len(cells) > 1 and all(map(self._has_bold_text, cells))
 
     def _has_bold_text(self, cell: Element) -> bool:

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from hopsyncd.formats.blocks import Block, Links
 from hopsyncd.formats.header_rows import may_name_columns
@@ -78,9 +79,9 @@ class Grid:
         builder = TableBuilder()
         placed = _place_cells(self.rows)
         spans = _spans_down(placed)
-        is_headed = _has_bold_header(self.rows)
+        headers = _bold_headers(self.rows)
         for number, (row, cells) in enumerate(zip(self.rows, placed, strict=True)):
-            builder.begin_row(row.line, is_header=row.is_header or (number == 0 and is_headed))
+            builder.begin_row(row.line, is_header=row.is_header or number < headers)
             for cell in cells:
                 if cell.spans_down and (number, cell.start) not in spans:
                     continue
@@ -122,12 +123,12 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
     return result
 
 
-def _has_bold_header(rows: list[_Row]) -> bool:
-    """Whether only the first of several rows is bold, and can name the columns."""
-    texts = [[text for text, _ in row.cells] for row in rows]
-    if len(rows) < 2 or len(texts[0]) < 2 or not rows[0].is_bold or rows[1].is_bold:
-        return False
-    return may_name_columns(texts[0])
+def _bold_headers(rows: list[_Row]) -> int:
+    """Count the bold rows at the top of a table, if they can name the columns of other rows."""
+    bold = takewhile(lambda row: row.is_bold, rows)
+    names = [[text for text, _ in row.cells if text] for row in bold]
+    are_names = all(len(texts) > 1 and may_name_columns(texts) for texts in names)
+    return len(names) if len(names) < len(rows) and are_names else 0
 
 
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:

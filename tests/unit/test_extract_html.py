@@ -394,6 +394,16 @@ def test_bold_cells_and_those_with_a_scope_name_columns(header: str) -> None:
     assert read == ["City: Oslo | People: 717,710", "City: All | People: 900"]
 
 
+def test_bold_rows_with_empty_cells_name_the_columns() -> None:
+    page = (
+        "<table><tr><td><td><b>In</b><td><td><b>Out</b><td>"
+        "<tr><td><td><b>Plan</b><td><b>Real</b><td><b>Plan</b><td><b>Real</b>"
+        "<tr><td>North<td>1<td>2<td>3<td>4</table>"
+    )
+    (read,) = blocks(page)
+    assert read.text == "North | In > Plan: 1 | In > Real: 2 | Out > Plan: 3 | Out > Real: 4"
+
+
 def test_bold_first_columns_and_tables_all_in_bold_have_no_header() -> None:
     column = "<table><tr><td><b>City</b><td>Oslo<tr><td><b>People</b><td>717</table>"
     assert [block.text for block in blocks(column)] == ["City | Oslo", "People | 717"]

@@ -182,6 +182,16 @@ def test_a_bold_first_row_names_the_columns() -> None:
     assert blocks_of(whole, automatic=_BOLD)[0].text == "Ann | cook"
 
 
+def test_bold_rows_with_empty_cells_name_the_columns() -> None:
+    data = row(*map(cell, ("North", "1", "2", "3", "4")))
+    outer = row(cell(""), _styled("In"), cell(""), _styled("Out"), cell(""))
+    inner = row(cell(""), *map(_styled, ("Plan", "Real", "Plan", "Real")))
+    (read,) = blocks_of(_table(outer, inner, data), automatic=_BOLD)
+    assert read.text == "North | In > Plan: 1 | In > Real: 2 | Out > Plan: 3 | Out > Real: 4"
+    title = row(_styled("Budget"), *map(cell, ("", "", "", "")))
+    assert blocks_of(_table(title, data), automatic=_BOLD)[0].text == "Budget"
+
+
 def test_a_table_in_a_cell_and_a_title_across_name_what_they_should() -> None:
     head = "<table:table-header-rows>{}</table:table-header-rows>".format
     inner = _table(head(row(cell("Kind"), cell("Most"))), row(cell("Users"), cell("5")))

@@ -169,6 +169,20 @@ def test_a_bold_first_row_names_the_columns() -> None:
     assert texts == ["Season: High | Price: 310", "Season: Low | Price: 110", "End"]
 
 
+def test_bold_rows_with_empty_cells_name_the_columns() -> None:
+    edges = b"".join(rb"\cellx%d" % (2000 * at) for at in range(1, 6))
+    rows = [
+        rb"\trowd" + edges + rb"\intbl" + mark + b"".join(rb" %s\cell" % text for text in texts)
+        for mark, texts in (
+            (rb"\b", (b"", b"In", b"", b"Out", b"")),
+            (rb"\b", (b"", b"Plan", b"Real", b"Plan", b"Real")),
+            (rb"\b0", (b"North", b"1", b"2", b"3", b"4")),
+        )
+    ]
+    (read,) = extract(rb"{\rtf1\ansi " + rb"\row".join(rows) + rb"\row}", RTF)
+    assert read.text == "North | In > Plan: 1 | In > Real: 2 | Out > Plan: 3 | Out > Real: 4"
+
+
 def test_a_table_all_in_bold_has_no_header() -> None:
     rows = rb"\trowd\cellx2000\cellx4000\intbl\b %s\cell %s\cell\row"
     data = rb"{\rtf1\ansi\pard " + rows % (b"High", b"310") + rows % (b"Low", b"110") + b"}"
