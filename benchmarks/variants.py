@@ -34,11 +34,11 @@ from hopsyncd.retrieve.ranking import (
     Ranked,
     find_direct_hits,
     importance_of,
-    keep_places,
     largest,
     mark_reached,
     most_helpful,
     paper_helpfulness,
+    promote_direct_hits,
     reciprocal_ranks,
 )
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
@@ -358,7 +358,7 @@ def by_ours(
     clauses = read_clauses(inquiry)
     found = most_helpful(importance, graph.passage_ids, document, coverage, max(k, FIRST), clauses)
     direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
-    return ranked(graph, [one[:2] for one in keep_places(found, direct)[:k]])
+    return ranked(graph, [one[:2] for one in promote_direct_hits(found, direct)[:k]])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:

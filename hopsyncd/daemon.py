@@ -331,7 +331,7 @@ class Daemon:
             connection.acknowledge()
             writer = self._writer_of(state.models)
             if self._follower:
-                writer.go_on_with(*self._follower.hand_over())
+                writer.adopt_index(*self._follower.hand_over())
             publisher.publish_stored(connection, writer)
         finally:
             publisher.stored.set()

@@ -31,7 +31,7 @@ from store.gc import (
 from store.losses import Losses, Span, ThresholdSearch
 from store.records import ALIVE, EdgeThreshold, PassageId, QuestionId
 from store.space import erase
-from store.transactions import count_rewrite, transaction
+from store.transactions import count_history_change, transaction
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # deleted per transaction
 
@@ -145,7 +145,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
     thresholds = ThresholdSearch(connection)
     for part in _parts(revisions):
         with transaction_without_checks(connection):
-            count_rewrite(connection)
+            count_history_change(connection)
             losses = Losses(connection)
             for revision in part:
                 losses.count(losses.documents, revision.span)

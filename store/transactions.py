@@ -22,7 +22,7 @@ def count_write(connection: Connection) -> None:
         connection.execute(_COUNT_ONE, ["writes"])
 
 
-def count_rewrite(connection: Connection) -> None:
+def count_history_change(connection: Connection) -> None:
     """Count the current transaction in the counter of transactions that change past versions."""
     connection.execute(_COUNT_ONE, ["rewrites"])
 

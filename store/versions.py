@@ -1,7 +1,7 @@
 """Reads versions, and commits new versions.
 
-write_version() is the commit point: no other function creates a version. It runs inside one
-transaction, so a version exists completely or not at all.
+Only write_version() inserts a version. It takes effect when the transaction of commit(), the commit
+point, ends; so a version exists completely or not at all.
 """
 
 import json
@@ -29,8 +29,9 @@ from store.records import (
     count_words,
 )
 from store.sources import begin_rules
-from store.transactions import count_rewrite, lost_version, transaction
+from store.transactions import count_history_change, lost_version, transaction
 
+# `recipe` is the older name of a generation, `cut_*` of the edge threshold.
 _COLUMNS = (
     "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
     "cut_similarity, cut_question, counters"
@@ -138,7 +139,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
     The counts of the new version are recounted, too.
     """
     with transaction(connection):
-        count_rewrite(connection)
+        count_history_change(connection)
         _recount_words(connection)
         number = write_version(connection, change, created_ms).id
         connection.execute(
@@ -169,7 +170,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     )
     for document in change.documents_new:
         _insert_document(connection, number, document)
-    changed = replaced - (_count_rewritten(connection, number) if replaced else 0)
+    changed = replaced - (_count_unchanged_revisions(connection, number) if replaced else 0)
     words = _words_of(connection, (passage for passage, _ in change.passages_begun))
     words -= _words_of(connection, change.passages_ended)
     _change_intervals(connection, number, change)
@@ -231,7 +232,8 @@ def put_seen(
 def _put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan. Release the pins of files that were changed or deleted since the restore."""
+    """Record a scan. A pin keeps a document as it was restored, until its file is changed or
+    deleted."""
     connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
     connection.executemany(
@@ -256,8 +258,8 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
     return max(cursor.rowcount, 0)
 
 
-def _count_rewritten(connection: Connection, number: int) -> int:
-    """Count the revisions that the version replaced by equal revisions."""
+def _count_unchanged_revisions(connection: Connection, number: int) -> int:
+    """Count the documents that the version replaced by a revision with the same digest."""
     (count,) = connection.execute(
         "SELECT count(*) FROM document AS d JOIN document AS o"
         " ON o.source = d.source AND o.path = d.path AND o.died = d.born"

@@ -13,12 +13,12 @@ from itertools import groupby, pairwise
 from hopsyncd.formats.blocks import Block, Links, WrittenLink
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.tables import Cell, Row, Table, is_across, is_header_row
+from hopsyncd.formats.tables import Cell, Row, Table, is_one_cell, is_header_row
 
 JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
-_MAX_HEAD_CHARACTERS = 300
+_MAX_OUTER_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
 # Names of columns without values are written in the first row, unless there are too many.
@@ -53,7 +53,7 @@ def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
 
 
 def table_blocks(
-    table: Table, leads: tuple[str, ...] = (), head: str = "", column: str = ""
+    table: Table, leads: tuple[str, ...] = (), outer: str = "", column: str = ""
 ) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
@@ -61,8 +61,8 @@ def table_blocks(
     title as leads, so that a passage that begins inside the table repeats them. Links of headers go
     to the first row. If a table consists only of headers, they become its text.
 
-    If the table is nested in a cell, `head` is the first cell of the outer row, which precedes each
-    inner row, and `column` is the name of the outer column.
+    If the table is nested in a cell, `outer` is the first cell of the row around it, which precedes
+    each inner row, and `column` is the name of that cell's column.
     """
     headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
     if table.caption:
@@ -75,7 +75,7 @@ def table_blocks(
     links = _links_of(headers)
     width = table.width
     begins = _columns_with_own_cells(data, width)
-    unused = _empty_columns(labels, data)
+    empty = _empty_columns(labels, data)
     notes = _note_rows(data, width)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
     group: tuple[str, ...] = ()
@@ -86,21 +86,21 @@ def table_blocks(
             labels = _affordable(labels_of_columns([row], column), data[at + 1 :])
             links += _links_of([row])
             continue
-        is_group = len(row.cells) > 1 and is_across(row, width)
+        is_group = len(row.cells) > 1 and is_one_cell(row, width)
         if is_group or at in notes:
-            text, placed = _row_text(row, (), begins)
+            text, row_links = _row_text(row, (), begins)
         else:
-            text, placed = _row_text(row, labels, begins, unused)
-        if not (text or placed or row.has_tables):
+            text, row_links = _row_text(row, labels, begins, empty)
+        if not (text or row_links or row.has_tables):
             continue
-        unused = unused if is_group else _NO_COLUMNS
+        empty = empty if is_group else _NO_COLUMNS
         has_name = is_group or at in groups
         is_apart = has_name or at in notes or (at == notes.start - 1 and _is_total(row))
         above = leads if is_apart else leads + group
         own_head = text.partition(JOINT)[0]
-        start = f"{head}{JOINT}" if head and len(head) <= _MAX_HEAD_CHARACTERS else ""
+        start = f"{outer}{JOINT}" if outer and len(outer) <= _MAX_OUTER_CHARACTERS else ""
         inner = tuple(_inner_blocks(row, start + own_head, labels, above))
-        links += placed
+        links += row_links
         if links or not inner or text != own_head:
             links = tuple((offset + len(start), link) for offset, link in links)
             lines = (row.first_line, row.last_line)
@@ -143,14 +143,14 @@ def _is_total(row: Row) -> bool:
 
 
 def _inner_blocks(
-    row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
+    row: Row, outer: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
     """Yield the blocks of the tables in the cells of a row."""
     if row.has_tables:
         starts = {cell: at for at, cell in reversed([*enumerate(row.cells)])}
         for at, cell in ((starts[cell], cell) for cell in row.own):
             for table in cell.inner:
-                yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
+                yield from table_blocks(table, leads, outer, labels[at] if at < len(labels) else "")
 
 
 def _links_of(rows: Iterable[Row]) -> Links:
@@ -210,20 +210,20 @@ def _row_text(
     row: Row,
     labels: Sequence[str],
     begins: Sequence[bool],
-    unused: frozenset[int] = _NO_COLUMNS,
+    empty: frozenset[int] = _NO_COLUMNS,
 ) -> tuple[str, Links]:
     """Return a row's text, and its links with their offsets in it.
 
     Without labels, empty cells and spanned columns keep their places, except columns in which no
-    cell of the table begins. The names of `unused` columns are written without a value.
+    cell of the table begins. The names of `empty` columns are written without a value.
     """
     parts: list[str] = []
     links: list[tuple[int, WrittenLink]] = []
     length = 0
-    missing = max(unused, default=-1) + 1 - len(row.cells)
+    missing = max(empty, default=-1) + 1 - len(row.cells)
     for cell, columns in _runs((*row.cells, *[None] * missing)):
         text = cell.text if cell else ""
-        if not text and columns[0] in unused:
+        if not text and columns[0] in empty:
             parts.append(f"{labels[columns[0]]}:")
             length += len(parts[-1]) + len(JOINT)
             continue

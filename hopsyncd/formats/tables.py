@@ -22,7 +22,7 @@ _SHORT_LABEL_CHARACTERS = 40
 _MAX_HEADER_ROWS = 6
 _MAX_COMPARED_ROWS = 1000
 _TO_THE_END = 1 << 20
-# A few bytes can span a million places in the grid.
+# Spans fill places of the grid: at most 20 for each cell of a table, and 1000 more.
 _PLACES_PER_CELL, _FREE_PLACES = 20, 1000
 
 
@@ -149,7 +149,7 @@ class TableBuilder:
         width = max((len(row.cells) for row in rows), default=0)
         begin = 0
         while begin < len(rows) and (
-            (is_across(rows[begin], width) and not rows[begin].has_tables)
+            (is_one_cell(rows[begin], width) and not rows[begin].has_tables)
             or (guess_header and len(rows[begin].distinct) < 2)
         ):
             begin += 1
@@ -165,7 +165,9 @@ class TableBuilder:
             else:
                 begin, count = begin - 1, 1  # one header for all columns
         titles = rows[:begin] if count else [*takewhile(is_header_row, rows[:begin])]
-        if not count and any(is_header_row(row) and is_across(row, width) for row in rows[begin:]):
+        if not count and any(
+            is_header_row(row) and is_one_cell(row, width) for row in rows[begin:]
+        ):
             titles = titles[:-1]  # the title of the first group, because other groups follow
         texts = (cell.text for row in titles for cell in row.distinct)
         caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
@@ -200,7 +202,7 @@ def _has_headers(rows: Sequence[Row]) -> bool:
     return any(cell.is_header for row in rows for cell in row.distinct)
 
 
-def is_across(row: Row, width: int) -> bool:
+def is_one_cell(row: Row, width: int) -> bool:
     """Whether a row is a single cell, in a table that has more columns."""
     return width > 1 and len(set(row.cells)) == 1 and bool(row.distinct)
 
@@ -223,7 +225,7 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
     count = 0
     while count < min(len(rows), _MAX_HEADER_ROWS) and is_header_row(rows[count]):
         is_last = not any(map(is_header_row, rows[count + 1 : count + 2]))
-        if count and is_last and is_across(rows[count], width):
+        if count and is_last and is_one_cell(rows[count], width):
             break
         texts = [cell.text for cell in rows[count].distinct]
         if count and all(map(is_number, texts)) and not all(map(is_year, texts)):

@@ -109,8 +109,8 @@ class MatchDelta:
     begun: MatchColumns
 
 
-class HeldMatches(Protocol):
-    """Finds matches as they were before a change."""
+class MatchLookup(Protocol):
+    """Finds the matches of a graph that do not change while matches are updated."""
 
     def of_questions(self, questions: Integers) -> MatchColumns:
         """Return the matches of these outgoing questions, ordered by question. Questions without a
@@ -142,12 +142,12 @@ class _HeadMatches:
 class WholeGraph:
     """A graph that contains a smaller graph, and shares most of its matches.
 
-    `passages` (e,) has a flag for each passage row of the graph. `matches` are the matches that
-    have both ends in the smaller graph.
+    `passages` (e,) has a flag for each passage row of the graph. `shared_matches` finds its matches
+    that have both ends in the smaller graph.
     """
 
     passages: Flags
-    matches: HeldMatches
+    shared_matches: MatchLookup
 
 
 def find_changed_matches(
@@ -155,7 +155,7 @@ def find_changed_matches(
     before: Flags,
     after: Flags,
     changed_rows: Integers,
-    held: HeldMatches,
+    held: MatchLookup,
     whole: WholeGraph | None = None,
 ) -> tuple[Integers, MatchColumns]:
     """Return the outgoing questions whose match may change with the graph's passages, and their new
@@ -171,10 +171,10 @@ def find_changed_matches(
     names = select_affected(index, names, changed, before[:shared] & after[:shared])
     gone, came = find_candidate_changes(index, names, before, after)
     gone_questions = sort_distinct(gone.questions)
-    arriving = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
-    arriving = arriving.take(find_sorted(gone_questions, arriving.target_question)[1])
+    orphaned = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
+    orphaned = orphaned.take(find_sorted(gone_questions, orphaned.target_question)[1])
     entered = changed_rows[take_flags(after, changed_rows)]
-    questions = np.union1d(arriving.source_question, list_outgoing(index, entered))
+    questions = np.union1d(orphaned.source_question, list_outgoing(index, entered))
     questions = questions[take_flags(after, outgoing.passage_row[questions])]
     best = find_best_matches(index, questions, after, whole)
     asking = find_asking(index, names[np.unique(came.groups)], after)
@@ -204,7 +204,7 @@ def _find_better(
     have is better, so these candidates are not compared.
     """
     others = sort_distinct(asking.questions)
-    whole_matches = whole.matches.of_questions(others)
+    whole_matches = whole.shared_matches.of_questions(others)
     is_own = find_sorted(whole_matches.source_question, asking.questions)[1]
     better = find_best(index, asking.take(~is_own), came, held)
     (theirs,) = find_candidates(index, names, [whole.passages])
@@ -225,7 +225,7 @@ def find_best_matches(
     """
     whole_matches = NO_MATCHES
     if whole is not None:
-        whole_matches = whole.matches.of_questions(questions)
+        whole_matches = whole.shared_matches.of_questions(questions)
         questions = questions[~find_sorted(whole_matches.source_question, questions)[1]]
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])

@@ -115,12 +115,12 @@ class GenerationSwitch:
         if not self._queue or self._filled_for != (newest.id, rewrites(self._connection)):
             self._find_remaining(writer, newest)
         if not self._queue:
-            return writer.switch_apart(newest)
+            return writer.commit_separate_index(newest)
         piece = [self._queue.popleft() for _ in range(min(self._piece, len(self._queue)))]
         lacking = self._lacking.intersection(piece)
         began_s = self._clock_s()
         try:
-            writer.build_apart(piece, self._yield_to_edits)
+            writer.build_separate_index(piece, self._yield_to_edits)
         except BaseException:
             self._filled_for = None  # so that the remaining passages are found again
             raise
@@ -137,7 +137,7 @@ class GenerationSwitch:
         content is left."""
         rewritten = rewrites(self._connection)
         if not writer.has_index or self._rewrites != rewritten:
-            writer.begin_apart()
+            writer.begin_separate_index()
             self._rewrites = rewritten
         left, lacking = writer.find_unbuilt(newest)
         # Passages that already have sets come first. They are fast, so the time left is then

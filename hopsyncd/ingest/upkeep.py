@@ -308,7 +308,7 @@ def switch_encoder(
     """
     owed = writer.passages_without_sets()
     sample = owed[: _SAMPLE + 1]
-    taken_s = [writer.time_generation_s(passage) for passage in sample]
+    taken_s = [writer.measure_question_time_s(passage) for passage in sample]
     del taken_s[:1]  # The first passage also loads the models.
     estimated_s = len(owed) * sum(taken_s) / max(len(taken_s), 1)
     version = None

@@ -107,7 +107,7 @@ class VersionWriter:
         self._saved = saved
         self._index: LiveIndex | None = None
         self._statistics: Statistics | None = None
-        self._part = PartSize(part)
+        self._part_size = PartSize(part)
 
     @property
     def index(self) -> LiveIndex:
@@ -125,7 +125,7 @@ class VersionWriter:
         self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
 
-    def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
+    def adopt_index(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
         """Use this index, which must be at the head, and its statistics."""
         self._index, self._statistics = index, statistics
 
@@ -206,10 +206,7 @@ class VersionWriter:
         return self.commit(batch, cost)[0]
 
     def commit(
-        self,
-        batch: Batch,
-        cost: Cost,
-        is_awaited: Callable[[], bool] = lambda: False,
+        self, batch: Batch, cost: Cost, is_awaited: Callable[[], bool] = lambda: False
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
@@ -220,24 +217,26 @@ class VersionWriter:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None, batch
         with self._advancing() as index:
-            part = self._match_parts(index, batch, is_awaited)
-            changed = intervals_of(self._connection, part)
-            return self._commit(part, changed, self.rules, cost), part
+            batch = self._match_all_but_last_part(index, batch, is_awaited)
+            changed = intervals_of(self._connection, batch)
+            return self._commit(batch, changed, self.rules, cost), batch
 
-    def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
-        """Insert and match all but the last part of the batch, and return the batch.
+    def _match_all_but_last_part(
+        self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]
+    ) -> Batch:
+        """Insert and match all but the last part of the batch, which `_commit` matches.
 
-        If a caller waits (`is_awaited`), stop and return only the first documents.
+        Returns the batch; if a caller waits (`is_awaited`), only its documents matched so far.
         """
         done = 0
-        while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
+        while (end := batch.end_of_part(done, self._part_size.most)) < len(batch.read):
             began_s = time.perf_counter()
             passages = {
                 passage.id for document in batch.read[done:end] for passage in document.passages
             }
             begun = self._find_sets(passages - living(self._connection, passages))
-            update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
-            self._part.after(time.perf_counter() - began_s)
+            update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
+            self._part_size.after(time.perf_counter() - began_s)
             done = end
             if is_awaited():
                 return batch.first(done)
@@ -256,14 +255,14 @@ class VersionWriter:
             return None
         cost = Cost(usage)
         wait = due_passages(self._connection, newest.id, self._generation, self._now_ms(), limit)
-        lack = set(wait) - self._whole(wait)
+        lack = set(wait) - self._select_with_final_sets(wait)
         self._preparer.ask_again(placed_passages(self._connection, newest, lack), cost, go_on)
-        if not (done := tuple(sorted(self._whole(wait)))):
+        if not (done := tuple(sorted(self._select_with_final_sets(wait)))):
             return None
         reason = Batch(f"{len(done)} passages got their LLM questions")
         return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
 
-    def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
+    def _select_with_final_sets(self, passages: Iterable[PassageId]) -> set[PassageId]:
         """Return the passages that have a question set other than a provisional one."""
         name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
@@ -307,7 +306,7 @@ class VersionWriter:
             change = self._change(index, reason, (), (), newest.rules, {})
             change = replace(
                 change,
-                matches_ended=[*change.matches_ended, *self._foreign(newest)],
+                matches_ended=[*change.matches_ended, *self._list_matched_outside(newest)],
                 counters=dict.fromkeys(counters(self._connection), 0),
             )
             version = commit_rebuilt(self._connection, change, self._now_ms())
@@ -327,7 +326,7 @@ class VersionWriter:
         """Make and store question sets of the current settings, for a later renew()."""
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
-    def time_generation_s(self, passage: Passage) -> float:
+    def measure_question_time_s(self, passage: Passage) -> float:
         """Measure the time in seconds to make a passage's built-in questions. Stores nothing."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
@@ -338,7 +337,7 @@ class VersionWriter:
         """Whether the index is in memory. After a failed change it is not."""
         return self._index is not None
 
-    def begin_apart(self) -> None:
+    def begin_separate_index(self) -> None:
         """Start an empty separate index for the head's passages with the current settings."""
         self._statistics = None
         if self._saved:
@@ -359,7 +358,9 @@ class VersionWriter:
         unbuilt = lacking.union(passages[position] for position in absent.tolist())
         return [passage for passage in passages if passage in unbuilt], lacking
 
-    def build_apart(self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits) -> None:
+    def build_separate_index(
+        self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits
+    ) -> None:
         """Make and store the question sets of these passages, and match them in the separate index.
 
         If another writer commits an edit at `yield_to_edits`, passages may disappear.
@@ -368,9 +369,9 @@ class VersionWriter:
         self._preparer.prepare({"": [*known.values()]}, Cost(), yield_to_edits=yield_to_edits)
         with self._advancing() as index:
             begun = self._find_sets(known)
-            update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
+            update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
 
-    def switch_apart(self, newest: Version) -> Version:
+    def commit_separate_index(self, newest: Version) -> Version:
         """Commit the head with the current settings, from the separate index, and drop
         that index."""
         with self._advancing() as index:
@@ -379,7 +380,7 @@ class VersionWriter:
             is_left = np.isin(index.passages.passage_id[rows], int64(passages))
             index.end_passages(gone := rows[~is_left])
             begun = self._find_sets(passages)
-            update_matches(index, gone, self._take_in(index, begun))
+            update_matches(index, gone, self._begin_in_index(index, begun))
             reason = Batch(f"the models are now {self._maker.generation.name}")
             change = self._change(index, reason, passages, begun, newest.rules, {})
             ended = matches_at(self._connection, newest.id).question.tolist()
@@ -395,16 +396,14 @@ class VersionWriter:
         passages = [*known_passages(self._connection, old).values()]
         self._preparer.prepare({"": passages}, cost)
         reason = Batch(f"the question generator is now {self._maker.generation.name}")
-        changed, foreign = PassageIntervals(old, old), self._foreign(newest)
+        changed, foreign = PassageIntervals(old, old), self._list_matched_outside(newest)
         version = self._commit(reason, changed, newest.rules, cost, foreign)
-        if (
-            get_generation(self._connection, newest.generation).encoder
-            != self._maker.generation.encoder
-        ):
+        replaced = get_generation(self._connection, newest.generation)
+        if replaced.encoder != self._maker.generation.encoder:
             self.forget_index()  # Its links were resolved before it had passages.
         return version
 
-    def _foreign(self, newest: Version) -> list[QuestionId]:
+    def _list_matched_outside(self, newest: Version) -> list[QuestionId]:
         """Return the questions with a match at the head that the index lacks, because of another
         encoder or an error."""
         known = self.index.postings.outgoing_by_id
@@ -429,7 +428,7 @@ class VersionWriter:
         found = best_sets(self._connection, self._generation, passages)
         return sorted(found.items(), key=lambda pair: pair[1])
 
-    def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
+    def _begin_in_index(self, index: LiveIndex, begun: BegunSets) -> Integers:
         """Add the passages that are not in the index, begin all of them, and return their rows."""
         absent = np.flatnonzero(index.find_vertices(int64([key for key, _ in begun])) < 0)
         sets = [begun[position][1] for position in absent.tolist()]
@@ -454,7 +453,7 @@ class VersionWriter:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             rows = index.find_vertices(int64(changed.ended))
             index.end_passages(gone := rows[rows >= 0])
-            update_matches(index, gone, self._take_in(index, begun))
+            update_matches(index, gone, self._begin_in_index(index, begun))
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])

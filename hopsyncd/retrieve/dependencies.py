@@ -29,15 +29,15 @@ from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vecto
 from hopsyncd.retrieve.other_forms import OtherForm
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
-    FIRST,
-    OF_WHOLE,
+    FIRST_RESULTS,
+    WHOLE_PASSAGE_WEIGHT,
     DirectHits,
     Helpful,
     find_direct_hits,
     importance_of,
-    keep_places,
     largest,
     mark_reached,
+    promote_direct_hits,
     rank_rows,
 )
 from hopsyncd.retrieve.second_ask import FollowUp
@@ -253,11 +253,11 @@ class _Order:
         """Return the k best passage rows (at least five) by their importance, before direct hits
         are placed.
         """
-        return rank_rows(self._context, worth, max(k, FIRST))
+        return rank_rows(self._context, worth, max(k, FIRST_RESULTS))
 
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
         """Return the passage rows of the k best results by their importance."""
-        found = keep_places(self.rank(worth, k), self._direct.rows)
+        found = promote_direct_hits(self.rank(worth, k), self._direct.rows)
         return tuple(helpful.position for helpful in found[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
@@ -268,7 +268,9 @@ class _Order:
         share of the question that would switch direct hits on or off (`DirectHits.lead_of_names`).
         """
         ranked, direct = self.rank(self.worth, k), self._direct
-        now, instead = (keep_places(ranked, rows)[:k] for rows in (direct.rows, direct.instead))
+        now, instead = (
+            promote_direct_hits(ranked, rows)[:k] for rows in (direct.rows, direct.instead)
+        )
         same = [hit.position for hit in now] == [hit.position for hit in instead]
         return direct.lead_of_names if same else direct.lead
 
@@ -379,7 +381,7 @@ def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) 
     whole = index.vectors.compute_cosines(query.vector, index.passages.vector_start[came])
     likeness = OF_LIKENESS * best + OF_WORDS * words
     is_titled = (shares >= LEAST_TITLE_SHARE / _A_LITTLE_MORE) & (likeness > query.least_titled)
-    is_direct = likeness + OF_WHOLE * whole > query.least_direct
+    is_direct = likeness + WHOLE_PASSAGE_WEIGHT * whole > query.least_direct
     return bool(((likeness > query.least) | is_titled | is_direct).any())
 
 

@@ -1,11 +1,11 @@
 """Ranks passages by helpfulness H, as in the HopRAG paper (Eq. 2 and 3) or by new words.
 
-The paper's H is the mean of a passage's similarity to the query and its importance (the share of
-visits). Similarity to the query favours passages that repeat the first result. So the default H
-counts only new words: H = importance * exp(weight * new), where `new` is the idf-weighted share of
-the query's words that the passage has and the passages ranked before it lack. Each passage of the
-same document that ranks before it multiplies H by exp(-repeated), because other passages of a found
-document seldom have the rest of the answer.
+The paper's H is the mean of a passage's similarity to the query and its share of the walk's visits.
+Similarity to the query favours passages that repeat the first result. So the default H counts only
+new words: H = importance * exp(weight * new), where `new` is the idf-weighted share of the query's
+words that the passage has and the passages ranked before it lack. Each passage of the same document
+that ranks before it multiplies H by exp(-repeated), because other passages of a found document
+seldom have the rest of the answer.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar its best sentence is
 to the query and how many of the query's words that sentence has. If a question has several clauses,
@@ -90,7 +90,7 @@ _WEIGHT = 4.0
 _REPEATED = 0.1
 _OF_CLAUSES = 1.4  # weight if no other passage answers a clause
 _NO_FITS: Mapping[int, float] = {}
-DEPTH = 20  # The most important passages, which are ordered by the new words that they add.
+REORDERED = 20  # how many of the most important passages are reordered by new words
 
 
 def paper_helpfulness(
@@ -208,7 +208,7 @@ def importance_of(
     answers a follow-up; the better of both fits is used.
     """
     importance = arrived.copy()
-    first = most_important(importance, context.snapshot.passage_ids, DEPTH)
+    first = most_important(importance, context.snapshot.passage_ids, REORDERED)
     follow_up_fits = np.array([fits.get(row, 0.0) for row in first.tolist()])
     importance[first] *= np.exp(np.maximum(context.by_sentence(first), follow_up_fits))
     return importance
@@ -233,8 +233,8 @@ def most_helpful(
 
     Positions with an importance below 0 are not ranked.
     """
-    order = most_important(importance, ids, max(k, DEPTH))
-    first = order[:DEPTH]
+    order = most_important(importance, ids, max(k, REORDERED))
+    first = order[:REORDERED]
     has, worth, home = coverage.select(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
@@ -256,17 +256,19 @@ def most_helpful(
             new = sum_weighted(coverage.share, has & ~covered[:, None])
         best_answers = np.maximum(best_answers, answers[:, best])
         more = np.maximum(answers - best_answers[:, None], 0).sum(axis=0)
-    rest = order[DEPTH:]
+    rest = order[REORDERED:]
     both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
     ranked += [Helpful(position, value, 0.0) for position, value in both]
     return ranked[:k]
 
 
-FIRST = 5  # direct hits are kept among the first five results
-_KEPT, _KEPT_IF_SHORT = 3, 4
-_SHORT = 16  # terms of the longest short question
-_NAMED = 0.25  # if names have this share of the question's idf, there are no direct hits
-OF_WHOLE = 9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` of its best vector
+FIRST_RESULTS = 5  # direct hits are among the first five results
+_DIRECT_HITS, _DIRECT_HITS_IF_SHORT = 3, 4
+_MAX_SHORT_TERMS = 16  # a question with more terms is long
+_MIN_NAMED_SHARE = 0.25  # if names have this share of the question's idf, there are no direct hits
+WHOLE_PASSAGE_WEIGHT = (
+    9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` of its best vector
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,12 +294,12 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
     They are compared by words, by the best vector, and by the vector of the whole passage. A short
     question has one more direct hit, because a single passage is more often enough to answer it.
     """
-    named = sum(context.names.values()) / _NAMED
+    named = sum(context.names.values()) / _MIN_NAMED_SHARE
     if named >= 1:
         return DirectHits(lead_of_names=1 - 1 / named)
     near, ids = context.near, context.snapshot.passage_ids
-    like = near.like + OF_WHOLE * context.first_cosines(near.entries)
-    count = _KEPT_IF_SHORT if len(context.terms) <= _SHORT else _KEPT
+    like = near.like + WHOLE_PASSAGE_WEIGHT * context.first_cosines(near.entries)
+    count = _DIRECT_HITS_IF_SHORT if len(context.terms) <= _MAX_SHORT_TERMS else _DIRECT_HITS
     order = largest(like, ids[near.entries], count + 1)
     rows: list[int] = near.entries[order].tolist()
     kept, far = tuple(rows[:count]), 1 - named
@@ -308,17 +310,17 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
     return DirectHits(kept, (*kept[:-1], rows[count]), last, lead, far)
 
 
-def keep_places(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
+def promote_direct_hits(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
     """Move all direct hits into the first five results.
 
-    Each missing direct hit replaces the last passage that is not a direct hit. The values are not
-    moved.
+    A direct hit that is not there moves before the last of the five that is no direct hit. Each
+    rank keeps its value, whichever passage is there now.
     """
-    first, rest = ranked[:FIRST], ranked[FIRST:]
+    first, rest = ranked[:FIRST_RESULTS], ranked[FIRST_RESULTS:]
     there = {row.position for row in first}
     missing = [Helpful(row, 0.0, 1.0) for row in direct if row not in there]
     others = [row for row in first if row.position not in direct]
-    kept_others = max(len(others) - max(len(first) + len(missing) - FIRST, 0), 0)
+    kept_others = max(len(others) - max(len(first) + len(missing) - FIRST_RESULTS, 0), 0)
     moved = others[kept_others:]
     stay = [row for row in first if row not in moved]
     rest = [row for row in rest if row.position not in direct]

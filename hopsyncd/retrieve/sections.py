@@ -13,7 +13,7 @@ import numpy as np
 
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.ranking import DEPTH, largest
+from hopsyncd.retrieve.ranking import REORDERED, largest
 
 PART_SHARE = 0.2
 """The share of a part's score that the parts beside it gain. Values from 0.15 to 0.25 give the same
@@ -43,11 +43,11 @@ class SectionShares:
 def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
     """Compute the scores that the neighbours of the best passages gain.
 
-    scores: (n,) the score of each passage row. The best `DEPTH` passages share their scores with
-    the passages before and after them in the same section. A neighbour of two of them gains only
-    from the passage with the higher score.
+    scores: (n,) the score of each passage row. The best `REORDERED` passages share their scores
+    with the passages before and after them in the same section. A neighbour of two of them gains
+    only from the passage with the higher score.
     """
-    givers = largest(scores, snapshot.passage_ids[: len(scores)], DEPTH)
+    givers = largest(scores, snapshot.passage_ids[: len(scores)], REORDERED)
     givers = givers[scores[givers] > 0]
     parts, positions = snapshot.find_other_parts(givers)
     order = np.lexsort((positions, parts))

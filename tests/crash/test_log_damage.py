@@ -116,7 +116,9 @@ def test_a_loss_is_accepted_by_hand_and_no_version_number_is_reused(
     for suffix in ("-wal", "-shm"):
         path.with_name(NAME + suffix).unlink()
     before = path.read_bytes()
-    with pytest.raises(VersionsLost, match=r"version 12 was acknowledged, but it ends at version"):
+    with pytest.raises(
+        VersionsLost, match=r"version 12 was acknowledged, but the database ends at version"
+    ):
         open_writer(path)
     assert path.read_bytes() == before
     open_writer(path, accept_loss=True).close()

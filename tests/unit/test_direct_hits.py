@@ -11,11 +11,11 @@ from hopsyncd.retrieve.dependencies import Query
 from hopsyncd.retrieve.likeness import OF_LIKENESS
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
-    FIRST,
-    OF_WHOLE,
+    FIRST_RESULTS,
+    WHOLE_PASSAGE_WEIGHT,
     Helpful,
     find_direct_hits,
-    keep_places,
+    promote_direct_hits,
     rank_rows,
 )
 from tests.unit.test_second_ask import FAR, Asking
@@ -43,16 +43,16 @@ def rows(found: list[Helpful]) -> list[int]:
 
 def test_a_direct_hit_takes_the_last_place_of_another_and_values_stay_with_places() -> None:
     found = ranked(7, 6, 5, 4, 3, 2, 1)
-    kept = keep_places(found, (0, 6, 4))
+    kept = promote_direct_hits(found, (0, 6, 4))
     assert rows(kept) == [0, 1, 2, 4, 6, 3, 5]
     assert [one.value for one in kept] == [7, 6, 5, 4, 3, 3, 2]
-    assert keep_places(found, (4, 0)) == found
-    assert keep_places(found, ()) == found
+    assert promote_direct_hits(found, (4, 0)) == found
+    assert promote_direct_hits(found, ()) == found
 
 
 def test_direct_hits_that_were_not_ranked_come_too_and_few_results_lose_none() -> None:
-    assert rows(keep_places(ranked(7, 6, 5, 4, 3), (8, 9))) == [0, 1, 2, 8, 9, 3, 4]
-    assert rows(keep_places(ranked(7, 6), (1, 9))) == [0, 1, 9]
+    assert rows(promote_direct_hits(ranked(7, 6, 5, 4, 3), (8, 9))) == [0, 1, 2, 8, 9, 3, 4]
+    assert rows(promote_direct_hits(ranked(7, 6), (1, 9))) == [0, 1, 9]
 
 
 def plain_order(context: QueryContext) -> list[int]:
@@ -88,7 +88,7 @@ def test_all_direct_hits_are_among_the_first_five_and_fewer_results_begin_alike(
     assert [one.passage for one in few.ranked] == ids[:2]
     context = asking.context(LONG)
     direct = context.snapshot.passage_ids[list(find_direct_hits(context).rows)].tolist()
-    assert set(direct) <= set(ids[:FIRST])
+    assert set(direct) <= set(ids[:FIRST_RESULTS])
     scores = [one.score for one in found.ranked]
     assert scores == sorted(scores, reverse=True)
 
@@ -141,7 +141,7 @@ def test_a_watched_question_compares_new_passages_as_the_search_does(asking: Ask
     passages = context.snapshot.index.passages
     vectors = np.arange(passages.vector_start[row], passages.vector_end[row])
     best = float(context.likeness.of_rows(vectors).max())
-    value = OF_LIKENESS * best + OF_WHOLE * float(context.likeness.whole[row])
+    value = OF_LIKENESS * best + WHOLE_PASSAGE_WEIGHT * float(context.likeness.whole[row])
     for least, is_asked_again in ((value - 1e-6, True), (value + 1e-6, False)):
         only_direct = replace(
             dependencies,

@@ -15,13 +15,13 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.hop_variants import choose_first, follow_edges, make_offers
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
-    FIRST,
+    FIRST_RESULTS,
     Hop,
     Ranked,
     find_direct_hits,
     helpful,
-    keep_places,
     mark_reached,
+    promote_direct_hits,
 )
 from hopsyncd.retrieve.reranking import RERANKED, is_reranked, rerank_hits
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
@@ -213,8 +213,8 @@ def rank_hops(
     """Return the k most helpful passages of a search."""
     trail = PathExplainer(context.snapshot, search)
     ids, reached_scores = context.snapshot.passage_ids, mark_reached(context, search.scores)
-    found = helpful(context, reached_scores, max(k, FIRST), search.second_ask.fits)
-    found = keep_places(found, find_direct_hits(context).rows)[:k]
+    found = helpful(context, reached_scores, max(k, FIRST_RESULTS), search.second_ask.fits)
+    found = promote_direct_hits(found, find_direct_hits(context).rows)[:k]
     return [
         Ranked(PassageId(int(ids[row])), score, find_hops=partial(trail.to, row, settings.hops))
         for row, score, _ in found

@@ -110,7 +110,10 @@ def refuse_older(connection: Connection, database: Path, known: Acknowledged) ->
     if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
         return
     if state.version < known.version:
-        why = f"version {known.version} was acknowledged, but it ends at version {state.version}"
+        why = (
+            f"version {known.version} was acknowledged, but the database ends at version"
+            f" {state.version}"
+        )
     elif state.writes >= known.writes:
         why = f"its version {known.version} differs from the acknowledged version"
     else:
