@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from hopsyncd.formats.blocks import Block, Links, WrittenLink
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.tables import Cell, Row, Table, is_one_cell, is_header_row
+from hopsyncd.formats.tables import Cell, Row, Table, is_header_row, is_one_cell
 
 JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
