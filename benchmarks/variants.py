@@ -29,7 +29,7 @@ from hopsyncd.retrieve.clauses import read_clauses
 from hopsyncd.retrieve.hop_variants import Offers, choose_first, traverse
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
-    FIRST,
+    FIRST_RESULTS,
     FUSION_DEPTH,
     Ranked,
     find_direct_hits,
@@ -356,7 +356,9 @@ def by_ours(
     importance = importance_of(inquiry, scores, second_ask.fits)
     coverage = inquiry.coverage if new_anywhere else inquiry.sentence_coverage
     clauses = read_clauses(inquiry)
-    found = most_helpful(importance, graph.passage_ids, document, coverage, max(k, FIRST), clauses)
+    found = most_helpful(
+        importance, graph.passage_ids, document, coverage, max(k, FIRST_RESULTS), clauses
+    )
     direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
     return ranked(graph, [one[:2] for one in promote_direct_hits(found, direct)[:k]])
 
