@@ -147,8 +147,9 @@ def _relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:
 
 def attribute(element: ElementTree.Element, name: str) -> str:
     """Return the value of an attribute in any namespace, or an empty string."""
+    end = "}" + name
     for key, value in element.items():
-        if key.rpartition("}")[2] == name:
+        if key.endswith(end) or key == name:
             return value
     return ""
 

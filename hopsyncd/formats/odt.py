@@ -116,7 +116,9 @@ def _marks(*trees: Element | None) -> dict[str, str]:
     named = {"Title": "t", "Table_20_Heading": "h"}
     marks = dict(named)
     for tree in trees:
-        for style in () if tree is None else tree.iterfind(".//{*}style"):
+        for style in () if tree is None else tree.iter():
+            if not style.tag.endswith("}style"):
+                continue
             properties = child_of(style, "text-properties")
             if properties is not None and attribute(properties, "font-weight") in _BOLD:
                 marks.setdefault(attribute(style, "name"), "b")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import attribute, local_name
@@ -35,13 +36,19 @@ class ListNumbers:
     """Counts the items of a document's lists, also where a list continues an earlier one."""
 
     def __init__(self, *trees: Element | None) -> None:
-        self._levels = {
-            (attribute(style, "name"), depth): level
-            for tree in trees if tree is not None
-            for style in tree.iterfind(".//{*}list-style")
-            for depth, level in _levels_of(style)
-        }  # fmt: skip
+        self._styles: dict[str, list[Element]] = {}
+        for tree in trees:
+            for element in () if tree is None else tree.iter():
+                if element.tag.endswith("}list-style"):
+                    self._styles.setdefault(attribute(element, "name"), []).append(element)
+        self._levels: dict[str, dict[int, _Level]] = {}  # by style and depth, when first used
         self._known: dict[str, list[int]] = {}  # the counts of lists, by their ids and styles
+
+    def _level(self, style: str, depth: int) -> _Level | None:
+        if style not in self._levels:
+            found = self._styles.get(style, ())
+            self._levels[style] = dict(chain.from_iterable(map(_levels_of, found)))
+        return self._levels[style].get(depth)
 
     def open(self, element: Element, around: OpenList | None) -> OpenList:
         """Enter a list. `around` is the list that contains it."""
@@ -54,7 +61,7 @@ class ListNumbers:
         else:
             counts = [*self._known.get(before, [0] * _DEPTHS)]
         if before not in self._known:
-            level = self._levels.get((style, depth))
+            level = self._level(style, depth)
             counts[depth] = level.start - 1 if level else 0
         for name in filter(None, (style, attribute(element, "id"))):
             self._known[name] = counts
@@ -64,12 +71,12 @@ class ListNumbers:
         """Count an item and return its number, or an empty string in a list without numbers."""
         depth, counts = around.depth, around.counts
         counts[depth] = parse_number(attribute(item, "start-value"), counts[depth] + 1)
-        level = self._levels.get((around.style, depth))
+        level = self._level(around.style, depth)
         if level is None:
             return ""
         numbers = []
         for above in range(max(0, depth + 1 - level.shown), depth + 1):
-            style = self._levels.get((around.style, above), level).style
+            style = (self._level(around.style, above) or level).style
             numbers.append(number_text(counts[above], style))
         return f"{level.prefix}{'.'.join(numbers)}{level.suffix}".strip()
 
