@@ -6,7 +6,13 @@ import pytest
 
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
-from hopsyncd.retrieve.answering.short_answer import Short, candidates, choose_likeliest, values_of
+from hopsyncd.retrieve.answering.short_answer import (
+    HELD,
+    Short,
+    candidates,
+    choose_likeliest,
+    values_of,
+)
 from hopsyncd.retrieve.answering.support import (
     counts_other_things,
     is_described,
@@ -333,3 +339,13 @@ def test_a_name_that_no_passage_has_makes_an_answer_unlikely(
     absent = math.log1p((1000 + 0.5) / 0.5)
     weights = {"brasilia": absent, "999": absent, "1987": absent, "ostrava": 3.0, "music": 2.0}
     assert needs(question, None, [], [], weights, 1000)["absent"] == is_absent
+
+
+def test_a_rare_name_that_the_passages_found_lack_makes_an_answer_unlikely() -> None:
+    question = "Was Ostrava or Brasilia founded first?"
+    weights = {"ostrava": 5.0, "brasilia": 5.0, "found": 1.0}
+    found = [sentence("Ostrava was founded in 1267.", 0, 0.6, "ostrava", "found")]
+    both = [*found, sentence("Brasilia is younger.", 1, 0.5, "brasilia")]
+    told = [needs(question, None, [], sentences, weights, 1000) for sentences in (found, both)]
+    assert [features["lost"] for features in told] == [1.0, 0.0]
+    assert HELD["lost"] < 0
