@@ -58,29 +58,31 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Before:
     return prepare(tmp_path_factory.mktemp("before"))
 
 
-# Scene, kind of call, and of how many calls one is refused, each in a round of its own: of a plain
-# batch all are, of others a part unless HOPSYNCD_FAULTS is "all".
+# Scene, kind of call, and of how many calls one is refused, each in a round of its own. By night,
+# and if HOPSYNCD_FAULTS is "all", all are.
 SCENES = [
-    ("plain", "write", 1),
+    ("plain", "write", 4),
+    pytest.param("plain", "write", 1, marks=pytest.mark.nightly),
     ("plain", "sync", 1),
-    ("plain", "read", 1),
-    ("often checkpointing", "write", 2),
+    ("plain", "read", 3),
+    pytest.param("plain", "read", 1, marks=pytest.mark.nightly),
+    ("often checkpointing", "write", 6),
+    pytest.param("often checkpointing", "write", 1, marks=pytest.mark.nightly),
     ("often checkpointing", "sync", 1),
     ("often checkpointing", "truncate", 1),
-    ("spilling", "write", 3),
+    ("spilling", "write", 8),
+    pytest.param("spilling", "write", 1, marks=pytest.mark.nightly),
     ("long log", "write", 1),
     ("opening", "write", 1),
     ("opening", "read", 1),
-    ("creating", "write", 4),
+    ("creating", "write", 8),
+    pytest.param("creating", "write", 1, marks=pytest.mark.nightly),
     ("creating", "sync", 1),
-    ("gc", "write", 8),
-    ("gc", "sync", 1),
-    ("purge", "write", 8),
-    ("purge", "sync", 1),
-    ("rebuild", "write", 8),
-    ("rebuild", "sync", 1),
-    ("backup", "write", 8),
-    ("backup", "sync", 1),
+    *(
+        (scene, kind, stride)
+        for scene in ("gc", "purge", "rebuild", "backup")
+        for kind, stride in (("write", 16), ("sync", 1))
+    ),
 ]
 
 

@@ -115,7 +115,7 @@ def test_all_daemons_answer_from_each_write_and_a_sync_on_any_daemon_is_a_barrie
     assert (told["since"], told["added"]) == (version, 0)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.nightly)])
 def test_a_killed_writer_is_followed_by_another_and_nothing_acknowledged_is_lost(
     three: Team, kills: int
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_killed_writer_is_followed_by_another_and_nothing_acknowledged_is_lost
     assert_none_was_forked(three, heard, acknowledged)
 
 
-@pytest.mark.parametrize("how", ["cut", "kill", "restart"])
+@pytest.mark.parametrize("how", ["cut", "kill", pytest.param("restart", marks=pytest.mark.nightly)])
 def test_a_server_that_went_away_and_came_back_loses_nothing(
     three: Team, server: Postgres, how: str
 ) -> None:

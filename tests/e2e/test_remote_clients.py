@@ -27,6 +27,7 @@ from tests.e2e.daemon import DEADLINE_S, SMALL, new_place
 from tests.e2e.test_access import CANARY, QUESTION, new_token
 from tests.e2e.test_remote import Server
 from tests.fakes.certificates import Authority
+from tests.fakes.forked import run_forked
 from tests.fakes.port import free_port
 
 
@@ -50,18 +51,21 @@ class Laptop:
 
     def run(self, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
         variables = {**self.variables, **changed}
-        return subprocess.run(
-            [sys.executable, "-m", "hopsyncd", *arguments],
-            env={
-                **os.environ,
-                "HOPSYNCD_HOME": str(self.home),
-                **{name: value for name, value in variables.items() if value},
-            },
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S * 2,
-            check=False,
-        )
+        environment = {
+            **os.environ,
+            "HOPSYNCD_HOME": str(self.home),
+            **{name: value for name, value in variables.items() if value},
+        }
+        if "PYTHONPATH" in changed:
+            return subprocess.run(
+                [sys.executable, "-m", "hopsyncd", *arguments],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S * 2,
+                check=False,
+            )
+        return run_forked(["hopsyncd", *arguments], environment, DEADLINE_S * 2)
 
     def client(self, **more: Any) -> Client:
         return Client(self.url, self.token, DEADLINE_S, self.server.authority.file, **more)

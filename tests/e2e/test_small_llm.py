@@ -70,12 +70,14 @@ def test_it_chooses_the_edges_to_follow(place: Place) -> None:
     assert answer["llm"]["calls"] == calls(place)["reasoning"] > 0
 
 
+@pytest.mark.nightly
 def test_it_answers_with_citations_or_the_answer_says_what_it_did_instead(place: Place) -> None:
     answer = place.post("/v1/ask", {"question": "Who taught Nero?", "llm": True})
     assert calls(place)["answers"] >= 1
     assert answer["citations"] or answer["degraded"] or not answer["found"]
 
 
+@pytest.mark.nightly
 def test_it_answers_by_logic_or_the_answer_says_what_it_did_instead(place: Place) -> None:
     question = "Where was the teacher of Nero born?"
     answer = place.post("/v1/ask", {"question": question, "llm": True, "method": "logic"})

@@ -134,7 +134,7 @@ def machine() -> Iterator[Machine]:
             pytest.skip(f"no systemd can be started here: {why}")
 
 
-@pytest.fixture(params=["system", "user"])
+@pytest.fixture
 def service(machine: Machine, request: pytest.FixtureRequest) -> Iterator[Service]:
     name = f"{len(list(machine.shared.iterdir()))} %h $HOME"
     program = WHOLE if request.param == "whole" else LITTLE
@@ -143,6 +143,9 @@ def service(machine: Machine, request: pytest.FixtureRequest) -> Iterator[Servic
     made.clean()
 
 
+@pytest.mark.parametrize(
+    "service", ["system", pytest.param("user", marks=pytest.mark.nightly)], indirect=True
+)
 def test_an_installed_service_comes_back_when_it_is_killed_and_ends_in_peace(
     service: Service,
 ) -> None:
@@ -199,6 +202,9 @@ def test_a_daemon_that_hangs_is_replaced(service: Service) -> None:
     assert service.finds_the_note()
 
 
+@pytest.mark.parametrize(
+    "service", ["user", pytest.param("system", marks=pytest.mark.nightly)], indirect=True
+)
 def test_a_request_starts_the_daemon_and_none_is_refused_while_it_restarts(
     service: Service,
 ) -> None:
