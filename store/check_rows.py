@@ -231,15 +231,15 @@ class _Ranking:
     """Ranks all matches, best first, and counts those within the edge threshold of the current
     version.
 
-    The first `_at` matches in the ranking are within the threshold, and `_admitted` of them are in
-    force. Moving the threshold reads only the matches that it passes; counting again would read
+    The first `_position` matches in the ranking are within the threshold, and `_admitted` of them
+    are in force. Moving the threshold reads only the matches that it passes; counting again would read
     them all.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
         self._question, self._falling = question, -similarity
         self._in_force = np.zeros(len(question), dtype=np.int32)
-        self._count = self._at = self._admitted = 0
+        self._count = self._position = self._admitted = 0
 
     def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
         """Move to the next version, given the matches that ended and began. A match that began and
@@ -248,33 +248,35 @@ class _Ranking:
         for places, by in ((begun, 1), (ended, -1)):
             self._in_force[places] += by
             self._count += by * len(places)
-            self._admitted += by * int(np.count_nonzero(places < self._at))
+            self._admitted += by * int(np.count_nonzero(places < self._position))
 
-    def threshold_fault(self, at: Version) -> str | None:
+    def threshold_fault(self, version: Version) -> str | None:
         """Describe the error in a version's edge threshold, or return None if the threshold is
         correct.
         """
-        if at.edge_threshold is None:
-            few = at.edge_budget < self._count
+        if version.edge_threshold is None:
+            few = version.edge_budget < self._count
             return f"there is no edge threshold for {self._count} matches" if few else None
         first, last = (
-            int(np.searchsorted(self._falling, -at.edge_threshold.similarity, side=side))
+            int(np.searchsorted(self._falling, -version.edge_threshold.similarity, side=side))
             for side in ("left", "right")
         )
         tied = self._question[first:last]
-        self._move(first + int(np.searchsorted(tied, at.edge_threshold.question, side="right")))
-        if self._admitted != at.edge_budget or self._admitted >= self._count:
+        self._move(
+            first + int(np.searchsorted(tied, version.edge_threshold.question, side="right"))
+        )
+        if self._admitted != version.edge_budget or self._admitted >= self._count:
             return f"the edge threshold admits {self._admitted} of {self._count} matches"
-        is_last = tied[: self._at - first] == at.edge_threshold.question
-        if self._admitted and not self._in_force[first : self._at][is_last].any():
+        is_last = tied[: self._position - first] == version.edge_threshold.question
+        if self._admitted and not self._in_force[first : self._position][is_last].any():
             return "no match in force is at the edge threshold"
         return None
 
     def _move(self, target: int) -> None:
-        low, high = sorted((self._at, target))
+        low, high = sorted((self._position, target))
         passed = int(np.count_nonzero(self._in_force[low:high]))
-        self._admitted += passed if target > self._at else -passed
-        self._at = target
+        self._admitted += passed if target > self._position else -passed
+        self._position = target
 
 
 GRAPH_CHECKS = (

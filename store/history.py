@@ -367,49 +367,51 @@ def _documents(
     return {(row[0], row[1]): _Revision(row[2], row[3]) for row in rows}
 
 
-def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
+def _passages(connection: Connection, number: int, other: int) -> set[PassageId]:
     rows = connection.execute(
-        f"SELECT passage FROM {_rows_only_at(connection, 'life', at, other)} AS l", [at, other]
+        f"SELECT passage FROM {_rows_only_at(connection, 'life', number, other)} AS l",
+        [number, other],
     )
     return {PassageId(row[0]) for row in rows}
 
 
-def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
-    """Return the edges of version `at` that are not edges of version `other`, because the match is
-    not in force there or is beyond its edge threshold.
+def _edges(connection: Connection, kept: Version, other: Version) -> set[Edge]:
+    """Return the edges of version `kept` that version `other` lacks.
+
+    In `other`, the match is not in force or is beyond the edge threshold.
     """
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
-    values = [at.id, other.id, *_cut(at)]
+    values = [kept.id, other.id, *_threshold_values(kept)]
     rows = connection.execute(
-        f"SELECT question, target FROM {_rows_only_at(connection, 'match', at.id, other.id)} AS m"
+        f"SELECT question, target FROM {_rows_only_at(connection, 'match', kept.id, other.id)} AS m"
         f" WHERE {admitted}",
         values,
     ).fetchall()
-    if other.edge_threshold is not None and at.edge_threshold != other.edge_threshold:
+    if other.edge_threshold is not None and kept.edge_threshold != other.edge_threshold:
         rows += connection.execute(
             f"SELECT question, target FROM match {connection.dialect.unindexed}"
             " WHERE born <= ?1 AND born <= ?2 AND died > ?1 AND died > ?2"
             f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
-            [*values, *_cut(other)],
+            [*values, *_threshold_values(other)],
         )
     return set(rows)
 
 
-def _rows_only_at(connection: Connection, table: str, at: int, other: int) -> str:
-    """Return SQL that selects the rows in force at version `at` but not at `other`.
+def _rows_only_at(connection: Connection, table: str, number: int, other: int) -> str:
+    """Return SQL that selects the rows in force at version `number` but not at `other`.
 
     It uses the index on the versions at which rows began or ended.
     """
-    index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
+    index, where = ("died", _NO_LONGER) if number < other else ("born", _NOT_YET)
     return (
         f"(SELECT * FROM {table} {connection.dialect.indexed_by(f'{table}_{index}')} WHERE {where})"
     )
 
 
-def _cut(at: Version) -> tuple[float | None, int | None]:
+def _threshold_values(version: Version) -> tuple[float | None, int | None]:
     return (
-        (at.edge_threshold.similarity, at.edge_threshold.question)
-        if at.edge_threshold
+        (version.edge_threshold.similarity, version.edge_threshold.question)
+        if version.edge_threshold
         else (None, None)
     )
 

@@ -39,8 +39,11 @@ def nearest(
     close = np.flatnonzero((cosines >= least - _MARGIN) & (cosines > -np.inf)).tolist()
     with closing(vector_functions()) as memory:
         scored = [
-            (PassageId(int(passages[at])), 1.0 - _distance(memory, vectors[rows[at]], query))
-            for at in close
+            (
+                PassageId(int(passages[position])),
+                1.0 - _distance(memory, vectors[rows[position]], query),
+            )
+            for position in close
         ]
     return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
 

@@ -298,7 +298,7 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
 
 def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
     """Count the visible content of a version."""
-    before, after = (Visible.compute(index, at, hidden) for at in (number - 1, number))
+    before, after = (Visible.compute(index, version, hidden) for version in (number - 1, number))
     # A writer may have added passages that neither version has.
     known = len(before.passage_rows)
     had, has = before.passage_rows >= 0, after.passage_rows[:known] >= 0
@@ -334,7 +334,7 @@ def changed_texts(
         {
             **_document(source, path, names),
             "lines": diff_lines(
-                *(document_sentences(connection, at, source, path) for at in (old, new))
+                *(document_sentences(connection, version, source, path) for version in (old, new))
             ),
         }
         for source, path in documents

@@ -421,8 +421,8 @@ def check_config(file: Path, text: str) -> Config:
         config = Config.model_validate(expanded, context={"base": file.parent})
     except ValidationError as error:
         found = error.errors(include_url=False)
-        known = {mistake.at for mistake in mistakes}
-        mistakes.extend(m for e in found if (m := explain_error(e, _MODELS)).at not in known)
+        known = {mistake.key_path for mistake in mistakes}
+        mistakes.extend(m for e in found if (m := explain_error(e, _MODELS)).key_path not in known)
     if mistakes:
         raise config_error(file, text, mistakes, _MODELS)
     return config

@@ -145,8 +145,8 @@ def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str
     if table not in places:
         return None
     if key not in places:
-        at = places[table]
-        return "".join([*lines[:at], line, *lines[at:]])
+        position = places[table]
+        return "".join([*lines[:position], line, *lines[position:]])
     first = places[key] - 1
     for end in range(first + 1, len(lines) + 1):
         if _parse("".join(lines[first:end])) == {"ignore": given}:

@@ -135,10 +135,10 @@ def _skip(text: str, offset: int) -> int:
 class Mistake:
     """A mistake in the configuration.
 
-    at: the key path, such as ("watch", "debounce_ms") or ("source", 0, "path").
+    key_path: such as ("watch", "debounce_ms") or ("source", 0, "path").
     """
 
-    at: KeyPath
+    key_path: KeyPath
     why: str
     hint: str
 
@@ -224,8 +224,12 @@ def _nearest_key(key_path: KeyPath, section: str, models: Models) -> str:
 def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Models) -> ConfigError:
     """Combine all mistakes into one error, in the order of their lines."""
     lines = key_lines(text)
-    numbered = sorted(((line_of(lines, m.at) or 1, m) for m in mistakes), key=lambda pair: pair[0])
-    parts = [(f"{file}:{line}: {_place(m.at, models)}", m.why, m.hint) for line, m in numbered]
+    numbered = sorted(
+        ((line_of(lines, m.key_path) or 1, m) for m in mistakes), key=lambda pair: pair[0]
+    )
+    parts = [
+        (f"{file}:{line}: {_place(m.key_path, models)}", m.why, m.hint) for line, m in numbered
+    ]
     if len(parts) == 1:
         return ConfigError(*parts[0])
     listed = "".join(f"\n  {place}: {why}. {hint}" for place, why, hint in parts)

@@ -281,10 +281,12 @@ def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
     return replace(questions, id=to, questions=renamed, provisional=True)
 
 
-def placed_passages(connection: Connection, at: Version, passages: Iterable[PassageId]) -> BySource:
+def placed_passages(
+    connection: Connection, version: Version, passages: Iterable[PassageId]
+) -> BySource:
     """Return the passages that are in force at the version, by the first source that
     contains them."""
-    places = places_at(connection, at.id, passages)
+    places = places_at(connection, version.id, passages)
     placed: dict[str, list[Passage]] = {}
     for id_, passage in sorted(known_passages(connection, places).items()):
         placed.setdefault(places[id_][0].source, []).append(passage)

@@ -126,10 +126,10 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _recompute_matches(connection: Connection, at: Version) -> list[Match]:
+def _recompute_matches(connection: Connection, version: Version) -> list[Match]:
     """Compute the matches of a version from its questions only."""
-    index = LiveIndex(get_generation(connection, at.generation).dimensions)
-    sets = sets_at(connection, at.id)
+    index = LiveIndex(get_generation(connection, version.generation).dimensions)
+    sets = sets_at(connection, version.id)
     index.begin_passages(add_passages(index, [NewPassage(questions, 0, {}) for questions in sets]))
     outgoing = list_outgoing(index, index.is_vertex.nonzero()[0])
     return make_match_records(index, find_best_matches(index, outgoing, index.is_vertex))

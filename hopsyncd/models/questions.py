@@ -278,15 +278,15 @@ class _LazySet:
 class _PartOfGroup:
     """The question set of one passage, from a future that makes several sets."""
 
-    making: Future[list[QuestionSet]]
-    at: int
+    future: Future[list[QuestionSet]]
+    position: int
 
     def result(self) -> QuestionSet:
-        return self.making.result()[self.at]
+        return self.future.result()[self.position]
 
     def cancel(self) -> None:
         """Cancel all sets of the future, because they belong to the same import."""
-        self.making.cancel()
+        self.future.cancel()
 
 
 class BuiltinMaker:

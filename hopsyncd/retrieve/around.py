@@ -74,13 +74,13 @@ def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     kept = kept[np.lexsort((ids[kept], -edges.similarity[kept]))]
     return [
         Joint(
-            int(edges.start[at]),
-            int(edges.end[at]),
+            int(edges.start[position]),
+            int(edges.end[position]),
             "from",
-            QuestionId(int(ids[at])),
-            float(edges.similarity[at]),
+            QuestionId(int(ids[position])),
+            float(edges.similarity[position]),
         )
-        for at in kept.tolist()
+        for position in kept.tolist()
     ]
 
 
@@ -91,12 +91,12 @@ def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     kept = kept[np.lexsort((ids[links.end[kept]], ids[links.start[kept]]))]
     return [
         Joint(
-            int(links.start[at]),
-            int(links.end[at]),
+            int(links.start[position]),
+            int(links.end[position]),
             "link",
-            name=snapshot.index.link_texts[int(links.link_row[at])],
+            name=snapshot.index.link_texts[int(links.link_row[position])],
         )
-        for at in kept.tolist()
+        for position in kept.tolist()
     ]
 
 
@@ -174,10 +174,10 @@ class _PathSearch:
         self._turns = 0
         self._offered: dict[tuple[int, int], list[Joint]] = {}
 
-    def extend(self, path: list[Joint], at: int, hops: int) -> None:
-        """Find the continuations of the path from `at` that reach the end in `hops` hops."""
+    def extend(self, path: list[Joint], end: int, hops: int) -> None:
+        """Find the continuations of the path from `end` that reach the end in `hops` hops."""
         passed = {joint.start for joint in path}
-        for joint in self._onwards(at, hops):
+        for joint in self._onwards(end, hops):
             if len(self.found) >= self._limit or self._turns >= _MAX_TURNS:
                 return
             if joint.end in passed:
@@ -188,16 +188,16 @@ class _PathSearch:
                 self._turns += 1
                 self.extend([*path, joint], joint.end, hops - 1)
 
-    def _onwards(self, at: int, hops: int) -> list[Joint]:
+    def _onwards(self, start: int, hops: int) -> list[Joint]:
         """Return the best joint to each neighbour that is fewer than `hops` hops from the end."""
-        if (at, hops) not in self._offered:
-            found, near = _near(self._snapshot, [at])
-            kept = [row != at and self._left.get(row, hops) < hops for row in found.tolist()]
+        if (start, hops) not in self._offered:
+            found, near = _near(self._snapshot, [start])
+            kept = [row != start and self._left.get(row, hops) < hops for row in found.tolist()]
             found, near = found[kept], near[kept]
             order = np.lexsort((self._snapshot.passage_ids[found], -near))[:_OFFERED]
             best = found[order].tolist()
-            self._offered[at, hops] = [_joint(self._snapshot, at, row) for row in best]
-        return self._offered[at, hops]
+            self._offered[start, hops] = [_joint(self._snapshot, start, row) for row in best]
+        return self._offered[start, hops]
 
 
 def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
@@ -206,15 +206,19 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     ids = snapshot.index.outgoing.id[edges.source_question]
     ways = np.flatnonzero(edges.end == end)
     if len(ways):
-        at = int(ways[np.lexsort((ids[ways], edges.is_backward[ways], -edges.similarity[ways]))[0]])
-        asked: Literal["from", "to"] = "to" if edges.is_backward[at] else "from"
-        return Joint(start, end, asked, QuestionId(int(ids[at])), float(edges.similarity[at]))
+        position = int(
+            ways[np.lexsort((ids[ways], edges.is_backward[ways], -edges.similarity[ways]))[0]]
+        )
+        asked: Literal["from", "to"] = "to" if edges.is_backward[position] else "from"
+        return Joint(
+            start, end, asked, QuestionId(int(ids[position])), float(edges.similarity[position])
+        )
     links = snapshot.find_links(np.array([start]))
     linked = np.flatnonzero(links.end == end)
     if len(linked):
-        at = int(linked[0])
-        shown = snapshot.index.link_texts[int(links.link_row[at])]
-        return Joint(start, end, "backlink" if links.is_backward[at] else "link", name=shown)
+        position = int(linked[0])
+        shown = snapshot.index.link_texts[int(links.link_row[position])]
+        return Joint(start, end, "backlink" if links.is_backward[position] else "link", name=shown)
     positions, name = _joining(snapshot, np.array([start, end]))
     shared = np.intersect1d(name[positions == 0], name[positions == 1])
     sizes, spelled = snapshot.statistics.mention_counts, snapshot.index.name_texts

@@ -225,18 +225,21 @@ def _spell(
 ) -> list[str]:
     """Spell the best names as passages of the group write them. Skips similar names."""
     texts = [snapshot.index.name_texts[name] for name in names.tolist()]
-    kept = [at for at, text in enumerate(texts) if _is_telling(text)][:_TRIED_NAMES]
+    kept = [index for index, text in enumerate(texts) if _is_telling(text)][:_TRIED_NAMES]
     mentions = snapshot.find_mentions(names[kept])
     inside = take_flags(in_group, mentions.passage_row)
     passages, positions = mentions.passage_row[inside], mentions.name_position[inside]
     firsts = select_first_of_groups(positions, snapshot.passage_ids[passages])
-    ids = {int(positions[at]): PassageId(int(snapshot.passage_ids[passages[at]])) for at in firsts}
+    ids = {
+        int(positions[first]): PassageId(int(snapshot.passage_ids[passages[first]]))
+        for first in firsts
+    }
     known = known_passages(connection, [*ids.values()])
     spelled: list[str] = []
-    for at, number in enumerate(kept):
-        passage = known.get(ids[at]) if at in ids else None
+    for position, index in enumerate(kept):
+        passage = known.get(ids[position]) if position in ids else None
         written = " ".join((*passage.heading, passage.text)) if passage else ""
-        name = " ".join((whole_words(written, texts[number]) or "").split())
+        name = " ".join((whole_words(written, texts[index]) or "").split())
         if name and not any(_share_a_word(name, other) for other in spelled):
             spelled.append(name)
         if len(spelled) == _NAMES:

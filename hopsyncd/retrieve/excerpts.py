@@ -67,24 +67,24 @@ class _Part:
     tokens: list[int]
     chosen: set[int]
 
-    def choose(self, at: int, left: int) -> int:
+    def choose(self, position: int, budget: int) -> int:
         """Choose the sentence at a position, and all missing sentences if together they are short.
 
-        Returns how many of the `left` tokens remain.
+        Returns how many of the `budget` tokens remain.
         """
-        self.chosen.add(at)
-        return self.complete(left - self.tokens[at])
+        self.chosen.add(position)
+        return self.complete(budget - self.tokens[position])
 
-    def complete(self, left: int) -> int:
+    def complete(self, budget: int) -> int:
         """Choose the missing sentences if together they are short. Returns how many tokens
         remain.
         """
-        rest = [at for at in range(len(self.tokens)) if at not in self.chosen]
-        short = sum(self.tokens[at] for at in rest)
-        if short > min(_SHORT_REST, left):
-            return left
-        self.chosen.update(rest)
-        return left - short
+        missing = [position for position in range(len(self.tokens)) if position not in self.chosen]
+        missing_tokens = sum(self.tokens[position] for position in missing)
+        if missing_tokens > min(_SHORT_REST, budget):
+            return budget
+        self.chosen.update(missing)
+        return budget - missing_tokens
 
 
 def choose_excerpts(
@@ -111,7 +111,7 @@ def choose_excerpts(
     for part in parts:
         if len(joined) == most:
             break
-        best = max(range(len(part.scores)), key=lambda at: part.scores[at])
+        best = max(range(len(part.scores)), key=lambda position: part.scores[position])
         document = document_of(found, part.passage)
         cost = frame_tokens(part.passage, document not in documents) + part.tokens[best]
         if cost > left:
@@ -178,28 +178,28 @@ def _parts(
     ]
 
 
-def _fill(parts: Sequence[_Part], left: int) -> None:
-    """Choose further sentences, best first, until `left` tokens are used."""
+def _fill(parts: Sequence[_Part], budget: int) -> None:
+    """Choose further sentences, best first, until `budget` tokens are used."""
     for part in parts:
-        left = part.complete(left)
+        budget = part.complete(budget)
 
-    def priority(part: _Part, at: int) -> float:
-        near = at - 1 in part.chosen or at + 1 in part.chosen
-        return part.scores[at] * (1 + _NEAR * near) / (1 + part.rank / _HALF)
+    def priority(part: _Part, position: int) -> float:
+        near = position - 1 in part.chosen or position + 1 in part.chosen
+        return part.scores[position] * (1 + _NEAR * near) / (1 + part.rank / _HALF)
 
     waiting = [
-        (-priority(part, at), part.rank, at, part)
+        (-priority(part, position), part.rank, position, part)
         for part in parts
-        for at in range(len(part.scores))
-        if at not in part.chosen
+        for position in range(len(part.scores))
+        if position not in part.chosen
     ]
     heapq.heapify(waiting)
     while waiting:
-        _, rank, at, part = heapq.heappop(waiting)
-        if at in part.chosen or part.tokens[at] > left:
+        _, rank, position, part = heapq.heappop(waiting)
+        if position in part.chosen or part.tokens[position] > budget:
             continue
-        left = part.choose(at, left)
-        for beside in (at - 1, at + 1):
+        budget = part.choose(position, budget)
+        for beside in (position - 1, position + 1):
             if 0 <= beside < len(part.scores) and beside not in part.chosen:
                 heapq.heappush(waiting, (-priority(part, beside), rank, beside, part))
 
@@ -232,15 +232,15 @@ def _excerpt(found: FoundTexts, part: _Part) -> Excerpt:
     text = found.passages[part.passage].text
     spans = sentence_spans(text)
     chosen = sorted(part.chosen)
-    sentences = tuple(text[slice(*spans[at])] for at in chosen)
+    sentences = tuple(text[slice(*spans[position])] for position in chosen)
     if len(chosen) == len(spans):
         return Excerpt(part.passage, text, sentences, True)
     runs: list[list[int]] = []
-    for at in chosen:
-        if runs and runs[-1][-1] == at - 1:
-            runs[-1].append(at)
+    for position in chosen:
+        if runs and runs[-1][-1] == position - 1:
+            runs[-1].append(position)
         else:
-            runs.append([at])
+            runs.append([position])
     shown = GAP.join(text[spans[run[0]][0] : spans[run[-1]][1]] for run in runs)
     before = GAP.lstrip() if chosen[0] else ""
     after = GAP.rstrip() if chosen[-1] < len(spans) - 1 else ""

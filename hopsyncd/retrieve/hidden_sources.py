@@ -151,8 +151,10 @@ class RestrictedViews:
             return None
         intervals = head.index.passage_intervals
         first, last = before.version.id, head.version.id
-        came, went = ((first < at) & (at <= last) for at in (intervals.born, intervals.died))
-        return mask if np.count_nonzero(came) + np.count_nonzero(went) <= _EDITED else None
+        added, removed = (
+            (first < versions) & (versions <= last) for versions in (intervals.born, intervals.died)
+        )
+        return mask if np.count_nonzero(added) + np.count_nonzero(removed) <= _EDITED else None
 
     def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
         """Compute and cache a view. The caller has added its mask to `_making`."""

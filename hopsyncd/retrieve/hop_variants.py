@@ -145,12 +145,19 @@ class Offers:
             if self._both_ways
             else ~edges.is_backward
         )
-        out, into = edges.source_question[kept], edges.target_question[kept]
-        worth = self._worth(out, into, edges.similarity[kept])
+        sources, targets = edges.source_question[kept], edges.target_question[kept]
+        worth = self._worth(sources, targets, edges.similarity[kept])
         offered = []
-        for at in largest(worth, self._snapshot.index.outgoing.id[out], _MAX_WAYS).tolist():
-            ends = int(edges.start[kept][at]), int(edges.end[kept][at])
-            step = EdgeStep(*ends, int(out[at]), int(into[at]), bool(edges.is_backward[kept][at]))
+        for position in largest(
+            worth, self._snapshot.index.outgoing.id[sources], _MAX_WAYS
+        ).tolist():
+            ends = int(edges.start[kept][position]), int(edges.end[kept][position])
+            step = EdgeStep(
+                *ends,
+                int(sources[position]),
+                int(targets[position]),
+                bool(edges.is_backward[kept][position]),
+            )
             number = 2 * step.out + step.back
             self._steps[number] = step
             offered.append(number)
@@ -181,17 +188,23 @@ def follow_paper(
         return []
     best = largest(context.of_edges(out, into), snapshot.index.outgoing.id[out], top_k)
     targets = snapshot.index.incoming.passage_row[into[best]]
-    begun = {at: float(count) for at, count in Counter(targets.tolist()).items()}
-    found = traverse(begun, offers.ways, offers.end, choose, n_hop)
+    start_visits = {row: float(count) for row, count in Counter(targets.tolist()).items()}
+    found = traverse(start_visits, offers.ways, offers.end, choose, n_hop)
     visited = np.array(sorted(found.visits), dtype=np.int64)
     visits = np.array([found.visits[entry] for entry in visited.tolist()])
     helpfulness = paper_helpfulness(context.of_passages(visited), visits)
     kept = largest(helpfulness, snapshot.passage_ids[visited], min(k, top_k)).tolist()
     return [
         _explain_rank(
-            snapshot, found, begun, offers, int(visited[at]), float(helpfulness[at]), n_hop
+            snapshot,
+            found,
+            start_visits,
+            offers,
+            int(visited[position]),
+            float(helpfulness[position]),
+            n_hop,
         )
-        for at in kept
+        for position in kept
     ]
 
 
@@ -217,14 +230,19 @@ def follow(
         return []
     mass = seeds(context)
     best = largest(mass, snapshot.passage_ids[: len(mass)], top_k)
-    begun = {int(at): float(mass[at]) for at in best if mass[at] > 0}
+    start_scores = {int(row): float(mass[row]) for row in best if mass[row] > 0}
     found = traverse(
-        begun, offers.ways, offers.end, choose, settings.hops, lambda had: settings.damping * had
+        start_scores,
+        offers.ways,
+        offers.end,
+        choose,
+        settings.hops,
+        lambda had: settings.damping * had,
     )
     arrived = np.full(len(mass), -1.0)
     arrived[list(found.visits)] = list(found.visits.values())
     return [
-        _explain_rank(snapshot, found, begun, offers, entry, score, settings.hops)
+        _explain_rank(snapshot, found, start_scores, offers, entry, score, settings.hops)
         for entry, score, _ in helpful(context, arrived, k)
     ]
 

@@ -386,8 +386,8 @@ def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -
     """
     deepest = max(map(len, retrieved), default=0)
     found: dict[PassageId, Ranked] = {}
-    for at in range(deepest):
+    for rank in range(deepest):
         for ranking in retrieved:
-            if at < len(ranking):
-                found.setdefault(ranking[at].passage, ranking[at])
+            if rank < len(ranking):
+                found.setdefault(ranking[rank].passage, ranking[rank])
     return [found[id_] for id_ in dict.fromkeys([*cited, *found])]

@@ -105,7 +105,7 @@ def list_items(text: str) -> Iterator[NumberedItem]:
     labels = [*_LABEL.finditer(text)]
     lists: list[_OpenList] = []
     before = 0
-    for at, label in enumerate(labels):
+    for index, label in enumerate(labels):
         indent, number, start = len(label[1]), int(label[2]), label.start()
         lists = [known for known in lists if known.indent <= indent]
         continued = [
@@ -122,7 +122,7 @@ def list_items(text: str) -> Iterator[NumberedItem]:
             lists.append(_OpenList(indent, number, introduction))
         lists[-1].last = number
         before = label.end()
-        later = islice(labels, at + 1, None)
+        later = islice(labels, index + 1, None)
         end = next((next_.start() for next_ in later if len(next_[1]) <= indent), len(text))
         yield NumberedItem(number, len(lists) - 1, _cut(text[start:end]), lists[-1].introduction)
 

@@ -53,19 +53,19 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
     """
     words = WORD.findall(_POSSESSIVE.sub("", query.replace("\u2019", "'")))
     parts = {
-        (at, length): " ".join(words[at : at + length]).lower()
-        for at in range(len(words))
-        for length in range(min(_MAX_NAME_WORDS, len(words) - at), 0, -1)
-        if length > 1 or not words[at][0].islower()
+        (start, length): " ".join(words[start : start + length]).lower()
+        for start in range(len(words))
+        for length in range(min(_MAX_NAME_WORDS, len(words) - start), 0, -1)
+        if length > 1 or not words[start][0].islower()
     }
     known = mentioned([*dict.fromkeys(parts.values())]) - STOP_WORDS
     known -= foreign_function_words(query)
     found: list[str] = []
     end = 0
-    for (at, length), name in parts.items():
-        if at >= end and name in known:
+    for (start, length), name in parts.items():
+        if start >= end and name in known:
             found.append(name)
-            end = at + length
+            end = start + length
     return found
 
 
@@ -372,20 +372,20 @@ class QueryContext:
         similarity: Floats = (self._jaccards(out, into) + cosines) / 2
         return similarity
 
-    def _jaccards(self, out: Integers, into: Integers) -> Floats:
+    def _jaccards(self, sources: Integers, targets: Integers) -> Floats:
         """Return (e,) Jaccard similarities of the query's names and the names in each edge's
         questions.
         """
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
-        jaccards = np.zeros(len(out))
-        for at in range(len(out)):
-            both = self._names(index.outgoing, int(out[at])) | self._names(
-                index.incoming, int(into[at])
+        jaccards = np.zeros(len(sources))
+        for position in range(len(sources)):
+            both = self._names(index.outgoing, int(sources[position])) | self._names(
+                index.incoming, int(targets[position])
             )
             shared = len(both & numbers)
             if shared:
-                jaccards[at] = shared / (len(both) + len(numbers) - shared)
+                jaccards[position] = shared / (len(both) + len(numbers) - shared)
         return jaccards
 
     def _names(self, questions: QuestionTable, question: int) -> set[int]:
@@ -401,14 +401,14 @@ class QueryContext:
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         columns, jaccards = index.passages, np.zeros(len(entries))
-        for at, entry in enumerate(entries.tolist()):
+        for position, entry in enumerate(entries.tolist()):
             rows = slice(
                 int(columns.sentence_mention_start[entry]), int(columns.sentence_mention_end[entry])
             )
             names = set(index.sentence_mentions.name[rows].tolist())
             shared = len(names & numbers)
             if shared:
-                jaccards[at] = shared / (len(names) + len(numbers) - shared)
+                jaccards[position] = shared / (len(names) + len(numbers) - shared)
         similarity: Floats = (jaccards + self.first_cosines(entries)) / 2
         return similarity
 

@@ -219,8 +219,8 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
         if not condition.is_excluded and not count_matching((condition,)):
             return f"no document matches {condition}{_instead(index, condition, there)}"
     best, left = None, 0
-    for at, condition in enumerate(wanted):
-        count = count_matching((*wanted[:at], *wanted[at + 1 :]))
+    for position, condition in enumerate(wanted):
+        count = count_matching((*wanted[:position], *wanted[position + 1 :]))
         if count > left:
             best, left = condition, count
     if best is None:
@@ -264,16 +264,18 @@ def _of(condition: Condition, value: str) -> Condition:
 def _values(index: LiveIndex, condition: Condition, documents: NDArray[np.int64]) -> set[str]:
     """Collect the values that these documents have for the condition's key."""
     if condition.key == "source":
-        return {index.sources[at] for at in np.unique(index.documents.source[documents])}
+        return {index.sources[number] for number in np.unique(index.documents.source[documents])}
     if condition.key == "path":
-        paths = [index.document_paths[at] for at in documents.tolist()]
+        paths = [index.document_paths[number] for number in documents.tolist()]
         above = {path.rpartition("/")[0] for path in paths}
         return {*(name for name in above if name), *paths}
     first = np.searchsorted(index.document_properties.document_row, documents)
     rows, _ = expand_ranges(
         first, np.searchsorted(index.document_properties.document_row, documents, "right")
     )
-    pairs = {index.properties[at] for at in np.unique(index.document_properties.property[rows])}
+    pairs = {
+        index.properties[number] for number in np.unique(index.document_properties.property[rows])
+    }
     name = condition.key
     if name == "type":
         return {text.split()[0] for key, text in pairs if key == "type"}

@@ -357,17 +357,17 @@ def whole_words(text: str, wanted: str) -> str | None:
         return found[0] if found else None
     # Compiling a pattern for each name would take longer than the rest of this function.
     lower, wanted = text.lower(), wanted.lower()
-    at = lower.find(wanted)
-    while at >= 0:
-        if _is_border(lower, at) and _is_border(lower, at + len(wanted)):
-            return text[at : at + len(wanted)]
-        at = lower.find(wanted, at + 1)
+    start = lower.find(wanted)
+    while start >= 0:
+        if _is_border(lower, start) and _is_border(lower, start + len(wanted)):
+            return text[start : start + len(wanted)]
+        start = lower.find(wanted, start + 1)
     return None
 
 
-def _is_border(text: str, at: int) -> bool:
-    """Return whether a word begins or ends at position `at`."""
-    before, after = text[at - 1 : at], text[at : at + 1]
+def _is_border(text: str, offset: int) -> bool:
+    """Return whether a word begins or ends at position `offset`."""
+    before, after = text[offset - 1 : offset], text[offset : offset + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 
 

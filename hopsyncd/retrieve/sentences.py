@@ -88,10 +88,10 @@ def read_sets(
 ) -> dict[PassageId, QuestionSet]:
     """Read the question sets of passages at a version. Returns {} if the version was removed."""
     try:
-        at = version(connection, version_id)
+        generation = version(connection, version_id).generation
     except NoSuchVersion:  # garbage collection has removed the version
         return {}
-    ids = best_sets(connection, at.generation, passages)
+    ids = best_sets(connection, generation, passages)
     return {
         question_set.passage: question_set for question_set in sets_by_id(connection, ids.values())
     }

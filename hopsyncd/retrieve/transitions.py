@@ -104,8 +104,8 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     index, counts = snapshot.index, snapshot.statistics
     keywords = index.outgoing.keyword_count[out].astype(np.int64)
     first = index.outgoing.keyword_start[out].astype(np.int64)
-    at, _ = expand_ranges(first, first + keywords)
-    mentioned = counts.mention_counts[index.question_keywords.name[at]]
+    rows, _ = expand_ranges(first, first + keywords)
+    mentioned = counts.mention_counts[index.question_keywords.name[rows]]
     least = np.full(len(out), counts.passages, dtype=np.int64)
     with_names = np.flatnonzero(keywords)
     if len(with_names):
@@ -158,7 +158,7 @@ def find_link_transitions(
     best, document = _best_of(context, linked, by.linked)
     count = np.bincount(document, minlength=len(linked))
     end, home = count.cumsum(), invert_positions(linked, homes)[onwards.home]
-    at, which = expand_ranges((end - count)[home], end[home])
+    position, which = expand_ranges((end - count)[home], end[home])
     is_best = mark_rows(len(visible.passages), best)
     count = np.bincount(back.home, minlength=homes)
     leading = np.flatnonzero(is_best[entries] & (count[numbers] > 0))
@@ -166,7 +166,7 @@ def find_link_transitions(
     into, by_which = expand_ranges((end - count)[home], end[home])
     into = np.argsort(back.home, kind="stable")[into]
     start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
-    end = np.concatenate([best[at], back.entry[into]])
+    end = np.concatenate([best[position], back.entry[into]])
     weight = np.exp(by.link_sharpness * context.first_cosines(end))
     weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
     return Transitions(
@@ -174,7 +174,7 @@ def find_link_transitions(
         end,
         _shares(weight, place[start]),
         np.concatenate([onwards.link[which], back.link[into]]),
-        np.repeat([False, True], [len(at), len(into)]),
+        np.repeat([False, True], [len(position), len(into)]),
     )
 
 
@@ -350,15 +350,18 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
     Returns a (t, k) array for the t words of the query and the k names. Only the seeds' score
     counts.
     """
-    at = invert_positions(names, len(context.snapshot.statistics.joins_documents))[brought.name]
-    there = np.flatnonzero(at >= 0)
-    if not len(there):
+    name_position = invert_positions(names, len(context.snapshot.statistics.joins_documents))[
+        brought.name
+    ]
+    kept = np.flatnonzero(name_position >= 0)
+    if not len(kept):
         return np.zeros((len(context.coverage.share), len(names)))
-    at, part, entry = at[there], brought.share[there], brought.passage_row[there]
-    total = sum_exactly(part, at, len(names), SCORE_UNIT)
+    name_position, part, entry = name_position[kept], brought.share[kept], brought.passage_row[kept]
+    total = sum_exactly(part, name_position, len(names), SCORE_UNIT)
     has = context.coverage.select(entry)
     lines = [
-        sum_exactly(part * line, at, len(names), SCORE_UNIT) / np.maximum(total, SCORE_UNIT)
+        sum_exactly(part * line, name_position, len(names), SCORE_UNIT)
+        / np.maximum(total, SCORE_UNIT)
         for line in has
     ]
     return np.array(lines).reshape(len(has), len(names))

@@ -68,13 +68,13 @@ class ChangeViews(View):
         old, new = given.get("old", "").strip(), given.get("new", "").strip() or "head"
         sides, ranks = [], []
         if asked.question and old:
-            for at in (old, new):
+            for version in (old, new):
                 answer = self.client.ask(
                     asked.question,
                     k=asked.k,
                     strategy=asked.strategy,
                     match=asked.match,
-                    at=at,
+                    at=version,
                     llm=False,
                     passages=True,
                 )
@@ -93,7 +93,7 @@ class ChangeViews(View):
         )
 
 
-def _changed_answer(sides: Any, at: int) -> Markup:
+def _changed_answer(sides: Any, side: int) -> Markup:
     """Return the answer at one version. Words that the other answer lacks are marked."""
-    before, after = (str(side["answer"] or "") for side in sides)
-    return word_diff(before if at else after, after if at else before, bool(at))
+    texts = [str(answered["answer"] or "") for answered in sides]
+    return word_diff(texts[1 - side], texts[side], bool(side))

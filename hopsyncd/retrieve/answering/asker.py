@@ -66,10 +66,10 @@ def chain(
     led = {hit.passage: hit.hops for hit in ranked}
     hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
     joined = {end for pair in hops for end in pair}
-    for at, passage in enumerate(cited):
-        if at == 0 or passage in joined:
+    for position, passage in enumerate(cited):
+        if position == 0 or passage in joined:
             continue
-        for other in cited[:at]:
+        for other in cited[:position]:
             shared = names.get(passage, frozenset()) & names.get(other, frozenset())
             if shared:
                 name = min(shared, key=lambda name: (-len(name), name))

@@ -79,7 +79,11 @@ _RERANK_DEPTH = 50
 def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> list[Ranked]:
     """Return the k passages with the best of the (n,) BM25 scores, if they are above 0."""
     best = largest(scores, ids, k).tolist()
-    return [Ranked(PassageId(int(ids[at])), float(scores[at])) for at in best if scores[at] > 0]
+    return [
+        Ranked(PassageId(int(ids[position])), float(scores[position]))
+        for position in best
+        if scores[position] > 0
+    ]
 
 
 def by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:

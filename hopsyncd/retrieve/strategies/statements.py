@@ -177,12 +177,12 @@ class StatementGraph:
         best = largest(scores, self.ids(statements), count).tolist()
         return [
             StatementPath(
-                (*path.statements, int(statements[at])),
-                (*path.names, int(names[at])),
-                float(scores[at]),
+                (*path.statements, int(statements[position])),
+                (*path.names, int(names[position])),
+                float(scores[position]),
             )
-            for at in best
-            if scores[at] > path.score
+            for position in best
+            if scores[position] > path.score
         ]
 
     def names_of(self, statement: int) -> list[int]:
@@ -248,9 +248,9 @@ def best_paths(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[in
     """Map each statement of the paths to the best path that leads to it, best first."""
     found: dict[int, StatementPath] = {}
     for path in sorted(paths, key=graph.rank):
-        for at, statement in enumerate(path.statements, 1):
-            cut = StatementPath(path.statements[:at], path.names[:at], path.score)
-            found.setdefault(statement, cut)
+        for length, statement in enumerate(path.statements, 1):
+            prefix = StatementPath(path.statements[:length], path.names[:length], path.score)
+            found.setdefault(statement, prefix)
     return found
 
 
@@ -285,7 +285,9 @@ def by_statements(
         ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
     # The sort is stable, so ties keep the order of paths.
     order = sorted(found, key=lambda statement: -ranked[statement])
-    order = [order[at] for at in distinct([texts[ids[statement]] for statement in order])]
+    order = [
+        order[position] for position in distinct([texts[ids[statement]] for statement in order])
+    ]
     if search.unit == "passage":
         order = _first_of_passages(graph, order)
     return [_rank_passage(graph, paths[statement], ranked[statement]) for statement in order[:k]]
@@ -321,18 +323,22 @@ def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list
 
 def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
     """Build the result for the passage that contains the last statement of a path."""
-    index, at = graph.snapshot.index, np.array(path.statements)
-    passages = [PassageId(id_) for id_ in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
+    index, statements = graph.snapshot.index, np.array(path.statements)
+    passages = [
+        PassageId(id_) for id_ in graph.snapshot.passage_ids[graph.entries(statements)].tolist()
+    ]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
-    said = tuple(
+    steps = tuple(
         PathStatement(passage, QuestionId(id_), name)
-        for passage, id_, name in zip(passages, graph.ids(at).tolist(), names, strict=True)
+        for passage, id_, name in zip(passages, graph.ids(statements).tolist(), names, strict=True)
     )
     hops = tuple(
         Hop(before.passage, after.passage, "both", None, after.name, share)
-        for (before, after), share in zip(pairwise(said), graph.attention(at)[1:], strict=True)
+        for (before, after), share in zip(
+            pairwise(steps), graph.attention(statements)[1:], strict=True
+        )
     )
-    return Ranked(passages[-1], score, hops, said)
+    return Ranked(passages[-1], score, hops, steps)
 
 
 def distinct(texts: Sequence[str]) -> list[int]:
@@ -342,12 +348,12 @@ def distinct(texts: Sequence[str]) -> list[int]:
     [0, 2]
     """
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
-    having = Counter(word for terms in counts for word in terms)
-    words = {word: at for at, word in enumerate(having)}
+    text_counts = Counter(word for terms in counts for word in terms)
+    words = {word: column for column, word in enumerate(text_counts)}
     table = np.zeros((len(texts), len(words)))
     for row, terms in enumerate(counts):
         for word, count in terms.items():
-            idf = np.log((1 + len(texts)) / (1 + having[word])) + 1
+            idf = np.log((1 + len(texts)) / (1 + text_counts[word])) + 1
             table[row, words[word]] = count * idf
     table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-300)
     kept: list[int] = []
