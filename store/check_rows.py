@@ -232,8 +232,8 @@ class _Ranking:
     version.
 
     The first `_position` matches in the ranking are within the threshold, and `_admitted` of them
-    are in force. Moving the threshold reads only the matches that it passes; counting again would read
-    them all.
+    are in force. Moving the threshold reads only the matches that it passes. Counting again would
+    read all matches.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:

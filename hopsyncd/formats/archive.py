@@ -76,11 +76,11 @@ class Children:
             return None
         value = key.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").encode()
         for attributes in (b'%s="%s"' % (self._key, value), b"%s='%s'" % (self._key, value)):
-            at = -1
-            while (at := self._data.find(attributes, at + 1)) >= 0:
-                opened_at = self._data.rfind(b"<", max(0, at - _MAX_TAG_BYTES), at)
+            offset = -1
+            while (offset := self._data.find(attributes, offset + 1)) >= 0:
+                opened_at = self._data.rfind(b"<", max(0, offset - _MAX_TAG_BYTES), offset)
                 start = self._begin.match(self._data, max(opened_at, 0))
-                if start is None or start.end() < at:
+                if start is None or start.end() < offset:
                     continue
                 closing = b"" if start[2].endswith(b"/") else b"</" + start[1] + b">"
                 end = self._data.find(closing, start.end())

@@ -82,12 +82,12 @@ class _Reader:
             elif _COMMENT.match(line):
                 out += [""] * self._length(len(out), line)
             elif _TABLE.match(line):
-                at, length = len(out), self._length(len(out), line)
+                index, length = len(out), self._length(len(out), line)
                 caption = self._title if self._title and f"{self._title}:" in out[-3:] else ""
-                lines = self.lines[at + 1 : at + length]
+                lines = self.lines[index + 1 : index + length]
                 if lines and lines[-1].rstrip() == line:
                     lines.pop()
-                if self._read_table(at + 2, lines, line[0], caption):
+                if self._read_table(index + 2, lines, line[0], caption):
                     out[-3:] = ["" if line == f"{caption}:" else line for line in out[-3:]]
                     lines = [""] * len(lines)
                 out += ["", *lines, ""][:length]
@@ -95,20 +95,22 @@ class _Reader:
                 out.append(self._line(line))
         return out
 
-    def _length(self, at: int, delimiter: str) -> int:
-        """Return the number of lines in the block that begins at `at`, with both delimiters."""
-        for end in range(at + 1, len(self.lines)):
+    def _length(self, index: int, delimiter: str) -> int:
+        """Return the number of lines in the block that begins at `index`, with both delimiters."""
+        for end in range(index + 1, len(self.lines)):
             if self.lines[end].rstrip() == delimiter:
-                return end - at + 1
-        return len(self.lines) - at
+                return end - index + 1
+        return len(self.lines) - index
 
-    def _verbatim(self, at: int, delimiter: str) -> list[str]:
-        length = self._length(at, delimiter)
+    def _verbatim(self, index: int, delimiter: str) -> list[str]:
+        length = self._length(index, delimiter)
         language = self._above.split(",")[1].strip() if self._above.count(",") else ""
-        if delimiter.startswith("+") and self._is_tex(self.lines[at + 1 : at + length]):
+        if delimiter.startswith("+") and self._is_tex(self.lines[index + 1 : index + length]):
             language = "math"
         self._above = ""
-        inner = [re.sub(r"\s*<\d{1,2}>\Z", "", line) for line in self.lines[at + 1 : at + length]]
+        inner = [
+            re.sub(r"\s*<\d{1,2}>\Z", "", line) for line in self.lines[index + 1 : index + length]
+        ]
         is_closed = bool(inner) and inner[-1].rstrip() == delimiter
         return [f"~~~~{language}", *(inner[:-1] if is_closed else inner), *["~~~~"] * is_closed]
 
@@ -179,14 +181,14 @@ class _Reader:
         below: list[tuple[int, int]] = []  # remaining rows and columns of cells that span rows
         for cell in cells:
             while place >= width:
-                builder.begin_row(first_line + cell.at, is_header=has_header)
+                builder.begin_row(first_line + cell.line, is_header=has_header)
                 has_header = False
                 place = sum(columns for _, columns in below)
                 below = [(rows - 1, columns) for rows, columns in below if rows > 1]
             text = _BARE.sub(r"\1", self._inline(" ".join(cell.text.split())))
             is_header = "h" in cell.style
             builder.add(text, is_header=is_header, colspan=cell.columns, rowspan=cell.rows)
-            builder.extend_row(first_line + cell.at)
+            builder.extend_row(first_line + cell.line)
             if cell.rows > 1:
                 below.append((cell.rows - 1, cell.columns))
             place += cell.columns
@@ -202,7 +204,7 @@ _BARE = re.compile(r"\*\*([^*]+)\*\*|\\(?=\|)")
 
 @dataclass(slots=True)
 class _TableCell:
-    at: int  # the cell's line in the table
+    line: int  # the cell's line in the table
     style: str
     text: str
     columns: int = 1
@@ -212,7 +214,7 @@ class _TableCell:
 def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
     """Return the cells in the lines of a table. A cell may have several lines."""
     cell: _TableCell | None = None
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         end = 0
         for found in _CELL.finditer(line):
             if cell is not None:
@@ -222,7 +224,7 @@ def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
             span = _SPAN.match(spec)
             columns, rows = (int(span[1] or 1), int(span[2] or 1)) if span else (1, 1)
             style = spec[-1:] if spec[-1:].isalpha() else ""
-            cell = _TableCell(at, style, "", min(columns, 100), min(rows, 1000))
+            cell = _TableCell(index, style, "", min(columns, 100), min(rows, 1000))
             end = found.end()
         if cell is not None:
             cell.text += " " + line[end:]
@@ -231,8 +233,8 @@ def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
 
 
 def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
-    for at, row in enumerate(csv.reader(lines, delimiter=sign)):
-        yield from (_TableCell(at, "", text) for text in row)
+    for index, row in enumerate(csv.reader(lines, delimiter=sign)):
+        yield from (_TableCell(index, "", text) for text in row)
 
 
 def _width(above: str, cells: list[_TableCell]) -> int:
@@ -248,4 +250,4 @@ def _width(above: str, cells: list[_TableCell]) -> int:
                 1000, sum(int(multiplier[1][:4]) if multiplier else 1 for multiplier in multipliers)
             ),
         )
-    return sum(cell.columns for cell in cells if cell.at == cells[0].at) or 1
+    return sum(cell.columns for cell in cells if cell.line == cells[0].line) or 1

@@ -39,12 +39,12 @@ def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterat
         if found[1].lower() in ("comment", "preamble", "string"):
             continue
         fields: dict[str, str] = {}
-        at = found.end()
-        while named := _FIELD.match(text, at, end):
-            value, at = _value(text, named.end(), end, strings, ends)
+        offset = found.end()
+        while named := _FIELD.match(text, offset, end):
+            value, offset = _value(text, named.end(), end, strings, ends)
             fields.setdefault(named[1].lower(), value)
         first = line + text.count("\n", counted, found.start())
-        last = first + text.count("\n", found.start(), at)
+        last = first + text.count("\n", found.start(), offset)
         line, counted = first, found.start()
         shown = _format_entry(found[2], found[1].lower(), fields)
         links = tuple((0, link) for link in _links(fields))
@@ -52,29 +52,29 @@ def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterat
 
 
 def _value(
-    text: str, at: int, end: int, strings: dict[str, str], ends: dict[int, int]
+    text: str, offset: int, end: int, strings: dict[str, str], ends: dict[int, int]
 ) -> tuple[str, int]:
-    """Return the value that begins at `at`, and the position after it. `#` joins several parts.
+    """Return the value that begins at `offset`, and the position after it. `#` joins several parts.
 
     A part is in braces, in quotes or bare. An unclosed part ends at the end of its line.
     """
     parts: list[str] = []
-    while at < end:
-        begin = at
-        if text[at] in '{"':
-            at = ends.get(at, len(text) + 1)
-            if at > end:
+    while offset < end:
+        begin = offset
+        if text[offset] in '{"':
+            offset = ends.get(offset, len(text) + 1)
+            if offset > end:
                 line_end = text.find("\n", begin, end)
-                at = end if line_end < 0 else line_end
-            parts.append(text[begin + 1 : at - 1])
-        elif bare := _BARE.match(text, at, end):
-            at = bare.end()
+                offset = end if line_end < 0 else line_end
+            parts.append(text[begin + 1 : offset - 1])
+        elif bare := _BARE.match(text, offset, end):
+            offset = bare.end()
             parts.append(strings.get(bare[0].lower(), bare[0]))
-        joint = _JOINT.match(text, at, end)
-        if at == begin or not joint:
+        joint = _JOINT.match(text, offset, end)
+        if offset == begin or not joint:
             break
-        at = joint.end()
-    return _plain("".join(parts)), at
+        offset = joint.end()
+    return _plain("".join(parts)), offset
 
 
 def _ends_of(text: str) -> dict[int, int]:
@@ -87,18 +87,18 @@ def _ends_of(text: str) -> dict[int, int]:
     quotes: dict[int, int] = {}  # the start of the last quote, by the number of open braces
     depth = 0
     for found in _MARK.finditer(text):
-        mark, at = found[0], found.start()
+        mark, offset = found[0], found.start()
         if mark == "{":
-            braces.append(at)
+            braces.append(offset)
             depth += 1
         elif mark == "}":
             if braces:
-                ends[braces.pop()] = at + 1
+                ends[braces.pop()] = offset + 1
             depth -= 1
         elif mark == '"':
             if depth in quotes:
-                ends[quotes[depth]] = at + 1
-            quotes[depth] = at
+                ends[quotes[depth]] = offset + 1
+            quotes[depth] = offset
     return ends
 
 

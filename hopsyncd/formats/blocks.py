@@ -137,10 +137,10 @@ def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
 
 def squeeze(text: str, links: Links) -> tuple[str, Links]:
     """Collapse white space to single spaces, and adjust the offsets of its links."""
-    ends = [0, *(at for at, _ in links), len(text)]
+    ends = [0, *(offset for offset, _ in links), len(text)]
     marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
     starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))
-    moved = ((at, link) for at, (_, link) in zip(starts, links, strict=False))
+    moved = ((offset, link) for offset, (_, link) in zip(starts, links, strict=False))
     return " ".join(text.split()), tuple(moved)
 
 
@@ -162,11 +162,13 @@ def with_title(
     title = in_one_line(title)
     if not title or not blocks:
         return blocks
-    opening = next((at for at, block in enumerate(blocks) if block.level and block.text), None)
+    opening = next(
+        (index for index, block in enumerate(blocks) if block.level and block.text), None
+    )
     if opening is not None and _words(blocks[opening].text) == _words(title):
         heading = replace(blocks[opening], level=1)
         blocks = (heading, *blocks[:opening], *blocks[opening + 1 :])
-    tops = [at for at, block in enumerate(blocks) if block.level == 1 and block.text]
+    tops = [index for index, block in enumerate(blocks) if block.level == 1 and block.text]
     if not tops:
         return (Block("heading", title, line, line, level=1), *blocks)
     first = tops[0]

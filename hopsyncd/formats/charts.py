@@ -40,11 +40,11 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
     builder.add("", is_header=True)
     for name, _, _ in series:
         builder.add(name, is_header=True)
-    for at in sorted({at for _, _, values in series for at in values})[:_MAX_POINTS]:
+    for index in sorted({index for _, _, values in series for index in values})[:_MAX_POINTS]:
         builder.begin_row(line)
-        builder.add(categories.get(at, ""))
+        builder.add(categories.get(index, ""))
         for _, _, values in series:
-            builder.add(values.get(at, ""))
+            builder.add(values.get(index, ""))
     yield from table_blocks(builder.build(), (caption,) if caption else ())
 
 
@@ -87,8 +87,10 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
                 continue
             for point in saved.iterfind(".//{*}pt"):
                 value = _text(point)
-                if value and (at := point.get("idx", "")).isdecimal():
-                    points[int(at)] = _show_number(value, point.get("formatCode") or number_format)
+                if value and (index := point.get("idx", "")).isdecimal():
+                    points[int(index)] = _show_number(
+                        value, point.get("formatCode") or number_format
+                    )
     return points
 
 
@@ -96,7 +98,7 @@ def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
     """Return grouped categories such as "2024 > Q1", outermost group first. A group has the index
     of its first category."""
     texts = [
-        {int(at): _text(point) for point in level if (at := point.get("idx", "")).isdecimal()}
+        {int(index): _text(point) for point in level if (index := point.get("idx", "")).isdecimal()}
         for level in levels
     ]
     points: dict[int, str] = {}

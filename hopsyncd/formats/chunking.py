@@ -196,10 +196,10 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
         glue += _INDENT * max(len(items) - 1, 0)
         pieces = units_of(block, whole=target * 3 // 2, sentence=target)
         leads = _mark_starts(block.leads, leads, offset)
-        near = tuple(lead for lead, at in leads if offset - at <= _REACH * target)
-        for at, unit in enumerate(pieces):
+        near = tuple(lead for lead, start in leads if offset - start <= _REACH * target)
+        for index, unit in enumerate(pieces):
             shortened = unit._replace(leads=near)
-            if at == 0:
+            if index == 0:
                 shortened = shortened._replace(glue=glue, tokens=tokens(glue + unit.text))
             offset += shortened.tokens
             yield shortened
@@ -229,7 +229,7 @@ def _list_open_items(items: list[str], before: Block | None, block: Block) -> li
         items = []
     numbered = tuple(f" {lead}" for lead in block.leads)
     is_around = [item in block.leads or item.endswith(numbered) for item in items]
-    depth = max((at for at, is_lead in enumerate(is_around, 1) if is_lead), default=0)
+    depth = max((level for level, is_lead in enumerate(is_around, 1) if is_lead), default=0)
     return [*items[:depth], lead_of(block.text)]
 
 

@@ -299,7 +299,7 @@ class _Reader:
         author = attribute(note, "author") if kind == "comment" else ""
         if text:
             prefix = f"{author}: " if author else ""
-            links = tuple((at + len(prefix), link) for at, link in links)
+            links = tuple((offset + len(prefix), link) for offset, link in links)
             yield Block("note", prefix + text, line := self._next(), line, links=links)
         for element in beside:
             yield from self._read_attached(element)
@@ -328,8 +328,8 @@ class _Reader:
                     beside.append(child)
                     continue
                 for row in table.rows:
-                    for at, cell in enumerate(row):
-                        line.add(", " if at else "")
+                    for column, cell in enumerate(row):
+                        line.add(", " if column else "")
                         self._flatten(cell.element, line, beside)
             elif name in _FORMULAS:
                 line.add(math_text(child))

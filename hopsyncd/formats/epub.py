@@ -35,8 +35,8 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
     package = "" if root is None else root.get("full-path", "")
     tree = tree_of(archive, package)
     items = {item.get("id"): item for item in tree.iterfind(".//{*}manifest/{*}item")}
-    names = {at: _member(package, item.get("href", "")) for at, item in items.items()}
-    titles = _titles(archive, [(item, names[at]) for at, item in items.items()])
+    names = {id_: _member(package, item.get("href", "")) for id_, item in items.items()}
+    titles = _titles(archive, [(item, names[id_]) for id_, item in items.items()])
     blocks: list[Block] = []
     skipped: Counter[str] = Counter()
     for number, entry in enumerate(tree.iterfind(".//{*}spine/{*}itemref"), 1):
@@ -98,9 +98,9 @@ def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple
     below = with_title(tuple(blocks), titles[0] if titles else "", 1, is_certain=True)
     authors = [value for name, value in properties if name == "author"]
     if below and authors and titles:
-        at = 1 if below[0].text else 0
+        position = 1 if below[0].text else 0
         line = Block("paragraph", f"Author: {', '.join(authors)}", 1, 1)
-        below = (*below[:at], line, *below[at:])
+        below = (*below[:position], line, *below[position:])
     return with_metadata(below, titles, properties)
 
 

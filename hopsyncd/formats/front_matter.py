@@ -167,7 +167,9 @@ def _find_fence(text: str) -> tuple[str, list[str]] | None:
     if not found:
         return None
     mark = found[1]
-    end = next((at for at, line in enumerate(lines) if at and line.rstrip() in _ENDS[mark]), None)
+    end = next(
+        (index for index, line in enumerate(lines) if index and line.rstrip() in _ENDS[mark]), None
+    )
     if end is None:
         return None
     inner = lines[1:end]

@@ -62,8 +62,8 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     if any(labels) and not all(labels):
         return True  # name and value pairs, as in a form
     others = [row for row in below if [*row] != [*texts]]
-    for at, text in enumerate(texts):
-        values = [row[at] for row in others if at < len(row) and row[at]]
+    for column, text in enumerate(texts):
+        values = [row[column] for row in others if column < len(row) and row[column]]
         if text and text in values:
             return True
         shape = _shape(text)
@@ -85,7 +85,7 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     if len(rows) < 3 or width < 3:
         return ()
     first, second = ([*row, *[""] * (width - len(row))] for row in rows[:2])
-    starts = [at for at, text in enumerate(first) if text]
+    starts = [column for column, text in enumerate(first) if text]
     if starts[:1] == [0] and second[0] in ("", first[0]):
         starts = starts[1:]  # the first column has its name in the first row
     is_sparse = len(starts) > 1 and starts[0] > 0 and len(starts) < width - starts[0]
@@ -96,14 +96,16 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     groups = {tuple(second[begin:end]) for begin, end in pairwise([*starts, width])}
     if len(groups) > 1 and not names_numbers([second, *rows[2:5]], starts[0]):
         return ()
-    begun = (bisect_right(starts, at) for at in range(width))
-    return tuple(starts[count - 1] if count else at for at, count in enumerate(begun))
+    begun = (bisect_right(starts, column) for column in range(width))
+    return tuple(starts[count - 1] if count else column for column, count in enumerate(begun))
 
 
 def names_numbers(rows: Sequence[Sequence[str]], first_column: int = 1) -> bool:
     """Whether all columns below the first row, from `first_column` on, have only numbers."""
     width = len(rows[0])
-    columns = [[row[at] for row in rows[1:] if at < len(row)] for at in range(first_column, width)]
+    columns = [
+        [row[index] for row in rows[1:] if index < len(row)] for index in range(first_column, width)
+    ]
     return all(any(column) and all(map(is_number, filter(None, column))) for column in columns)
 
 

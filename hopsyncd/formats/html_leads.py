@@ -99,7 +99,7 @@ class Leads:
         joint = "\n" if block.kind == "code" else " " if name[-1:] in (":", "?", ".") else ": "
         start = len(name) + len(joint)
         links = [(0, link) for term in terms for _, link in term.links]
-        links += [(start + at, link) for at, link in block.links]
+        links += [(start + offset, link) for offset, link in block.links]
         text, first = f"{name}{joint}{block.text}", terms[0].first_line
         return replace(block, text=text, first_line=first, links=tuple(links))
 

@@ -135,17 +135,17 @@ class InlineText:
         if not self._marked or self._marked[-1][0] >= len(self.parts):
             del self._marked[-1:]
             return
-        at, name = self._marked.pop()
-        text = "".join(self.parts[at:])
-        before = next((part for part in reversed(self.parts[:at]) if part.strip(_MARK)), "")
+        start, name = self._marked.pop()
+        text = "".join(self.parts[start:])
+        before = next((part for part in reversed(self.parts[:start]) if part.strip(_MARK)), "")
         before = before.rstrip(_MARK)
         if _MARK in text:
             target = self.links[-1][0] if self.links else ""
             number = _NOTE_NUMBER.match(text.replace(_MARK, "").strip())
             marked = f"[{number[1]}]" if number and "#" in target else text
-            self.parts[at:] = [_MARK + marked if marked != text else text]
+            self.parts[start:] = [_MARK + marked if marked != text else text]
         else:
-            self.parts[at:] = [_MARKED[name](text, before)]
+            self.parts[start:] = [_MARKED[name](text, before)]
 
     def _picture(self, image: Element, line: int) -> None:
         alt = " ".join((image.get("alt") or "").split())[:_MAX_ALT_CHARACTERS]
@@ -175,10 +175,10 @@ class InlineText:
         pieces = text.split(_MARK)
         offsets = accumulate(map(len, pieces))
         found = [
-            (at, link_to_address(href, "".join(shown)))
-            for at, (href, shown) in zip(offsets, self.links, strict=False)
+            (offset, link_to_address(href, "".join(shown)))
+            for offset, (href, shown) in zip(offsets, self.links, strict=False)
         ]
-        return "".join(pieces), tuple((at, link) for at, link in found if link)
+        return "".join(pieces), tuple((offset, link) for offset, link in found if link)
 
     def _tidy(self, *, pre: bool) -> str:
         text = "".join(self.parts)

@@ -58,13 +58,13 @@ def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    at = 2
-    while data[at] == 0xFF:
-        kind, length = data[at + 1], struct.unpack_from(">H", data, at + 2)[0]
+    offset = 2
+    while data[offset] == 0xFF:
+        kind, length = data[offset + 1], struct.unpack_from(">H", data, offset + 2)[0]
         if 0xC0 <= kind <= 0xCF and kind not in _NO_FRAME:
-            height, width = struct.unpack_from(">HH", data, at + 5)
+            height, width = struct.unpack_from(">HH", data, offset + 5)
             return width, height
-        at += 1 if kind == 0xFF else 2 + length
+        offset += 1 if kind == 0xFF else 2 + length
     return 0, 0
 
 
@@ -75,11 +75,11 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
             return
         (count,) = struct.unpack_from(order + "H", data, place)
         size = {_WIDTH: 0, _HEIGHT: 0}
-        for at in range(place + 2, place + 2 + 12 * count, 12):
-            tag, kind = struct.unpack_from(order + "HH", data, at)
+        for offset in range(place + 2, place + 2 + 12 * count, 12):
+            tag, kind = struct.unpack_from(order + "HH", data, offset)
             if tag in size:
                 form = "H" if kind == _SHORT else "I"
-                (size[tag],) = struct.unpack_from(order + form, data, at + 8)
+                (size[tag],) = struct.unpack_from(order + form, data, offset + 8)
         yield size[_WIDTH], size[_HEIGHT]
         (place,) = struct.unpack_from(order + "I", data, place + 2 + 12 * count)
     yield MAX_PIXELS, 2  # too many pages: the offsets may form a cycle

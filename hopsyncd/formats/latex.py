@@ -105,37 +105,37 @@ class _Reader:
     def read(self) -> Iterator[Block]:
         source, end = self.source, len(self.source.tokens)
         begin = self._read_preamble()
-        at = begin
-        while at < end:
-            if source.tokens[at].count("\n") > 1 and source.tokens[at].isspace():
+        index = begin
+        while index < end:
+            if source.tokens[index].count("\n") > 1 and source.tokens[index].isspace():
                 yield from self._flush()
-                at += 1
+                index += 1
                 continue
-            word = source.word(at).rstrip("*")
-            if at in source.verbatim and source.verbatim[at][0]:
+            word = source.word(index).rstrip("*")
+            if index in source.verbatim and source.verbatim[index][0]:
                 yield from self._flush()
-                yield from self._code(at)
-                at += 1
-            elif word == "begin" or (word == "end" and at + 1 < end):
-                name, after = self._environment(at)
+                yield from self._code(index)
+                index += 1
+            elif word == "begin" or (word == "end" and index + 1 < end):
+                name, after = self._environment(index)
                 if word == "end" and name == "document":
                     break
-                blocks, at = self._enter(name, at, after) if word == "begin" else ([], after)
+                blocks, index = self._enter(name, index, after) if word == "begin" else ([], after)
                 if word == "end":
-                    blocks = [*self._leave(name, at)]
+                    blocks = [*self._leave(name, index)]
                 yield from blocks
             elif word in _LEVELS or word in ("item", "bibitem", "caption", "par", "maketitle"):
                 yield from self._flush()
-                block, at = self._command(word, at)
+                block, index = self._command(word, index)
                 yield from block
             elif word in ("title", *_FACTS):
-                at = self._fact(word, at)
+                index = self._fact(word, index)
             elif word == "newtheorem":
-                at = self._theorem(at)
+                index = self._theorem(index)
             elif word == "hypertarget":  # its second argument can contain a heading
-                at = self.inline.argument(at + 1, end)[2]
+                index = self.inline.argument(index + 1, end)[2]
             else:
-                at = self._write(at, end)
+                index = self._write(index, end)
         yield from self._flush()
 
     def _read_preamble(self) -> int:
@@ -143,38 +143,38 @@ class _Reader:
         source, end = self.source, len(self.source.tokens)
         start = next(
             (
-                at
-                for at in range(end)
-                if source.word(at) == "begin" and self._environment(at)[0] == "document"
+                index
+                for index in range(end)
+                if source.word(index) == "begin" and self._environment(index)[0] == "document"
             ),
             None,
         )
         if start is None:
             return 0
-        at = 0
-        while at < start:
-            word = source.word(at).rstrip("*")
+        index = 0
+        while index < start:
+            word = source.word(index).rstrip("*")
             if word in ("title", *_FACTS):
-                at = self._fact(word, at)
+                index = self._fact(word, index)
             elif word in ("newcommand", "renewcommand", "providecommand", "def"):
-                at = self.inline.define(word, at + 1, start)
+                index = self.inline.define(word, index + 1, start)
             elif word == "newtheorem":
-                at = self._theorem(at)
+                index = self._theorem(index)
             else:
-                at += 1
+                index += 1
         return self._environment(start)[1]
 
-    def _write(self, at: int, end: int) -> int:
+    def _write(self, index: int, end: int) -> int:
         paragraph = self._paragraph
         if not paragraph.written.length:
-            if self.source.tokens[at].isspace():
-                return at + 1
-            paragraph.first = at
+            if self.source.tokens[index].isspace():
+                return index + 1
+            paragraph.first = index
             if self._prefix:
                 paragraph.written.add(self._prefix)
                 self._prefix = ""
-        after = self.inline.write_one(at, end, paragraph.written)
-        if not self.source.tokens[at].isspace():
+        after = self.inline.write_one(index, end, paragraph.written)
+        if not self.source.tokens[index].isspace():
             paragraph.last = min(after, end) - 1
         return after
 
@@ -206,26 +206,26 @@ class _Reader:
         environments of the same name are nested."""
         found: dict[int, int] = {}
         open_at: dict[str, list[int]] = {}
-        for at in range(len(self.source.tokens)):
-            word = self.source.word(at)
+        for index in range(len(self.source.tokens)):
+            word = self.source.word(index)
             if word == "begin":
-                open_at.setdefault(self._environment(at)[0], []).append(at)
-            elif word == "end" and (begins := open_at.get(self._environment(at)[0])):
-                found[begins.pop()] = at
+                open_at.setdefault(self._environment(index)[0], []).append(index)
+            elif word == "end" and (begins := open_at.get(self._environment(index)[0])):
+                found[begins.pop()] = index
         return found
 
-    def _environment(self, at: int) -> tuple[str, int]:
-        first, close, after = self.inline.argument(at + 1, len(self.source.tokens))
+    def _environment(self, index: int) -> tuple[str, int]:
+        first, close, after = self.inline.argument(index + 1, len(self.source.tokens))
         return self.inline.raw(first, min(close, first + _MAX_NAME_TOKENS)).rstrip("*"), after
 
-    def _enter(self, name: str, at: int, after: int) -> tuple[list[Block], int]:
-        end = self._ends.get(at, len(self.source.tokens))
-        line = self.source.lines[at]
+    def _enter(self, name: str, index: int, after: int) -> tuple[list[Block], int]:
+        end = self._ends.get(index, len(self.source.tokens))
+        line = self.source.lines[index]
         if name in _FORMULAS:
             formula = self.inline.formula(after, end)
             written = self._paragraph.written
             if not written.length:
-                self._paragraph.first = at
+                self._paragraph.first = index
             written.add(f" {formula} ")
             self._paragraph.last = min(end, len(self.source.tokens) - 1)
             return [], self._after(end)
@@ -271,24 +271,24 @@ class _Reader:
             return end
         return self.inline.argument(end + 1, len(self.source.tokens))[2]
 
-    def _leave(self, name: str, at: int) -> Iterator[Block]:
+    def _leave(self, name: str, index: int) -> Iterator[Block]:
         yield from self._flush()
         if (name in _LISTS or name == "thebibliography") and self._lists:
             self._lists.pop()
         if name == "abstract":
-            line = self.source.lines[min(at, len(self.source.lines)) - 1]
+            line = self.source.lines[min(index, len(self.source.lines)) - 1]
             yield Block("heading", "", line, line, level=2)
 
-    def _command(self, word: str, at: int) -> tuple[list[Block], int]:
-        end, inline, line = len(self.source.tokens), self.inline, self.source.lines[at]
+    def _command(self, word: str, index: int) -> tuple[list[Block], int]:
+        end, inline, line = len(self.source.tokens), self.inline, self.source.lines[index]
         if word in ("par", "maketitle"):
-            return [], at + 1
-        option = inline.option(at + 1, end)
+            return [], index + 1
+        option = inline.option(index + 1, end)
         if word == "item":
             if not self._lists:
                 self._lists.append(_List())
             self._lists[-1].is_open = True
-            self._paragraph.first = self._paragraph.last = at
+            self._paragraph.first = self._paragraph.last = index
             innermost = self._lists[-1]
             innermost.term = inline.text(option[0], option[1])[0]
             if innermost.numbers and option[0] == option[1]:
@@ -298,7 +298,7 @@ class _Reader:
         if word == "bibitem":
             if self._lists:
                 self._lists[-1].is_open = True
-            self._paragraph.first = at
+            self._paragraph.first = index
             self._paragraph.written.add(f"[{inline.raw(first, close)}] ")
             return [], after
         text, links = inline.text(first, close)
@@ -307,12 +307,12 @@ class _Reader:
         level = _LEVELS[word]
         return [Block("heading", text, line, line, level=level, links=links)] if text else [], after
 
-    def _fact(self, word: str, at: int) -> int:
+    def _fact(self, word: str, index: int) -> int:
         end = len(self.source.tokens)
-        after = self.inline.skip_options(at + 1, end)
+        after = self.inline.skip_options(index + 1, end)
         first, close, after = self.inline.argument(after, end)
         if word == "title":
-            self.title = (in_one_line(self.inline.text(first, close)[0]), self.source.lines[at])
+            self.title = (in_one_line(self.inline.text(first, close)[0]), self.source.lines[index])
         elif not self.inline.raw(first, close).startswith("\\today"):
             ands = [
                 place for place in range(first, close) if self.source.word(place) in ("and", "And")
@@ -322,19 +322,19 @@ class _Reader:
             self.facts += [(_FACTS[word], value) for value in found if value]
         return after
 
-    def _theorem(self, at: int) -> int:
+    def _theorem(self, index: int) -> int:
         end, inline = len(self.source.tokens), self.inline
-        first, close, after = inline.argument(at + 1, end)
+        first, close, after = inline.argument(index + 1, end)
         name = inline.raw(first, close)
         first, close, after = inline.argument(inline.skip_options(after, end), end)
         self._names[name] = inline.text(first, close)[0]
         return inline.skip_options(after, end)
 
-    def _code(self, at: int) -> Iterator[Block]:
-        name, text = self.source.verbatim[at]
+    def _code(self, index: int) -> Iterator[Block]:
+        name, text = self.source.verbatim[index]
         if name.rstrip("*") not in _CODE:
             return
-        line = self.source.lines[at]
+        line = self.source.lines[index]
         text = re.sub(r"\A[ \t]*(?:\[[^\]\n]*\])?(?:\{[^}\n]*\})?[ \t]*\n", "", text).rstrip()
         if name == "Highlighting":
             text = _without_highlighting(text)
@@ -344,56 +344,60 @@ class _Reader:
     def _float(self, first: int, end: int) -> Iterator[Block]:
         """Read a table or figure with its caption."""
         inline, source = self.inline, self.source
-        captions, at = [], first
-        while at < end:
-            if source.word(at).rstrip("*") in ("caption", "captionof"):
-                begin, close, after = inline.argument(inline.skip_options(at + 1, end), end)
-                captions.append((inline.text(begin, close), source.lines[at]))
-                at = max(after, at + 1)
+        captions, index = [], first
+        while index < end:
+            if source.word(index).rstrip("*") in ("caption", "captionof"):
+                begin, close, after = inline.argument(inline.skip_options(index + 1, end), end)
+                captions.append((inline.text(begin, close), source.lines[index]))
+                index = max(after, index + 1)
             else:
-                at += 1
+                index += 1
         caption = " ".join(text for (text, _), _ in captions)
         has_table = False
-        at = first
-        while at < end:
-            if source.word(at) == "begin":
-                name, after = self._environment(at)
+        index = first
+        while index < end:
+            if source.word(index) == "begin":
+                name, after = self._environment(index)
                 if name in _TABLES:
-                    rows = [*self._table(after, self._ends.get(at, end), caption)]
+                    rows = [*self._table(after, self._ends.get(index, end), caption)]
                     if any(row.kind == "table" for row in rows):
                         has_table, caption = True, ""
                         yield from rows
-                    at = self._ends.get(at, end)
+                    index = self._ends.get(index, end)
                 elif name in _DRAWINGS:
                     self.drawings += 1
-                    at = self._ends.get(at, end)
-            at += 1
+                    index = self._ends.get(index, end)
+            index += 1
         if not has_table:
             for (text, links), line in captions:
                 yield Block("figure", text, line, line, links=links)
 
     def _table(self, first: int, end: int, caption: str) -> Iterator[Block]:
         inline, source = self.inline, self.source
-        at = inline.skip_options(first, end)
-        while at < end and source.tokens[at] == "{":  # skip the width and the column definitions
-            at = inline.skip_options(inline.argument(at, end)[2], end)
+        index = inline.skip_options(first, end)
+        while (
+            index < end and source.tokens[index] == "{"
+        ):  # skip the width and the column definitions
+            index = inline.skip_options(inline.argument(index, end)[2], end)
         builder = TableBuilder(caption)
         rows: list[list[tuple[int, int]]] = [[]]
-        begin, ruled, has_top = at, 0, False
-        while at < end:
-            token, word = source.tokens[at], source.word(at).rstrip("*")
+        begin, ruled, has_top = index, 0, False
+        while index < end:
+            token, word = source.tokens[index], source.word(index).rstrip("*")
             if token == "{":
-                at = min(source.ends[at], end)
+                index = min(source.ends[index], end)
             elif token == "&" or word in ("\\", "tabularnewline"):
-                rows[-1].append((begin, at))
-                begin = at + 1
+                rows[-1].append((begin, index))
+                begin = index + 1
                 if token != "&":
-                    begin = at + 1 if source.tokens[at + 1 : at + 2] != ["["] else at + 4
+                    begin = (
+                        index + 1 if source.tokens[index + 1 : index + 2] != ["["] else index + 4
+                    )
                     rows.append([])
             elif word in _RULES:
                 ruled = ruled or len(rows) - 1
             has_top |= word == "toprule"
-            at += 1
+            index += 1
         rows[-1].append((begin, end))
         marked = ruled if 0 < ruled < len(rows) - 1 else 0
         covered: dict[int, int] = {}  # remaining rows of cells that span rows, by column
@@ -418,13 +422,13 @@ class _Reader:
         column = 0
         for (first, end), (text, links) in zip(cells, written, strict=True):
             spans = {"multicolumn": 1, "multirow": 1}
-            at = first
-            while at < end:
-                if (word := source.word(at)) in spans:
-                    begin, close, _ = inline.argument(inline.skip_options(at + 1, end), end)
+            index = first
+            while index < end:
+                if (word := source.word(index)) in spans:
+                    begin, close, _ = inline.argument(inline.skip_options(index + 1, end), end)
                     number = inline.raw(begin, close)
                     spans[word] = int(number) if number.isdecimal() else 1
-                at += 1
+                index += 1
             across, down = (min(max(spans[name], 1), 1000) for name in ("multicolumn", "multirow"))
             is_covered = covered.get(column, 0) > 0
             if is_covered:

@@ -71,38 +71,38 @@ class Source:
         lines: list[int] = []
         verbatim: dict[int, tuple[str, str]] = {}
         endless: set[str] = set()
-        at = 0
-        while found := _TOKEN.match(text, at):
-            start, at, name = at, found.end(), found[1]
+        offset = 0
+        while found := _TOKEN.match(text, offset):
+            start, offset, name = offset, found.end(), found[1]
             if text[start] == "%":
                 continue
             if found[2]:
                 verbatim[len(tokens)] = ("", found[3])
             elif name and name not in endless:
-                end = text.find(f"\\end{{{name}}}", at)
+                end = text.find(f"\\end{{{name}}}", offset)
                 if end < 0:
                     endless.add(name)
                 else:
-                    verbatim[len(tokens)] = (name, text[at:end])
-                    at = end + len(name) + len("\\end{}")
-            tokens.append(text[start:at])
+                    verbatim[len(tokens)] = (name, text[offset:end])
+                    offset = end + len(name) + len("\\end{}")
+            tokens.append(text[start:offset])
             lines.append(bisect_right(breaks, start - 1) + 1)
         return cls(tokens, _ends_of(tokens), lines, verbatim)
 
-    def word(self, at: int) -> str:
+    def word(self, index: int) -> str:
         """Return the name of the command at a position, or an empty string."""
-        token = self.tokens[at]
+        token = self.tokens[index]
         return token[1:].strip() if len(token) > 1 and token[0] == "\\" else ""
 
 
 def _ends_of(tokens: Sequence[str]) -> list[int]:
     """Map each opening brace to the position of its closing brace, or of the end of the text."""
     ends, open_at = [len(tokens)] * len(tokens), list[int]()
-    for at, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token == "{":
-            open_at.append(at)
+            open_at.append(index)
         elif token == "}" and open_at:
-            ends[open_at.pop()] = at
+            ends[open_at.pop()] = index
     return ends
 
 
@@ -147,69 +147,68 @@ class InlineReader:
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
     def text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
-        """Return the tokens from `first` up to `end` (exclusive) as one line, and the links in
-        it."""
+        """Return the tokens from `first` up to `end` (exclusive) as one line, with their links."""
         written = Written()
         self.write(first, end, written, depth)
         return written.take()
 
     def write(self, first: int, end: int, written: Written, depth: int = 0) -> None:
         """Append the text of the tokens from `first` up to `end`."""
-        at = first
-        while at < end:
-            at = self.write_one(at, end, written, depth)
+        index = first
+        while index < end:
+            index = self.write_one(index, end, written, depth)
 
-    def write_one(self, at: int, end: int, written: Written, depth: int = 0) -> int:
-        """Append the text of a token, or of a command with its arguments. Return the next
-        position."""
-        token = self.source.tokens[at]
-        if at in self.source.verbatim:
-            written.add(self.source.verbatim[at][1])
+    def write_one(self, index: int, end: int, written: Written, depth: int = 0) -> int:
+        """Append the text of a token or of a command with arguments. Returns the next index."""
+        token = self.source.tokens[index]
+        if index in self.source.verbatim:
+            written.add(self.source.verbatim[index][1])
         elif token in ("$", "$$"):
-            return self._write_formula(at, end, written, depth)
+            return self._write_formula(index, end, written, depth)
         elif token == "~" or token.isspace():
             written.add("\u00a0" if token == "~" else " ")
-        elif word := self.source.word(at):
-            return self._write_command(word, at, end, written, depth)
+        elif word := self.source.word(index):
+            return self._write_command(word, index, end, written, depth)
         elif token not in ("{", "}", "\\"):
             written.add(_with_signs(token))
-        return at + 1
+        return index + 1
 
-    def argument(self, at: int, end: int) -> tuple[int, int, int]:
+    def argument(self, index: int, end: int) -> tuple[int, int, int]:
         """Return the first and the end position of an argument, and the position after it."""
         tokens = self.source.tokens
-        while at < end and tokens[at].isspace() and tokens[at].count("\n") < 2:
-            at += 1
-        if at < end and tokens[at] == "{":
-            close = min(self.source.ends[at], end)
-            return at + 1, close, close + 1
-        return at, min(at + 1, end), min(at + 1, end)
+        while index < end and tokens[index].isspace() and tokens[index].count("\n") < 2:
+            index += 1
+        if index < end and tokens[index] == "{":
+            close = min(self.source.ends[index], end)
+            return index + 1, close, close + 1
+        return index, min(index + 1, end), min(index + 1, end)
 
-    def option(self, at: int, end: int) -> tuple[int, int, int]:
+    def option(self, index: int, end: int) -> tuple[int, int, int]:
         """Return the positions like `argument` for an optional argument in square brackets.
 
-        If there is none, all three positions are `at`.
+        If there is none, all three positions are `index`.
         """
         tokens, ends = self.source.tokens, self.source.ends
-        if at >= end or tokens[at] != "[":
-            return at, at, at
-        close = at + 1
-        while close < min(end, at + _MAX_OPTION_TOKENS) and tokens[close] != "]":
+        if index >= end or tokens[index] != "[":
+            return index, index, index
+        close = index + 1
+        while close < min(end, index + _MAX_OPTION_TOKENS) and tokens[close] != "]":
             close = ends[close] + 1 if tokens[close] == "{" else close + 1
-        return (at + 1, close, close + 1) if close < end and tokens[close] == "]" else (at, at, at)
+        is_closed = close < end and tokens[close] == "]"
+        return (index + 1, close, close + 1) if is_closed else (index, index, index)
 
-    def skip_options(self, at: int, end: int) -> int:
+    def skip_options(self, index: int, end: int) -> int:
         """Return the position after the optional arguments in square brackets."""
-        while (after := self.option(at, end)[2]) > at:
-            at = after
-        return at
+        while (after := self.option(index, end)[2]) > index:
+            index = after
+        return index
 
     def raw(self, first: int, end: int) -> str:
         """Return the source text of the tokens."""
         return "".join(self.source.tokens[first:end]).strip()
 
-    def _write_command(self, word: str, at: int, end: int, written: Written, depth: int) -> int:
-        after = at + 1
+    def _write_command(self, word: str, index: int, end: int, written: Written, depth: int) -> int:
+        after = index + 1
         name = word.rstrip("*")
         if name in self.macros:
             return self._expand(self.macros[name], after, end, written, depth)
@@ -217,7 +216,7 @@ class InlineReader:
             written.add("" if word in "-/!" else " ")
             return self.skip_options(after, end) if word == "\\" else after
         if word in "([":
-            return self._write_formula(at, end, written, depth)
+            return self._write_formula(index, end, written, depth)
         if depth > _MAX_DEPTH:
             return after
         if name in ACCENTS and (len(name) > 1 or not name.isalpha() or after < end):
@@ -227,83 +226,85 @@ class InlineReader:
             return after + 2 if self.source.tokens[after : after + 2] == ["{", "}"] else after
         return self._write_arguments(name, after, end, written, depth)
 
-    def _write_arguments(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
+    def _write_arguments(
+        self, name: str, index: int, end: int, written: Written, depth: int
+    ) -> int:
         if name in SILENT or name in ("begin", "end"):
-            return self._skip_arguments(name, at, end)
+            return self._skip_arguments(name, index, end)
         if name in ("newcommand", "renewcommand", "providecommand", "def"):
-            return self.define(name, at, end)
+            return self.define(name, index, end)
         if CITATIONS.match(name):
-            return self._write_citation(at, end, written, depth + 1)
+            return self._write_citation(index, end, written, depth + 1)
         if name in ("url", "path", "href"):
-            return self._write_address(name, at, end, written, depth + 1)
+            return self._write_address(name, index, end, written, depth + 1)
         if name in UNITS:
-            return self._write_quantity(at, end, written)
-        at = self.skip_options(at, end)
+            return self._write_quantity(index, end, written)
+        index = self.skip_options(index, end)
         if name in REFERENCES:
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             written.add(self.raw(first, close))
-            return at
+            return index
         if name in ("footnote", "footnotetext", "marginpar"):
-            first, close, after = self.argument(at, end)
-            line = self.source.lines[min(at, len(self.source.lines) - 1)]
+            first, close, after = self.argument(index, end)
+            line = self.source.lines[min(index, len(self.source.lines) - 1)]
             self.notes.append((*self.text(first, close, depth + 1), line))
             return after
         if name in ("textsuperscript", "textsubscript"):
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             mark = "^" if name == "textsuperscript" else "_"
             written.add(mark + add_brackets(self.text(first, close, depth + 1)[0]))
-            return at
-        return self._write_visible(name, at, end, written, depth + 1)
+            return index
+        return self._write_visible(name, index, end, written, depth + 1)
 
-    def _skip_arguments(self, name: str, at: int, end: int) -> int:
+    def _skip_arguments(self, name: str, index: int, end: int) -> int:
         self.left_out += name in ("input", "include", "subfile", "import")
-        if name == "cmidrule" and at < end and self.source.tokens[at][0] == "(":
-            at += 1
-        first, close, _ = self.argument(at, end)
+        if name == "cmidrule" and index < end and self.source.tokens[index][0] == "(":
+            index += 1
+        first, close, _ = self.argument(index, end)
         is_short = close == first + 1  # an unclosed brace extends to the end of the document
         has_width = name == "begin" and is_short and self.raw(first, close) == "minipage"
         for _ in range(2 if has_width else SILENT.get(name, 1)):
-            at = self.argument(self.skip_options(at, end), end)[2]
-        return at
+            index = self.argument(self.skip_options(index, end), end)[2]
+        return index
 
-    def _write_visible(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
+    def _write_visible(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
         """Append the arguments of a command that only changes their appearance. Return the next
         position."""
         if name in SECOND:
             skipped = 2 if name in ("multirow", "multicolumn", "resizebox") else 1
             for _ in range(skipped):
-                at = self.argument(self.skip_options(at, end), end)[2]
-        while at < end and self.source.tokens[at] == "{":
-            first, close, at = self.argument(at, end)
+                index = self.argument(self.skip_options(index, end), end)[2]
+        while index < end and self.source.tokens[index] == "{":
+            first, close, index = self.argument(index, end)
             self.write(first, close, written, depth)
-            if at < end and self.source.tokens[at] == "{":
+            if index < end and self.source.tokens[index] == "{":
                 written.add(" ")
-        return at
+        return index
 
-    def define(self, name: str, at: int, end: int) -> int:
+    def define(self, name: str, index: int, end: int) -> int:
         r"""Record a command that `\newcommand` or `\def` defines. Return the next position."""
         tokens = self.source.tokens
-        first, close, at = self.argument(at, end)
+        first, close, index = self.argument(index, end)
         defined = self.raw(first, close).lstrip("\\").strip()
         count = 0
         if name == "def":
-            while at < end and tokens[at] not in ("{", "\n"):
-                count += tokens[at].count("#")
-                at += 1
+            while index < end and tokens[index] not in ("{", "\n"):
+                count += tokens[index].count("#")
+                index += 1
         else:
-            first, close, at = self.option(at, end)
+            first, close, index = self.option(index, end)
             number = self.raw(first, close)
             count = int(number) if number.isdecimal() else 0
-            at = self.skip_options(at, end)
-        first, close, at = self.argument(at, end)
+            index = self.skip_options(index, end)
+        first, close, index = self.argument(index, end)
         if defined and defined not in SILENT and count < 10 and close - first < 200:
             self.macros[defined] = Macro(count, tuple(tokens[first:close]))
-        return at
+        return index
 
     def _expand(
         self,
         macro: Macro,
-        at: int,
+        index: int,
         end: int,
         written: Written,
         depth: int,
@@ -311,7 +312,7 @@ class InlineReader:
     ) -> int:
         arguments = []
         for _ in range(macro.arguments):
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             arguments.append(self.raw(first, close)[:_MAX_EXPANDED_CHARACTERS])
         self._expansions -= 1
         if self._expansions > 0 and self._expanded > 0 and depth <= _MAX_DEPTH:
@@ -327,12 +328,12 @@ class InlineReader:
             else:
                 self.write(0, whole, written, depth + 5)
             self.source = outer
-        if at < end and self.source.tokens[at : at + 2] == ["{", "}"]:
-            at += 2
-        return at
+        if index < end and self.source.tokens[index : index + 2] == ["{", "}"]:
+            index += 2
+        return index
 
-    def _write_accent(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
-        first, close, after = self.argument(at, end)
+    def _write_accent(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
+        first, close, after = self.argument(index, end)
         if first < end and close == first + 1 and self.source.tokens[first][0] not in "\\{}$":
             letters = self.source.tokens[first]
             written.add(put_accent(letters[0], name) + letters[1:])
@@ -343,152 +344,157 @@ class InlineReader:
         written.add(put_accent(text[:1], name) + text[1:])
         return after
 
-    def _write_citation(self, at: int, end: int, written: Written, depth: int) -> int:
+    def _write_citation(self, index: int, end: int, written: Written, depth: int) -> int:
         notes = []
-        while (found := self.option(at, end))[2] > at:
+        while (found := self.option(index, end))[2] > index:
             notes.append(self.text(found[0], found[1], depth)[0])
-            at = found[2]
-        first, close, at = self.argument(at, end)
+            index = found[2]
+        first, close, index = self.argument(index, end)
         keys = [key.strip() for key in self.raw(first, close).split(",")]
         before = notes[0] if len(notes) > 1 else ""
         citation = ", ".join(filter(None, [*keys, notes[-1] if notes else ""]))
         written.add(f"[{before} {citation}]" if before else f"[{citation}]")
-        return at
+        return index
 
-    def _write_address(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
-        first, close, at = self.argument(self.skip_options(at, end), end)
+    def _write_address(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
+        first, close, index = self.argument(self.skip_options(index, end), end)
         address = self.raw(first, close).replace("\\", "")
         shown = address
         if name == "href":
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             shown = self.text(first, close, depth)[0]
         written.add_link(None if name == "path" else link_to_address(address, shown), shown)
-        return at
+        return index
 
-    def _write_quantity(self, at: int, end: int, written: Written) -> int:
-        at = self.skip_options(at, end)
+    def _write_quantity(self, index: int, end: int, written: Written) -> int:
+        index = self.skip_options(index, end)
         parts: list[str] = []
-        while at < end and self.source.tokens[at] == "{" and len(parts) < 3:
-            first, close, at = self.argument(at, end)
+        while index < end and self.source.tokens[index] == "{" and len(parts) < 3:
+            first, close, index = self.argument(index, end)
             raw = self.raw(first, close)
             units = raw.replace("\\per", "/").replace("\\", "").replace(" ", "")
             parts.append(units if "\\" in raw else raw)
         written.add(" ".join(parts))
-        return at
+        return index
 
-    def _write_formula(self, at: int, end: int, written: Written, depth: int) -> int:
+    def _write_formula(self, index: int, end: int, written: Written, depth: int) -> int:
         tokens = self.source.tokens
-        closing = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}[tokens[at].strip()]
-        close = at + 1 if at >= self.source.open_until.get(closing, 0) else end
+        closing = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}[tokens[index].strip()]
+        close = index + 1 if index >= self.source.open_until.get(closing, 0) else end
         while close < end and tokens[close].strip() != closing:
             if tokens[close].count("\n") > 1 or close == end - 1:
                 self.source.open_until[closing] = close  # everything before this is already checked
                 close = end
             close += 1
         if close >= end:  # the paragraph ends first, so this is not a formula
-            written.add(tokens[at].strip("\\"))
-            return at + 1
-        written.add(self.formula(at + 1, close, depth))
+            written.add(tokens[index].strip("\\"))
+            return index + 1
+        written.add(self.formula(index + 1, close, depth))
         return close + 1
 
     def formula(self, first: int, end: int, depth: int = 0) -> str:
         """Write a formula in one line: characters instead of commands, fractions with a slash."""
         parts: list[str] = []
-        at = first
-        while at < end:
-            at = self._write_sign(at, end, parts, depth)
+        index = first
+        while index < end:
+            index = self._write_sign(index, end, parts, depth)
         text = _FORMULA_SPACE.sub(" ", "".join(parts))
         return text.replace(" ;", ";").replace(" ,", ",").strip(" ;,\n")
 
-    def _write_sign(self, at: int, end: int, parts: list[str], depth: int) -> int:
-        token, word = self.source.tokens[at], self.source.word(at).rstrip("*")
+    def _write_sign(self, index: int, end: int, parts: list[str], depth: int) -> int:
+        token, word = self.source.tokens[index], self.source.word(index).rstrip("*")
         if token in ("^", "_"):
-            return self._write_raised(token, at + 1, end, parts, depth)
+            return self._write_raised(token, index + 1, end, parts, depth)
         if not word:
             plain = {"&": " ", "~": " ", "{": "", "}": "", "$": "", "$$": ""}.get(token, token)
             parts.append(plain)
-            return at + 1
+            return index + 1
         if word == "\\":
             parts.append("; ")
-            return self.skip_options(at + 1, end)
+            return self.skip_options(index + 1, end)
         if word in SPACES:
             parts.append("" if word in "!/-" else " ")
-            return at + 1
+            return index + 1
         if word in self.macros or depth > _MAX_DEPTH:
             written = Written()
-            after = at + 1
+            after = index + 1
             if word in self.macros:
                 after = self._expand(self.macros[word], after, end, written, depth, True)
             parts += written.parts
             return after
-        if word in ("left", "right") and at + 1 < end and self.source.tokens[at + 1][0] == ".":
-            parts.append(self.source.tokens[at + 1][1:])
-            return at + 2
-        return self._write_operator(word, at + 1, end, parts, depth)
+        following = self.source.tokens[index + 1] if index + 1 < end else ""
+        if word in ("left", "right") and following[:1] == ".":
+            parts.append(following[1:])
+            return index + 2
+        return self._write_operator(word, index + 1, end, parts, depth)
 
-    def _write_operator(self, word: str, at: int, end: int, parts: list[str], depth: int) -> int:
+    def _write_operator(self, word: str, index: int, end: int, parts: list[str], depth: int) -> int:
         if word in ("begin", "end"):
-            _, _, at = self.argument(at, end)
-            if at < end and word == "begin" and self.raw(at - 2, at - 1) in ("array", "alignedat"):
-                at = self.argument(at, end)[2]
-            return at
+            _, _, index = self.argument(index, end)
+            if (
+                index < end
+                and word == "begin"
+                and self.raw(index - 2, index - 1) in ("array", "alignedat")
+            ):
+                index = self.argument(index, end)[2]
+            return index
         if word in _FRACTIONS or word == "binom":
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             over = self.formula(first, close, depth + 1)
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             under = self.formula(first, close, depth + 1)
             fraction = f"{add_brackets(over)}/{add_brackets(under)}"
             is_apart = bool(parts) and parts[-1][-1:].isalnum()  # 3 1/4 is not 31/4
             parts.append(" " if is_apart else "")
             parts.append(f"binom({over}, {under})" if word == "binom" else fraction)
-            if at < end and (
-                self.source.tokens[at][:1].isalnum() or self.source.word(at)[:1].isalpha()
+            if index < end and (
+                self.source.tokens[index][:1].isalnum() or self.source.word(index)[:1].isalpha()
             ):
                 parts.append(" ")
-            return at
+            return index
         if word == "sqrt":
-            first, close, at = self.option(at, end)
+            first, close, index = self.option(index, end)
             root = self.formula(first, close, depth + 1)
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             parts.append(f"{root}√{add_brackets(self.formula(first, close, depth + 1))}")
-            return at
+            return index
         if word in ("text", "mbox", "textrm", "textbf", "textit"):
-            first, close, at = self.argument(at, end)
+            first, close, index = self.argument(index, end)
             written = Written()
             self.write(first, close, written, depth + 1)
             parts += written.parts
-            return at
+            return index
         if word in SILENT:
             for _ in range(SILENT[word]):
-                at = self.argument(self.skip_options(at, end), end)[2]
-            return at
+                index = self.argument(self.skip_options(index, end), end)[2]
+            return index
         if (sign := sign_of(word)) is not None:
             parts.append(f" {sign} " if sign in _RELATIONS else sign)
-            return at
-        if at < end and self.source.tokens[at] == "{":  # a typeface, or an accent
-            first, close, at = self.argument(at, end)
+            return index
+        if index < end and self.source.tokens[index] == "{":  # a typeface, or an accent
+            first, close, index = self.argument(index, end)
             parts.append(self.formula(first, close, depth + 1))
-            return at
+            return index
         parts.append(word if len(word) == 1 else "")
-        return at
+        return index
 
-    def _write_raised(self, mark: str, at: int, end: int, parts: list[str], depth: int) -> int:
+    def _write_raised(self, mark: str, index: int, end: int, parts: list[str], depth: int) -> int:
         tokens = self.source.tokens
-        while at < end and tokens[at].isspace():
-            at += 1
-        if at >= end:
-            return at
-        if tokens[at] == "{":
-            first, close, at = self.argument(at, end)
+        while index < end and tokens[index].isspace():
+            index += 1
+        if index >= end:
+            return index
+        if tokens[index] == "{":
+            first, close, index = self.argument(index, end)
             inner, rest = self.formula(first, close, depth + 1), ""
-        elif self.source.word(at):
+        elif self.source.word(index):
             inner_parts: list[str] = []
-            at, rest = self._write_sign(at, end, inner_parts, depth + 1), ""
+            index, rest = self._write_sign(index, end, inner_parts, depth + 1), ""
             inner = "".join(inner_parts)
         else:
-            inner, rest, at = tokens[at][0], tokens[at][1:], at + 1
+            inner, rest, index = tokens[index][0], tokens[index][1:], index + 1
         if inner.strip() in ("∘", "°"):
             parts.append("°" + rest)
         elif inner:
             parts.append(mark + add_brackets(inner.strip()) + rest)
-        return at
+        return index

@@ -66,4 +66,4 @@ def add_label(label: str, text: str, links: Links) -> tuple[str, Links]:
     if not label:
         return text, links
     shift = len(label) + 1
-    return f"{label} {text}", tuple((at + shift, link) for at, link in links)
+    return f"{label} {text}", tuple((offset + shift, link) for offset, link in links)

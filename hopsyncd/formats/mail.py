@@ -367,30 +367,32 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
     lines = text.split("\n")
     remaining: list[str] = []
     files: list[_Attachment] = []
-    at = 0
-    while at < len(lines):
-        found = _UU_BEGIN.match(lines[at])
-        end, data = _find_uuencoded(lines, at + 1) if found else (at, None)
+    index = 0
+    while index < len(lines):
+        found = _UU_BEGIN.match(lines[index])
+        end, data = _find_uuencoded(lines, index + 1) if found else (index, None)
         if found and data is not None:
             files.append(_Attachment(found[1], type_of_name(found[1]), data))
-            at = end
+            index = end
         else:
-            remaining.append(lines[at])
-            at += 1
+            remaining.append(lines[index])
+            index += 1
     return "\n".join(remaining), files
 
 
-def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
-    """Decode uuencoded lines from position `at` to the line `end`. Returns the next position, and
-    the data; the data is None if the lines are not uuencoded."""
+def _find_uuencoded(lines: list[str], index: int) -> tuple[int, bytes | None]:
+    """Decode uuencoded lines from position `index` to the line `end`.
+
+    Returns the next position and the data. The data is None if the lines are not uuencoded.
+    """
     data = bytearray()
-    while at < len(lines) and lines[at].rstrip() != "end":
+    while index < len(lines) and lines[index].rstrip() != "end":
         try:
-            data += binascii.a2b_uu(lines[at].encode("ascii"))
+            data += binascii.a2b_uu(lines[index].encode("ascii"))
         except (ValueError, binascii.Error):
-            return at, None
-        at += 1
-    return (at + 1, bytes(data)) if at < len(lines) else (at, None)
+            return index, None
+        index += 1
+    return (index + 1, bytes(data)) if index < len(lines) else (index, None)
 
 
 def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -107,33 +107,33 @@ def separate_quotes(text: str, known: KnownLines | None, *, forwards: bool = Fal
     written = Written([OwnText()])
     lines = text.split("\n")
     answered = _answered_lines(lines)
-    at = 0
-    while at < len(lines):
-        line = lines[at]
+    index = 0
+    while index < len(lines):
+        line = lines[index]
         if line.startswith(">"):
-            end = _end_of_quote(lines, at)
-            _take_quote(written, lines[at:end], known, answered.get(at, ()))
-            at = end
+            end = _end_of_quote(lines, index)
+            _take_quote(written, lines[index:end], known, answered.get(index, ()))
+            index = end
             continue
         begins = _FORWARD_BEGINS.match(line) or (forwards and _ORIGINAL.match(line))
         if begins and len(written.parts) < _MAX_FORWARDED:
-            fields, after = _fields_below(lines, at + 1)
+            fields, after = _fields_below(lines, index + 1)
             if fields:
                 written.parts.append(OwnText(fields))
-                at = after
+                index = after
                 continue
-        elif _ORIGINAL.match(line) and _fields_below(lines, at + 1)[0]:
-            if known is None or known.knows(lines[at : at + _MOST_COMPARED]):
+        elif _ORIGINAL.match(line) and _fields_below(lines, index + 1)[0]:
+            if known is None or known.knows(lines[index : index + _MOST_COMPARED]):
                 written.quotes += 1
                 break
         elif _SIGNATURE.match(line):
-            if known is not None and known.knows(lines[at : at + _MOST_COMPARED]):
+            if known is not None and known.knows(lines[index : index + _MOST_COMPARED]):
                 written.signatures += 1
                 break
             line = ""  # the signature is a separate paragraph
         if not _FORWARD_ENDS.match(line):
             written.parts[-1].lines.append(line)
-        at += 1
+        index += 1
     if not any(part.text.strip() or part.fields for part in written.parts):
         return Written([OwnText({}, lines)])
     return written
@@ -148,12 +148,12 @@ def is_forward(subject: str) -> bool:
     return _FORWARD_SUBJECT.match(subject) is not None
 
 
-def _end_of_quote(lines: list[str], at: int) -> int:
-    """Return the position after the quotation that begins at `at`; blank lines may be inside it."""
-    end = at
+def _end_of_quote(lines: list[str], index: int) -> int:
+    """Return the position after the quotation at `index`, which may contain blank lines."""
+    end = index
     while end < len(lines) and (lines[end].startswith(">") or not lines[end].strip()):
         end += 1
-    while end > at and not lines[end - 1].strip():
+    while end > index and not lines[end - 1].strip():
         end -= 1
     return end
 
@@ -165,16 +165,16 @@ def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
     message.
     """
     answered: dict[int, list[str]] = {}
-    at = 0
-    while at < len(lines):
-        if not lines[at].startswith(">"):
-            at += 1
+    index = 0
+    while index < len(lines):
+        if not lines[index].startswith(">"):
+            index += 1
             continue
-        begin, end = at, _end_of_quote(lines, at)
-        at = end
-        while at < len(lines) and not lines[at].strip():
-            at += 1
-        reply = lines[at] if at < len(lines) else ""
+        begin, end = index, _end_of_quote(lines, index)
+        index = end
+        while index < len(lines) and not lines[index].strip():
+            index += 1
+        reply = lines[index] if index < len(lines) else ""
         if not reply or reply.startswith(">"):
             continue
         if reply.rstrip().endswith(":") or _SIGNATURE.match(reply) or _ORIGINAL.match(reply):
@@ -219,28 +219,28 @@ def _drop_introduction(lines: list[str]) -> None:
         del lines[begin:]
 
 
-def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
-    """Return the header fields of a forwarded message at `at`, and the position of its text.
+def _fields_below(lines: list[str], index: int) -> tuple[dict[str, str], int]:
+    """Return the header fields of a forwarded message at `index`, and the position of its text.
 
     There must be two or more fields, including the sender or the subject.
     """
-    while at < len(lines) and not lines[at].strip():
-        at += 1
+    while index < len(lines) and not lines[index].strip():
+        index += 1
     fields: dict[str, str] = {}
     role = ""
-    while at < len(lines) and lines[at].strip() and len(fields) < 6:
-        line = lines[at].strip()
+    while index < len(lines) and lines[index].strip() and len(fields) < 6:
+        line = lines[index].strip()
         found = _FIELD.match(line)
         if found:
             role = _ROLES[found[1].lower()]
             fields[role] = found[2].rstrip()
-        elif role and lines[at][0] in " \t":
+        elif role and lines[index][0] in " \t":
             fields[role] += f" {line}"
         elif not re.match(r"[A-Z][\w-]{1,20}: ", line):
             break
-        at += 1
+        index += 1
     is_head = len(fields) > 1 and (fields.get("from") or fields.get("subject"))
-    return (fields, at) if is_head else ({}, at)
+    return (fields, index) if is_head else ({}, index)
 
 
 def forwarded_fields(text: str) -> dict[str, str]:

@@ -442,8 +442,8 @@ def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
             case "link_open":
                 opened = (length, len(parts), str(token.attrs["href"]))
             case "link_close":
-                at, first, address = opened
-                links.append((at, link_to_address(address, "".join(parts[first:]))))
+                offset, first, address = opened
+                links.append((offset, link_to_address(address, "".join(parts[first:]))))
             case "image":
                 links.append((length, link_to_address(str(token.attrs["src"]), token.content)))
             case "wiki_link":
@@ -453,7 +453,7 @@ def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
                     links.append((length + tag.start(), link_to_name(tag[1])))
         parts.append(part)
         length += len(part)
-    found = sorted(((at, link) for at, link in links if link), key=lambda pair: pair[0])
+    found = sorted(((offset, link) for offset, link in links if link), key=lambda pair: pair[0])
     return "".join(parts), tuple(found)
 
 

@@ -50,19 +50,19 @@ def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool
 def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
     """Return the line after the footnote that begins at `start`."""
     terminators = state.md.block.ruler.getRules("paragraph")
-    last = at = start + 1
+    last = line = start + 1
     after_blank = False
-    while at < end:
-        is_indented = state.sCount[at] - state.blkIndent >= 4
-        if state.isEmpty(at):
+    while line < end:
+        is_indented = state.sCount[line] - state.blkIndent >= 4
+        if state.isEmpty(line):
             after_blank = True
         elif is_indented or (
-            not after_blank and not any(rule(state, at, end, True) for rule in terminators)
+            not after_blank and not any(rule(state, line, end, True) for rule in terminators)
         ):
-            last = at + 1
+            last = line + 1
         else:
             break
-        at += 1
+        line += 1
     return last
 
 

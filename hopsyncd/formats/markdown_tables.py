@@ -90,15 +90,15 @@ def _push(state: StateBlock, table: _Drawn, caption: str, start: int) -> None:
 
 def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int]:
     """Return the caption below a table, which may follow a blank line, and the line after it."""
-    at = after + 1 if after < end and not line(after).strip() else after
-    found = _CAPTION.match(line(at).strip()) if at < end else None
+    line_number = after + 1 if after < end and not line(after).strip() else after
+    found = _CAPTION.match(line(line_number).strip()) if line_number < end else None
     if not found:
         return "", after
-    texts, at = [found[1]], at + 1
-    while at < end and line(at).strip():
-        texts.append(line(at).strip())
-        at += 1
-    return " ".join(texts), at
+    texts, line_number = [found[1]], line_number + 1
+    while line_number < end and line(line_number).strip():
+        texts.append(line(line_number).strip())
+        line_number += 1
+    return " ".join(texts), line_number
 
 
 def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | None, int]:
@@ -117,13 +117,13 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | No
         lines.append(text)
     stopped = start + len(lines)
     runs = [[*_RULE.finditer(text)] for text in lines]
-    rules = [at for at, found in enumerate(runs) if found]
+    rules = [index for index, found in enumerate(runs) if found]
     edges = sorted(
         {
-            at
+            line_number
             for found in chain.from_iterable(runs)
-            for at in range(*found.span())
-            if found.string[at] == "+"
+            for line_number in range(*found.span())
+            if found.string[line_number] == "+"
         }
     )
     is_whole = len(rules) > 1 and rules[-1] == len(lines) - 1 and len(edges) - 1 <= _MAX_COLUMNS
@@ -135,7 +135,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | No
         (start + above + 1, start + below, row)
         for above, below, row in zip(rules, rules[1:], cells, strict=False)
     ]
-    headers = next((at for at, rule in enumerate(rules) if _HEADER_RULE.search(lines[rule])), 0)
+    headers = next((row for row, rule in enumerate(rules) if _HEADER_RULE.search(lines[rule])), 0)
     return _Drawn(rows, headers if headers < len(rows) else 0, stopped), stopped
 
 
@@ -164,14 +164,16 @@ def _cells_of(
             if places & covered:
                 return None
             covered |= places
-            parts = [lines[at][first:last].strip() for at in range(rules[row] + 1, rules[below])]
+            parts = [
+                lines[index][first:last].strip() for index in range(rules[row] + 1, rules[below])
+            ]
             cells[-1].append(("\n".join(parts).strip(), below - row, right - column))
     return cells
 
 
 def _is_vertical(lines: Sequence[str], rules: Sequence[int], row: int, column: int) -> bool:
     """Whether a vertical line separates the cells of a row at a column."""
-    signs = [lines[at][column] for at in range(rules[row], rules[row + 1] + 1)]
+    signs = [lines[index][column] for index in range(rules[row], rules[row + 1] + 1)]
     return "|" in signs[1:-1] and all(sign in _BORDERS for sign in signs)
 
 
@@ -184,14 +186,14 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
     if not all(map(_has_name, names)):
         return None
     rows: Rows = [(start, start + 1, names)]
-    at = start + 2
-    while at < end and line(at).strip() and len(rows) < _MAX_ROWS:
-        if _FULL_LINE.match(line(at)):
-            at += 1
+    line_number = start + 2
+    while line_number < end and line(line_number).strip() and len(rows) < _MAX_ROWS:
+        if _FULL_LINE.match(line(line_number)):
+            line_number += 1
             break
-        rows.append((at, at + 1, _cut(line(at), columns)))
-        at += 1
-    return _Drawn(rows, 1, at) if len(rows) > 1 else None
+        rows.append((line_number, line_number + 1, _cut(line(line_number), columns)))
+        line_number += 1
+    return _Drawn(rows, 1, line_number) if len(rows) > 1 else None
 
 
 def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
@@ -199,12 +201,12 @@ def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn |
 
     If a blank line follows its first row, a row may have several lines.
     """
-    columns, at = _columns_of(line(start)), start + 1
+    columns, line_number = _columns_of(line(start)), start + 1
     lines: list[tuple[int, list[str]]] = []
-    while at < end and len(lines) < _MAX_ROWS and not _COLUMNS.match(line(at)):
-        lines.append((at, _cut(line(at), columns)))
-        at += 1
-    if at >= end or line(at) != line(start) or not lines:
+    while line_number < end and len(lines) < _MAX_ROWS and not _COLUMNS.match(line(line_number)):
+        lines.append((line_number, _cut(line(line_number), columns)))
+        line_number += 1
+    if line_number >= end or line(line_number) != line(start) or not lines:
         return None
     is_spaced = any(not any(cells) for _, cells in lines)
     parts: list[list[tuple[int, list[str]]]] = []
@@ -218,7 +220,7 @@ def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn |
     rows: Rows = [
         (part[0][0], part[-1][0] + 1, _join([cells for _, cells in part])) for part in parts
     ]
-    return _Drawn(rows, 0, at + 1) if len(rows) > 1 else None
+    return _Drawn(rows, 0, line_number + 1) if len(rows) > 1 else None
 
 
 def _has_name(cell: str) -> bool:
@@ -228,28 +230,33 @@ def _has_name(cell: str) -> bool:
 def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
     """Read a multiline table: between two long lines, with a blank line after each row."""
     head: list[str] = []
-    at = start + 1
-    while at < end and line(at).strip() and not _COLUMNS.match(line(at)) and not _is_end(line(at)):
-        head.append(line(at))
-        at += 1
-    if at >= end or not head or not _COLUMNS.match(line(at)):
+    line_number = start + 1
+    while (
+        line_number < end
+        and line(line_number).strip()
+        and not _COLUMNS.match(line(line_number))
+        and not _is_end(line(line_number))
+    ):
+        head.append(line(line_number))
+        line_number += 1
+    if line_number >= end or not head or not _COLUMNS.match(line(line_number)):
         return None
-    columns = _columns_of(line(at))
-    rows: Rows = [(start + 1, at, _join([_cut(cell, columns) for cell in head]))]
-    at, first = at + 1, at + 1
+    columns = _columns_of(line(line_number))
+    rows: Rows = [(start + 1, line_number, _join([_cut(cell, columns) for cell in head]))]
+    line_number, first = line_number + 1, line_number + 1
     parts: list[list[str]] = []
-    while at < end and len(rows) < _MAX_ROWS:
-        text = line(at)
+    while line_number < end and len(rows) < _MAX_ROWS:
+        text = line(line_number)
         is_last = _is_end(text)
         if text.strip() and not is_last:
-            first = first if parts else at
+            first = first if parts else line_number
             parts.append(_cut(text, columns))
         elif parts:
-            rows.append((first, at, _join(parts)))
+            rows.append((first, line_number, _join(parts)))
             parts = []
-        at += 1
+        line_number += 1
         if is_last:
-            return _Drawn(rows, 1, at) if len(rows) > 1 else None
+            return _Drawn(rows, 1, line_number) if len(rows) > 1 else None
     return None
 
 

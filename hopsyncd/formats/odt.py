@@ -321,7 +321,7 @@ class _Reader:
             text, links, _ = self.flat(paragraphs)
             prefix = f"{author.text}: " if author is not None and author.text else ""
             if text:
-                links = tuple((at + len(prefix), link) for at, link in links)
+                links = tuple((offset + len(prefix), link) for offset, link in links)
                 number = next(self._numbers)
                 yield Block("note", prefix + text, number, number, links=links)
 
@@ -377,7 +377,9 @@ class _Reader:
             row_cells = [child for child in row if local_name(child) == "table-cell"]
             cells = [(cell, *self._cell(cell, beside)) for cell in row_cells]
             has_text = any(text or inner for _, text, _, _, inner in cells)
-            for at in range(self._repeat(row, "rows-repeated", len(cells)) if has_text else 1):
+            for repetition in range(
+                self._repeat(row, "rows-repeated", len(cells)) if has_text else 1
+            ):
                 number = next(self._numbers)
                 builder.begin_row(number, is_header=is_header)
                 for cell, text, links, found, inner in cells:
@@ -389,9 +391,9 @@ class _Reader:
                             rowspan=spans[0],
                             colspan=spans[1],
                             links=links,
-                            inner=inner if at == 0 else (),
+                            inner=inner if repetition == 0 else (),
                         )
-                    beside += [(number, element) for element in found] if at == 0 else []
+                    beside += [(number, element) for element in found] if repetition == 0 else []
         return builder.build()
 
     def _cell(
@@ -408,7 +410,7 @@ class _Reader:
         if any(is_header for _, is_header in rows):
             return 0
         bold = [self._is_bold(row) for row, _ in rows]
-        count = next((at for at, is_bold in enumerate(bold) if not is_bold), 0)
+        count = next((index for index, is_bold in enumerate(bold) if not is_bold), 0)
         return 0 if all(bold) else count
 
     def _is_bold(self, row: Element) -> bool:

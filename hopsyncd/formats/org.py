@@ -82,27 +82,27 @@ class _Reader:
     def rewrite(self) -> list[str]:
         written: list[str] = []
         while len(written) < len(self.lines):
-            at = len(written)
-            line = self.lines[at].rstrip("\r")
+            index = len(written)
+            line = self.lines[index].rstrip("\r")
             if self._inside:
                 written.append(self._in_block(line))
             elif _ROW.match(line):
-                end = at
+                end = index
                 while end < len(self.lines) and _ROW.match(self.lines[end]):
                     end += 1
-                self._read_table(at, end)
-                written += [""] * (end - at)
-            elif _DRAWER.match(line) and (end := self._drawer_end(at)):
-                written += [""] * (end - at)
+                self._read_table(index, end)
+                written += [""] * (end - index)
+            elif _DRAWER.match(line) and (end := self._drawer_end(index)):
+                written += [""] * (end - index)
             else:
-                written.append(self._line(line, at + 1))
+                written.append(self._line(line, index + 1))
         return written
 
-    def _drawer_end(self, at: int) -> int:
+    def _drawer_end(self, index: int) -> int:
         """Return the position after the drawer that begins here, or 0 if none begins here."""
-        if at < self._without_drawer_end:
+        if index < self._without_drawer_end:
             return 0
-        for end in range(at + 1, len(self.lines)):
+        for end in range(index + 1, len(self.lines)):
             if _DRAWER_END.match(self.lines[end]):
                 return end + 1
             self._without_drawer_end = end
@@ -177,13 +177,13 @@ class _Reader:
         builder = TableBuilder(_plain(self._caption))
         self._caption = ""
         lines = self.lines[first:end]
-        rules = {at for at, line in enumerate(lines) if _RULE.match(line)}
+        rules = {index for index, line in enumerate(lines) if _RULE.match(line)}
         header = min(rules - {0}, default=0)
         header = header if header < len(lines) - 1 else 0
-        for at, line in enumerate(lines):
-            if at in rules:
+        for index, line in enumerate(lines):
+            if index in rules:
                 continue
-            builder.begin_row(first + at + 1, is_header=at < header)
+            builder.begin_row(first + index + 1, is_header=index < header)
             for cell in line.strip().strip("|").split("|"):
                 builder.add(_plain(cell))
         self.tables.append(list(table_blocks(builder.build(guess_header=not header))))

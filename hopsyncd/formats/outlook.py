@@ -262,16 +262,16 @@ def decompress_rtf(data: bytes) -> bytes:
     if kind != b"LZFu":
         return b""
     text = bytearray(_RTF_DICTIONARY)
-    end, at = len(text) + size, 0
-    while at < len(packed) and len(text) < end:
-        flags, at = packed[at], at + 1
+    end, index = len(text) + size, 0
+    while index < len(packed) and len(text) < end:
+        flags, index = packed[index], index + 1
         for bit in range(8):
             if not flags >> bit & 1:
-                text += packed[at : at + 1]
-                at += 1
+                text += packed[index : index + 1]
+                index += 1
                 continue
-            reference = int.from_bytes(packed[at : at + 2], "big")
-            at += 2
+            reference = int.from_bytes(packed[index : index + 2], "big")
+            index += 2
             start, length = reference >> 4, (reference & 0xF) + 2
             # The window is a ring buffer, so a position refers to its last turn.
             back = (len(text) - start) % _WINDOW

@@ -72,7 +72,7 @@ def page_picture(data: bytes, number: int) -> Block:
         scale = min(_PICTURE_SCALE, math.sqrt(_MOST_PICTURE_PIXELS / max(width * height, 1.0)))
         bitmap = page.render(scale=scale, grayscale=True)
         pixels, stride, across = memoryview(bitmap.buffer), bitmap.stride, bitmap.width
-        rows = (bytes(pixels[at * stride : at * stride + across]) for at in range(bitmap.height))
+        rows = (bytes(pixels[row * stride : row * stride + across]) for row in range(bitmap.height))
         png = gray_png(across, bitmap.height, rows)
     return Block("picture", base64.b64encode(png).decode(), number, number)
 
@@ -112,9 +112,9 @@ def _read(data: bytes) -> _Document:
         init_forms(document, raw)
         read.names, read.properties = read_properties(document)
         read.bookmarks = list(bookmarks_of(document))
-        for at in range(len(document)):
-            with closing(document[at]) as page:
-                read.pages.append(_page(document, page, raw, at + 1))
+        for index in range(len(document)):
+            with closing(document[index]) as page:
+                read.pages.append(_page(document, page, raw, index + 1))
     return read
 
 

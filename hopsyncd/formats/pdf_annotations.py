@@ -55,8 +55,8 @@ class AnnotationReader:
         """Read the page's annotations in file order."""
         raw, found = self._raw, Annotations()
         count = min(raw.FPDFPage_GetAnnotCount(self._page.raw), _MAX_ANNOTATIONS)
-        for at in range(count):
-            annotation = raw.FPDFPage_GetAnnot(self._page.raw, at)
+        for index in range(count):
+            annotation = raw.FPDFPage_GetAnnot(self._page.raw, index)
             if not annotation:
                 continue
             try:
@@ -90,8 +90,8 @@ class AnnotationReader:
         height = min((top - bottom) / len(lines), _LINE_HEIGHT)
         # A single line is centered in its box, as fields show it.
         top = (top + bottom + height) / 2 if len(lines) == 1 else top
-        for at, line in enumerate(lines):
-            above = top - at * height
+        for index, line in enumerate(lines):
+            above = top - index * height
             span = Span(line, left, above - height, right, above, is_value=is_value)
             found.spans.append(span)
 
@@ -115,17 +115,17 @@ class AnnotationReader:
     def _selected_options(self, annotation: Any) -> Iterator[str]:
         raw, form = self._raw, self._form
         count = min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MAX_OPTIONS)
-        for at in range(count):
-            if raw.FPDFAnnot_IsOptionSelected(form, annotation, at):
-                yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, at)
+        for index in range(count):
+            if raw.FPDFAnnot_IsOptionSelected(form, annotation, index):
+                yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index)
 
     def _stamp_text(self, annotation: Any) -> str:
         raw = self._raw
         text_page = self._page.get_textpage()
         try:
             parts = []
-            for at in range(min(raw.FPDFAnnot_GetObjectCount(annotation), _MAX_OPTIONS)):
-                shape = raw.FPDFAnnot_GetObject(annotation, at)
+            for index in range(min(raw.FPDFAnnot_GetObjectCount(annotation), _MAX_OPTIONS)):
+                shape = raw.FPDFAnnot_GetObject(annotation, index)
                 if raw.FPDFPageObj_GetType(shape) == raw.FPDF_PAGEOBJ_TEXT:
                     parts.append(self._text(raw.FPDFTextObj_GetText, shape, text_page.raw))
             return " ".join(parts)
@@ -182,8 +182,8 @@ def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
     width, height = page.get_size()
     area, room = max(width * height, 1.0), _MAX_SEGMENTS
     count, has_forms = min(raw.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS), False
-    for at in range(count):
-        shape = raw.FPDFPage_GetObject(page.raw, at)
+    for index in range(count):
+        shape = raw.FPDFPage_GetObject(page.raw, index)
         kind = raw.FPDFPageObj_GetType(shape)
         has_forms = has_forms or kind == raw.FPDF_PAGEOBJ_FORM
         if kind not in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
@@ -234,8 +234,8 @@ def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
         return
     found: list[Box] = []
     begin = last = (0.0, 0.0)
-    for at in range(segments):
-        segment = raw.FPDFPath_GetPathSegment(shape, at)
+    for index in range(segments):
+        segment = raw.FPDFPath_GetPathSegment(shape, index)
         kind = raw.FPDFPathSegment_GetType(segment)
         if kind == raw.FPDF_SEGMENT_BEZIERTO:
             return

@@ -275,10 +275,10 @@ def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
         middle = (box[1] + box[3]) / 2
         for line in lines:
             if line.bottom <= middle <= line.top and box[0] < line.right and line.left < box[2]:
-                at = text.find(line.text)
+                offset = text.find(line.text)
                 link = link_to_address(target, line.text[:200])
-                if link and at >= 0:
-                    found.append((at, link))
+                if link and offset >= 0:
+                    found.append((offset, link))
                 break
     return tuple(sorted(found, key=lambda placed: placed[0]))
 

@@ -111,13 +111,13 @@ def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
 
     If there is no such item, the table comes after the items above it.
     """
-    for at, item in enumerate(items):
+    for index, item in enumerate(items):
         if item.top <= table.top and item.left < table.right and table.left < item.right:
-            return at
-    at = len(items)
-    while at and items[at - 1].top < table.top:
-        at -= 1
-    return at
+            return index
+    index = len(items)
+    while index and items[index - 1].top < table.top:
+        index -= 1
+    return index
 
 
 def _in_columns(spans: list[Span], number: int, depth: int) -> Iterator[Item]:
@@ -198,8 +198,8 @@ def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
     heights = sorted(span.middle for span in many)
     shared = 0
     for span in few:
-        at = bisect_left(heights, span.middle - _SAME_LINE * span.height)
-        shared += at < len(heights) and heights[at] < span.middle + _SAME_LINE * span.height
+        index = bisect_left(heights, span.middle - _SAME_LINE * span.height)
+        shared += index < len(heights) and heights[index] < span.middle + _SAME_LINE * span.height
     return len(few) < _LEAST_LINES or shared > _MAX_SHARED * len(few)
 
 

@@ -43,7 +43,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
             bitmap = page.render(scale=scale, rev_byteorder=True)
             pixels, stride = memoryview(bitmap.buffer), bitmap.stride
             across = bitmap.width * bitmap.n_channels
-            rows = (bytes(pixels[at * stride :][:across]) for at in range(bitmap.height))
+            rows = (bytes(pixels[row * stride :][:across]) for row in range(bitmap.height))
             png = color_png(bitmap.width, bitmap.height, rows, bitmap.n_channels)
     properties = [
         ("size", f"{bitmap.width} {bitmap.height}"),
@@ -79,16 +79,18 @@ def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
     passage has no longer spans.
     """
     words = _words(wanted)
-    sequences = {tuple(words[at : at + _SEQUENCE]) for at in range(len(words) - _SEQUENCE + 1)}
+    sequences = {
+        tuple(words[start : start + _SEQUENCE]) for start in range(len(words) - _SEQUENCE + 1)
+    }
     joined = f" {' '.join(words)} "
     long, short = list[Span](), list[Span]()
     for span in spans:
         span_words = _words(span.text)
         if len(span_words) > _SEQUENCE:
             covered = set[int]()
-            for at in range(len(span_words) - _SEQUENCE + 1):
-                if tuple(span_words[at : at + _SEQUENCE]) in sequences:
-                    covered |= {*range(at, at + _SEQUENCE)}
+            for start in range(len(span_words) - _SEQUENCE + 1):
+                if tuple(span_words[start : start + _SEQUENCE]) in sequences:
+                    covered |= {*range(start, start + _SEQUENCE)}
             if len(covered) >= _SHARE * len(span_words):
                 long.append(span)
         elif span_words and f" {' '.join(span_words)} " in joined:

@@ -89,7 +89,7 @@ def _edges_drawn(
         for place in set(places) if passed else ():
             for edge in range(len(edges)):
                 if abs(edges[edge] - place) <= _TOUCH:
-                    yield from ((edge, at) for at in passed)
+                    yield from ((edge, interval) for interval in passed)
 
 
 def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
@@ -152,8 +152,8 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
     if any(map(_is_frame, cells.values())):
         return None
     rows: dict[int, list[Cell]] = {}
-    for (at, _), cell in sorted(cells.items()):
-        rows.setdefault(at, []).append(cell)
+    for (top, _), cell in sorted(cells.items()):
+        rows.setdefault(top, []).append(cell)
     lengths = [len(span.text) for span in spans]
     longest = max((sum(len(s.text) for s in c.spans) for c in cells.values()), default=0)
     columns = {cell.column for row in rows.values() if len(row) > 1 for cell in row}
@@ -162,11 +162,11 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
         return None
     used = sorted({cell.column for cell in cells.values()})
     tops = list(rows)
-    for (at, _), cell in cells.items():
+    for (start, _), cell in cells.items():
         end = cell.column + cell.columns
         cell.columns = max(1, sum(cell.column <= column < end for column in used))
         cell.column = used.index(cell.column)
-        cell.rows = max(1, sum(at <= top < at + cell.rows for top in tops))
+        cell.rows = max(1, sum(start <= top < start + cell.rows for top in tops))
     lines = [line for row in rows.values() for line in _in_lines(row)]
     table = build_table(lines, len(used), page, is_ruled=True)
     return PlacedTable(table, max(span.middle for span in spans), grid.columns[0], grid.columns[-1])
@@ -177,17 +177,17 @@ def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cel
     cells: dict[tuple[int, int], Cell] = {}
     ordered = [part for row in rows_of(spans) for span in row for part in _split_at(grid, span)]
     places = [_place_in(grid, span) for span in ordered]
-    taken = {(first, at) for first, _, at in places}
-    regions = [grid.region(first, at, taken) for first, _, at in places]
+    taken = {(first, row) for first, _, row in places}
+    regions = [grid.region(first, row, taken) for first, _, row in places]
     heights: dict[tuple[int, int, int, int], set[float]] = {}
     for span, region in zip(ordered, regions, strict=True):
         heights.setdefault(region, set()).add(round(span.middle))
-    for span, (first, last, at), region in zip(ordered, places, regions, strict=True):
+    for span, (first, last, row), region in zip(ordered, places, regions, strict=True):
         left, right, bottom, top = region
         if left < first and not _is_centered(grid, span, left, right):
             left, right = first, max(first, last)  # the text itself shows its column
         if len(heights[region]) > 1:  # separate lines, which may belong to neighbouring rows
-            bottom = top = at
+            bottom = top = row
         cell = cells.setdefault((-top, left), Cell(left, 1, [], top - bottom + 1))
         cell.columns = max(cell.columns, max(last, right) - left + 1)
         cell.spans.append(span)
@@ -208,11 +208,11 @@ def _place_in(grid: Grid, span: Span) -> tuple[int, int, int]:
 
 def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
     """Split a span at the drawn lines that it crosses: narrow cells can share one span."""
-    first, last, at = _place_in(grid, span)
+    first, last, row = _place_in(grid, span)
     for edge in range(first + 1, last + 1):
         place = grid.columns[edge]
         for offset, end, begin in span.gaps:
-            if end - _TOUCH < place < begin + _TOUCH and grid.has_upright(edge, at):
+            if end - _TOUCH < place < begin + _TOUCH and grid.has_upright(edge, row):
                 before, after = cut_span(span, offset, end, begin)
                 return (before, *_split_at(grid, after))
     return (span,)

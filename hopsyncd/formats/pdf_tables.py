@@ -112,7 +112,9 @@ def _split_at_dots(span: Span) -> tuple[Span, ...]:
 def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, Span]:
     """Split a span at a space: `offset` is in its text, `end` and `begin` are positions on the
     page."""
-    gaps = [(at - offset - 1, x, y) for at, x, y in span.gaps if at > offset]
+    gaps = [
+        (gap_offset - offset - 1, x, y) for gap_offset, x, y in span.gaps if gap_offset > offset
+    ]
     return (
         replace(span, text=span.text[:offset], right=end, gaps=[]),
         replace(span, text=span.text[offset + 1 :], left=begin, gaps=gaps),
@@ -121,10 +123,10 @@ def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, S
 
 def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span] | PlacedTable]:
     """Yield the rows of a region in order; rows that form a table are yielded as one table."""
-    rows, at = [*map(_join_marker, rows)], 0
-    while at < len(rows):
-        end = _end_of_block(rows, at)
-        block = rows[at:end]
+    rows, start = [*map(_join_marker, rows)], 0
+    while start < len(rows):
+        end = _end_of_block(rows, start)
+        block = rows[start:end]
         table = _align(block, page) if len(block) > 1 or _has_value(block[0]) else None
         if table:
             yield table
@@ -133,7 +135,7 @@ def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span]
                 yield from ([span] for span in column)
         else:
             yield from block
-        at = end
+        start = end
 
 
 def _join_marker(row: list[Span]) -> list[Span]:
@@ -149,22 +151,22 @@ def _join_marker(row: list[Span]) -> list[Span]:
     return [replace(text, text=f"{marker.text} {text.text}", left=marker.left, gaps=gaps)]
 
 
-def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
-    """Return the end of the rows from `at` on that may form one table."""
-    end = at + 1
-    if not 1 < len(rows[at]) <= _MAX_COLUMNS:
+def _end_of_block(rows: Sequence[list[Span]], start: int) -> int:
+    """Return the end of the rows from `start` on that may form one table."""
+    end = start + 1
+    if not 1 < len(rows[start]) <= _MAX_COLUMNS:
         return end
-    while end < min(len(rows), at + _MAX_BLOCK_ROWS):
+    while end < min(len(rows), start + _MAX_BLOCK_ROWS):
         above, row = rows[end - 1], rows[end]
         height = max(span.height for span in row)
         if above[0].middle - row[0].middle > _MAX_ROW_GAP * height or len(row) > _MAX_COLUMNS:
             break
         if len(row) < 2 and not _continues(
-            row[0], rows[max(at, end - _ROWS_TO_COMPARE) : end], _below(rows, end)
+            row[0], rows[max(start, end - _ROWS_TO_COMPARE) : end], _below(rows, end)
         ):
             break
         end += 1
-    while end > at + 1 and len(rows[end - 1]) < 2 and not _is_wrapped(rows[at:end]):
+    while end > start + 1 and len(rows[end - 1]) < 2 and not _is_wrapped(rows[start:end]):
         end -= 1
     return end
 
@@ -181,11 +183,11 @@ def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
     return is_near and any(abs(cell.left - span.left) < _TOUCH for cell in above[-1][1:])
 
 
-def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
-    """Return the row below the cell that begins in row `at` and may have several lines. Empty if
+def _below(rows: Sequence[list[Span]], index: int) -> Sequence[list[Span]]:
+    """Return the row below the cell that begins in row `index` and may have several lines. Empty if
     there is no such row."""
-    end = at + 1
-    while end < min(len(rows), at + _MAX_CELL_LINES) and len(rows[end]) == 1:
+    end = index + 1
+    while end < min(len(rows), index + _MAX_CELL_LINES) and len(rows[end]) == 1:
         above, line = rows[end - 1][0], rows[end][0]
         if (
             abs(above.left - line.left) > _TOUCH
@@ -215,9 +217,9 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
 def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
     """Return the column below which a wider note begins, or 0 if there is none. The first column
     does not count."""
-    for at, column in enumerate(columns[1:], 1):
+    for index, column in enumerate(columns[1:], 1):
         if abs(span.left - column[0]) < _TOUCH:
-            return at
+            return index
     return 0
 
 
@@ -228,7 +230,7 @@ def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
     columns = [(span.left, span.right) for span in widest]
     for row in rows:
         for span in row:
-            touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+            touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
             if not touched:
                 columns = sorted([*columns, (span.left, span.right)])
             elif len(touched) == 1:
@@ -239,7 +241,7 @@ def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
 
 def _split_at_columns(span: Span, columns: Sequence[tuple[float, float]]) -> tuple[Span, ...]:
     """Split a span that contains the numbers of several narrow columns."""
-    touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+    touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
     if len(touched) < 2 or not all(map(is_number, span.text.split(" "))):
         return (span,)
     for offset, end, begin in span.gaps:
@@ -283,7 +285,7 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
                 continue
         cells: list[Cell] = []
         for span in row:
-            touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+            touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
             first = touched[0] if touched else 0
             if cells and first < cells[-1].column + cells[-1].columns:
                 cells[-1].spans.append(span)
@@ -309,7 +311,7 @@ def _unfinished_cell(
 ) -> Cell | None:
     """Return the cell above that ends with a comma and continues in this line. Cells in the first
     column do not count."""
-    touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+    touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
             return cell
@@ -321,7 +323,7 @@ def _wrapped_cell(
 ) -> Cell | None:
     """Return the cell above that this line continues, because the line is closer than a new row.
     Cells in the first column do not count."""
-    touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+    touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         last = cell.spans[-1]
         gap = last.middle - span.middle
@@ -340,14 +342,14 @@ def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
     if not 1 < len(columns) < 4 or numbers > _NUMBERS_IN_COLUMNS * len(spans):
         return None
     places = [
-        next((at for at, column in enumerate(columns) if _overlap(span, column)), 0)
+        next((index for index, column in enumerate(columns) if _overlap(span, column)), 0)
         for span in spans
     ]
     if places != sorted(places) or len(rows) < 2:
         return None
     return [
-        [span for span, place in zip(spans, places, strict=True) if place == at]
-        for at in range(len(columns))
+        [span for span, place in zip(spans, places, strict=True) if place == index]
+        for index in range(len(columns))
     ]
 
 
@@ -411,14 +413,16 @@ def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
     groups = [cell for cell in rows[0] if cell.columns > 1]
     if len(rows) < _LEAST_NAMED or width < _LEAST_NAMED or not groups:
         return 0
-    spanned = {at for cell in groups for at in range(cell.column, cell.column + cell.columns)}
+    spanned = {
+        column for cell in groups for column in range(cell.column, cell.column + cell.columns)
+    }
     named = {cell.column: join_spans(cell.spans) for cell in rows[1]}
-    above = {at for c in rows[0] for at in range(c.column, c.column + c.columns)}
+    above = {column for c in rows[0] for column in range(c.column, c.column + c.columns)}
     if not spanned <= named.keys() or not above | named.keys() >= set(range(1, width)):
         return 0
     if any(is_number(join_spans(cell.spans)) for cell in rows[0]):
         return 0
-    numbers = {at: text for at, text in named.items() if is_number(text)}
+    numbers = {column: text for column, text in named.items() if is_number(text)}
     if spanned & numbers.keys() or not all(text[:1] == "(" for text in numbers.values()):
         return 0
     below = [cell for row in rows[2:] for cell in row if cell.column in spanned]
@@ -455,8 +459,8 @@ def build_table(
     headers = headers or _grouped_headers(rows, width)
     builder = TableBuilder()
     covered_rows: dict[int, int] = {}
-    for at, row in enumerate(rows):
-        builder.begin_row(page, is_header=at < headers)
+    for index, row in enumerate(rows):
+        builder.begin_row(page, is_header=index < headers)
         column = 0
         ends = [*(cell.column for cell in row[1:]), width]
         for cell, end in zip(row, ends, strict=True):

@@ -26,7 +26,10 @@ _EDGES, _MATRIX = struct.Struct("4f"), struct.Struct("6f")
 _BOLD_WEIGHT = 600
 _BOLD = re.compile(rb"bold|black|heavy|-bd|semibold|demi", re.IGNORECASE)
 _ODD = {
-    **{0xFB00 + at: text for at, text in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))},
+    **{
+        0xFB00 + index: text
+        for index, text in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))
+    },
     **dict.fromkeys((*range(32), 0x7F, 0xAD, 0xFFFE, 0xFEFF, 0x200B), ""),
     **dict.fromkeys((0xF0B7, 0xF0A7, 0xF0D8, 0xF076, 0xF02D), "\u2022"),
 }
@@ -101,7 +104,7 @@ class TextReader:
         self._text = text_page.get_text_range()
         count = raw.FPDFText_CountChars(text_page.raw)
         if len(self._text) != count:
-            codes = (raw.FPDFText_GetUnicode(text_page.raw, at) for at in range(count))
+            codes = (raw.FPDFText_GetUnicode(text_page.raw, index) for index in range(count))
             self._text = "".join(map(_letter, codes))
 
     def read(self) -> PageText:
@@ -170,23 +173,23 @@ class TextReader:
     def _letters(self, first: int, last: int, order: int) -> list[Span]:
         """Split a word with widely spaced letters, such as marks in the columns of a table."""
         spans: list[Span] = []
-        for at in range(first, last + 1):
-            box, letter = self._box(at), _plain(self._text[at])
+        for index in range(first, last + 1):
+            box, letter = self._box(index), _plain(self._text[index])
             if box is None or not letter:
                 continue
             if spans and _goes_on(spans[-1], *box):
                 spans[-1].text += letter
-                spans[-1].right, spans[-1].last = max(spans[-1].right, box[2]), at
+                spans[-1].right, spans[-1].last = max(spans[-1].right, box[2]), index
             else:
-                spans.append(Span(letter, *box, order + len(spans), first=at, last=at))
+                spans.append(Span(letter, *box, order + len(spans), first=index, last=index))
         return spans
 
     def _box_reader(self, quarters: int) -> Callable[[int], Box | None]:
         """Return a function that returns the box of the character at a position in the text."""
         call, page, buffer, edges = self._calls.box, self._page, self._buffer, _EDGES.unpack_from
 
-        def box(at: int) -> Box | None:
-            if not call(page, at, buffer):
+        def box(index: int) -> Box | None:
+            if not call(page, index, buffer):
                 return None
             left, top, right, bottom = edges(buffer)
             if quarters:
@@ -207,9 +210,9 @@ class TextReader:
         """
         letters = list(word)
         for found in _ALEF_LAM.finditer(word):
-            at = found.start()
-            if self._box(first + at) == self._box(first + at + 1):
-                letters[at], letters[at + 1] = letters[at + 1], letters[at]
+            offset = found.start()
+            if self._box(first + offset) == self._box(first + offset + 1):
+                letters[offset], letters[offset + 1] = letters[offset + 1], letters[offset]
         return _insert_spaces("".join(letters))
 
     def _with_marks(self, first: int, last: int) -> str:
@@ -217,17 +220,17 @@ class TextReader:
         first."""
         text, run, mark = "", "", ""
         line = self._box(first)
-        for at in range(first, last + 1):
-            box, now = self._box(at), ""
+        for index in range(first, last + 1):
+            box, now = self._box(index), ""
             is_low = box and line and (box[3] - box[1]) < _SMALL * (line[3] - line[1])
             # In some fonts the boxes of letters are only as high as their shapes.
-            if is_low and box and line and self._size(at) < _SMALL * self._size(first):
+            if is_low and box and line and self._size(index) < _SMALL * self._size(first):
                 rise = (box[1] - line[1]) / max(line[3] - line[1], 0.1)
                 now = "^" if rise > _RAISED else "_" if rise < -_LOWERED else ""
             if now != mark:
                 text += _with_mark(run, mark, text)
                 run, mark = "", now
-            run += _plain(self._text[at])
+            run += _plain(self._text[index])
         return text + _with_mark(run, mark, text)
 
     def _measure(self, span: Span) -> None:
@@ -245,19 +248,19 @@ class TextReader:
         weight = calls.weight(self._page, first)
         span.is_bold = weight >= _BOLD_WEIGHT or _is_bold(name.value)
 
-    def _is_upright(self, at: int) -> bool:
+    def _is_upright(self, index: int) -> bool:
         """Whether a character stands upright on the page."""
-        if not self._calls.matrix(self._page, at, self._buffer):
+        if not self._calls.matrix(self._page, index, self._buffer):
             return False
         across, along, *_ = _MATRIX.unpack_from(self._buffer)
         return bool(abs(along) < abs(across)) != self._is_page_turned
 
-    def _size(self, at: int) -> float:
+    def _size(self, index: int) -> float:
         """Return the displayed height of a character. Many files scale a font of size one."""
-        if not self._calls.matrix(self._page, at, self._buffer):
+        if not self._calls.matrix(self._page, index, self._buffer):
             return 0.0
         _, _, across, along, _, _ = _MATRIX.unpack_from(self._buffer)
-        return float(self._calls.size(self._page, at)) * math.hypot(across, along)
+        return float(self._calls.size(self._page, index)) * math.hypot(across, along)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,21 +26,23 @@ def without_armor(text: str) -> tuple[str, dict[str, int]]:
     counts: Counter[str] = Counter()
     unended: set[str] = set()  # the kinds of blocks without a further end line
     is_signed = False
-    at = 0
-    while at < len(lines):
-        line = lines[at].rstrip("\r")
+    index = 0
+    while index < len(lines):
+        line = lines[index].rstrip("\r")
         found = _ARMOR.match(line)
-        at += 1
+        index += 1
         if not found:
-            kept.append(lines[at - 1][2:] if is_signed and line.startswith("- ") else lines[at - 1])
+            kept.append(
+                lines[index - 1][2:] if is_signed and line.startswith("- ") else lines[index - 1]
+            )
         elif found[1] == "SIGNED MESSAGE":
             is_signed = True
-            while at < len(lines) and _HEADER.match(lines[at]):
-                at += 1
-        elif found[1] not in unended and (end := _end(lines, at, found[1])):
+            while index < len(lines) and _HEADER.match(lines[index]):
+                index += 1
+        elif found[1] not in unended and (end := _end(lines, index, found[1])):
             is_signed = False
             counts[_KINDS.get(found[1], _KEYS)] += 1
-            at = end
+            index = end
         else:
             unended.add(found[1])
             kept.append(line)
@@ -50,4 +52,6 @@ def without_armor(text: str) -> tuple[str, dict[str, int]]:
 def _end(lines: list[str], start: int, kind: str) -> int:
     """Return the number of the line after the end of a block; 0 if it has no end."""
     last = f"-----END PGP {kind}"
-    return next((at + 1 for at in range(start, len(lines)) if lines[at].startswith(last)), 0)
+    return next(
+        (index + 1 for index in range(start, len(lines)) if lines[index].startswith(last)), 0
+    )

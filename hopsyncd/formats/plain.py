@@ -89,7 +89,9 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
     if "\b" in text or "\x1b" in text:
         text = _TYPED.sub("", text)
     blocks = [_add_links(block) for block in _Reader(text.split("\n")).blocks()]
-    title = next((at for at, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0)
+    title = next(
+        (index for index, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0
+    )
     return (*blocks[title : title + 1], *blocks[:title], *blocks[title + 1 :])
 
 
@@ -125,12 +127,12 @@ class _Reader:
         return join_over_pages(self._blocks(), self._breaks)
 
     def _blocks(self) -> Iterator[Block]:
-        for at, (number, run) in enumerate(self._runs):
-            following = self._runs[at + 1][1][0] if at + 1 < len(self._runs) else ""
-            if at == 0 and are_fields(run):
+        for index, (number, run) in enumerate(self._runs):
+            following = self._runs[index + 1][1][0] if index + 1 < len(self._runs) else ""
+            if index == 0 and are_fields(run):
                 yield from self._head(number, run)
                 continue
-            headings, used = self._headings(at, number, run, following)
+            headings, used = self._headings(index, number, run, following)
             if headings:
                 self._leads = []
             yield from headings
@@ -144,11 +146,11 @@ class _Reader:
         yield from head.blocks
 
     def _headings(
-        self, at: int, number: int, run: list[str], following: str
+        self, index: int, number: int, run: list[str], following: str
     ) -> tuple[list[Block], int]:
         """Return the headings at the beginning of a run, and the number of their lines."""
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
-        if numbered := self._numbered.get(at):
+        if numbered := self._numbered.get(index):
             return [self._heading(numbered.text, number, numbered.level)], numbered.lines
         if len(run) > 1 and _UNDERLINE.match(run[1]) and _fits(run[1], run[0]):
             style = run[1][0]
@@ -202,12 +204,12 @@ class _Reader:
         # The terms of manual pages may be as long as a line.
         segments = _segments(number, run, tags, sys.maxsize if self._is_manual else _MARGIN)
         term: _Lines | None = None
-        for at, segment in enumerate(segments):
+        for index, segment in enumerate(segments):
             if term:
                 yield self._define_term(term, segment)
                 term = None
                 continue
-            following = segments[at + 1] if at + 1 < len(segments) else None
+            following = segments[index + 1] if index + 1 < len(segments) else None
             if following and (segment.is_tag or _is_term(segment, following)):
                 term = segment
             else:
@@ -263,11 +265,11 @@ def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int)
     found: list[_Lines] = []
     margin = max([margin, *(len(line.rstrip()) for line in run)])
     for place, line in enumerate(run):
-        at, indent, text = number + place, indent_of(line), line.strip()
+        line_number, indent, text = number + place, indent_of(line), line.strip()
         before = found[-1] if found else None
         if tag := tags.get(place):
-            found.append(_Lines(at, indent, [tag.term], is_tag=True))
-            found.append(_Lines(at, tag.column, [tag.text], tag.column))
+            found.append(_Lines(line_number, indent, [tag.term], is_tag=True))
+            found.append(_Lines(line_number, tag.column, [tag.text], tag.column))
         elif before and _hangs(before, indent, text, margin):
             before.hanging = indent
             before.lines.append(text)
@@ -275,7 +277,7 @@ def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int)
             before.indent = min(before.indent, indent)
             before.lines.append(text)
         else:
-            found.append(_Lines(at, indent, [text]))
+            found.append(_Lines(line_number, indent, [text]))
     return found
 
 

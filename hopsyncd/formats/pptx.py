@@ -156,8 +156,8 @@ class _Slide:
             texts = [[text for _, text, _ in row] for row in rows]
             headers = header_rows(texts, has_title=has_title)
         builder = TableBuilder()
-        for at, row in enumerate(rows):
-            builder.begin_row(self._number, is_header=at < headers)
+        for index, row in enumerate(rows):
+            builder.begin_row(self._number, is_header=index < headers)
             for cell, text, links in row:
                 spans = (_span(cell, "rowSpan"), _span(cell, "gridSpan"))
                 builder.add(text, rowspan=spans[0], colspan=spans[1], links=links)

@@ -78,7 +78,7 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
 def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
     """Return the fields at the top of the document, and the line where they end (0 without
     fields)."""
-    start = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
+    start = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
     end = start
     while end < len(lines) and lines[end].strip():
         end += 1
@@ -218,7 +218,7 @@ class _Reader:
         if body and isinstance(body[0], nodes.paragraph):
             content, more = self._text(body[0])
             text = f"{name}{' ' if name[-1:] in ('.', ':', '?') else ': '}{content}"
-            links += tuple((at + len(text) - len(content), link) for at, link in more)
+            links += tuple((offset + len(text) - len(content), link) for offset, link in more)
             last = _last_line(body[0])
             rest = [*body[1:]]
         elif isinstance(item, nodes.field):
@@ -279,11 +279,11 @@ class _Reader:
             line = max(_line_of(node), min(filter(None, map(_first_line, row.children)), default=1))
             is_head = isinstance(row.parent, nodes.thead)
             builder.begin_row(line, is_header=is_head)
-            for at, entry in enumerate(row.children):
+            for column, entry in enumerate(row.children):
                 text, links, inner = self._cell(entry)
                 builder.add(
                     text,
-                    is_header=at < len(stubs) and bool(stubs[at]),
+                    is_header=column < len(stubs) and bool(stubs[column]),
                     rowspan=entry.get("morerows", 0) + 1,
                     colspan=entry.get("morecols", 0) + 1,
                     links=links,
@@ -301,9 +301,9 @@ class _Reader:
         for part in self.read(entry, (), 0):
             is_item = part.kind == "list_item" and text[-1:] not in tuple(";:,.")
             joint = ("; " if is_item else "\n") if text else ""
-            at = len(text) + len(joint)
+            start = len(text) + len(joint)
             text += joint + part.text
-            links += tuple((at + offset, link) for offset, link in part.links)
+            links += tuple((start + offset, link) for offset, link in part.links)
         return text, links, tuple(map(self._grid, inner))
 
     def _with_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:

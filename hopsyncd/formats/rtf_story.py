@@ -109,8 +109,8 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
     result = []
     for row in rows:
         cells: list[_Cell] = []
-        for at, (text, links) in enumerate(row.cells):
-            place = row.places[at] if at < len(row.places) else CellPlace()
+        for column, (text, links) in enumerate(row.cells):
+            place = row.places[column] if column < len(row.places) else CellPlace()
             start = cells[-1].end if cells else 0
             end = max(start + 1, bisect_left(edges, place.edge - _NEAR) + 1)
             if place.goes_on and cells:

@@ -31,16 +31,16 @@ _NAMES = {
 
 def tokens_of(data: bytes) -> Iterator[Token]:
     """Yield the tokens of a document; binary data is left out."""
-    at = 0
-    while match := _TOKEN.match(data, at):
-        at = match.end()
+    offset = 0
+    while match := _TOKEN.match(data, offset):
+        offset = match.end()
         word, number, code, symbol, brace, text = match.groups()
         if text:
             yield "text", text, None
         elif word:
             value = int(number) if number else None
             if word == b"bin":
-                at += max(value or 0, 0)
+                offset += max(value or 0, 0)
             yield "word", word, value
         elif code:
             yield "hex", bytes.fromhex(code.decode()), None

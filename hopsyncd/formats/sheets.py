@@ -99,29 +99,29 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
     bold = [row.is_bold for row in part]
     if not any(bold) or all(bold):
         return frozenset()
-    bold = [bold[at] and not any(map(is_number, row.texts)) for at, row in enumerate(part)]
-    top = next((at for at, is_bold in enumerate(bold) if not is_bold), 0) if is_first else 0
+    bold = [bold[index] and not any(map(is_number, row.texts)) for index, row in enumerate(part)]
+    top = next((index for index, is_bold in enumerate(bold) if not is_bold), 0) if is_first else 0
     if 0 < top < len(part) - 1 and _names_groups(part[top - 1]):
         below = [row.texts for row in part[top + 1 : top + 4]]
         top += _names_numbers(part[top].texts, below)  # the names below the names of groups
     inside = (
-        at
-        for at in range(max(top, 1), len(part) - 1)
-        if bold[at]
-        and any(map(_interrupts, part[at - 1].texts, part[at].texts, part[at + 1].texts))
+        index
+        for index in range(max(top, 1), len(part) - 1)
+        if bold[index]
+        and any(map(_interrupts, part[index - 1].texts, part[index].texts, part[index + 1].texts))
     )
     return frozenset((*range(top), *inside))
 
 
 def _bold_below_title(part: Sequence[SheetRow]) -> frozenset[int]:
     """Return the first bold row below a title, if it names the columns of other rows."""
-    at = next((at for at, row in enumerate(part) if sum(map(bool, row.texts)) > 1), 0)
-    texts = [row.texts for row in part[at:]]
-    is_name = part[at].is_bold and not any(map(is_number, texts[0]))
-    others = part[at + 1 : at + 3]
-    if not at or not is_name or not others or any(row.is_bold for row in others):
+    index = next((index for index, row in enumerate(part) if sum(map(bool, row.texts)) > 1), 0)
+    texts = [row.texts for row in part[index:]]
+    is_name = part[index].is_bold and not any(map(is_number, texts[0]))
+    others = part[index + 1 : index + 3]
+    if not index or not is_name or not others or any(row.is_bold for row in others):
         return frozenset()
-    return frozenset() if is_data(texts[0], texts[1:]) else frozenset([at])
+    return frozenset() if is_data(texts[0], texts[1:]) else frozenset([index])
 
 
 def _interrupts(above: str, text: str, below: str) -> bool:
@@ -137,17 +137,17 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
     """
     counts = [sum(map(bool, row.texts)) for row in part[: _MAX_ROWS_ABOVE + 3]]
     most = max(counts)
-    for at, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):
-        texts = part[at].texts
-        below = [row.texts for row in part[at + 1 : at + 4]]
+    for index, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):
+        texts = part[index].texts
+        below = [row.texts for row in part[index + 1 : index + 4]]
         if count >= most - 1 and count > 2 and _names_numbers(texts, below):
-            groups = [*takewhile(_names_groups, reversed(part[:at]))]
-            has_groups = at > 0 and columns_of_groups([part[at - 1].texts, texts, *below])
-            above = at - 1 if len(groups) == 1 or has_groups else at
+            groups = [*takewhile(_names_groups, reversed(part[:index]))]
+            has_groups = index > 0 and columns_of_groups([part[index - 1].texts, texts, *below])
+            above = index - 1 if len(groups) == 1 or has_groups else index
             is_told = max(counts[:above], default=0) > 1  # a title alone is the table's caption
             return above if is_told else 0
         is_full = count == most or (count == most - 1 and not texts[0])
-        spans_rows = any(cell and cell.rowspan > 1 for cell in part[at].cells)
+        spans_rows = any(cell and cell.rowspan > 1 for cell in part[index].cells)
         if not count or is_full or spans_rows or sum(map(is_number, texts)) * 2 > most:
             return 0
     return 0
@@ -164,6 +164,7 @@ def _names_numbers(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool
     if any(map(is_number, names[1:])):
         return False
     columns = (
-        [row[at] for row in below if at < len(row) and row[at]] for at in range(1, len(names))
+        [row[index] for row in below if index < len(row) and row[index]]
+        for index in range(1, len(names))
     )
     return any(column and all(map(is_number, column)) for column in columns)

@@ -108,15 +108,15 @@ def _without_comments(
     skipped: Counter[str],
 ) -> list[str]:
     """Remove the comments that begin outside code. An unclosed comment is text."""
-    last = max((at for at, line in enumerate(lines) if end.search(line)), default=-1)
+    last = max((index for index, line in enumerate(lines) if end.search(line)), default=-1)
     remaining: list[str] = []
     is_inside = False
-    for at, (line, is_code) in enumerate(zip(lines, codes, strict=True)):
+    for index, (line, is_code) in enumerate(zip(lines, codes, strict=True)):
         parts: list[str] = []
         rest = 0
         while not is_code or is_inside:
             found = (end if is_inside else begin).search(line, rest)
-            if not found or (not is_inside and at > last):
+            if not found or (not is_inside and index > last):
                 break
             parts += [] if is_inside else [line[rest : found.start()]]
             skipped["comments"] += not is_inside
@@ -163,8 +163,8 @@ def _read_line(line: str, skipped: Counter[str]) -> tuple[str, bool]:
         return line, False
     if found := _CODE_TAG.match(line):
         return "```" if found[1] or found[3] else f"```{found[2] or found[4] or ''}", False
-    if bare.startswith("#") and _ATTRIBUTES.match(bare, at := bare.rfind("{")):
-        return bare[:at].rstrip(), False
+    if bare.startswith("#") and _ATTRIBUTES.match(bare, start := bare.rfind("{")):
+        return bare[:start].rstrip(), False
     return _TAG.sub(lambda tag: _shown_of(tag, skipped), line), False
 
 

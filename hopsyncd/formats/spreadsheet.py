@@ -196,9 +196,9 @@ def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
     """
     filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
     for number, row in enumerate(rows):
-        for at, cell in enumerate(row.cells):
+        for column, cell in enumerate(row.cells):
             if cell is None or cell.text:
-                filled[at] = (filled.get(at, (number, 0))[0], number)
+                filled[column] = (filled.get(column, (number, 0))[0], number)
     if number := _corner(filled, len(rows)):
         yield from _tables(rows[:number])
         yield from _tables(rows[number:])
@@ -216,14 +216,17 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
     """Group the columns by table. `filled` contains the first and last row with text of each
     column."""
     groups: list[list[int]] = []
-    for at in sorted(filled):
-        if groups and at == groups[-1][-1] + 1:
-            groups[-1].append(at)
+    for column in sorted(filled):
+        if groups and column == groups[-1][-1] + 1:
+            groups[-1].append(column)
         else:
-            groups.append([at])
+            groups.append([column])
     parts: list[tuple[tuple[int, int], list[int]]] = []
     for group in groups:
-        reach = (min(filled[at][0] for at in group), max(filled[at][1] for at in group))
+        reach = (
+            min(filled[column][0] for column in group),
+            max(filled[column][1] for column in group),
+        )
         is_table = len(group) > 1 and reach[0] < reach[1]
         if parts and (parts[-1][0] == reach or len(parts[-1][1]) == 1 or not is_table):
             before, columns = parts[-1]
@@ -239,9 +242,9 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
 
     `filled` contains the first and last row with text of each column.
     """
-    columns = sorted(filled, key=lambda at: filled[at])
-    for number, at in enumerate(columns[1:], 1):
-        first = filled[at][0]
+    columns = sorted(filled, key=lambda index: filled[index])
+    for number, index in enumerate(columns[1:], 1):
+        first = filled[index][0]
         above, below = columns[:number], columns[number:]
         is_apart = max(above) < min(below) or min(above) > max(below)
         if is_apart and 1 < first < rows - 1 and all(filled[column][1] < first for column in above):
@@ -251,14 +254,14 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
 
 def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
     """Return the cells of a row in these columns."""
-    cells = [row.cells[at] for at in columns if at < len(row.cells)]
+    cells = [row.cells[column] for column in columns if column < len(row.cells)]
     return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
 
 
 def _bold_styles(book: Any) -> frozenset[int]:
     """Return the numbers of the bold cell styles."""
     styles, fonts = book._cell_styles, book._fonts
-    return frozenset(at for at, style in enumerate(styles) if fonts[style.fontId].b)
+    return frozenset(index for index, style in enumerate(styles) if fonts[style.fontId].b)
 
 
 def _excel_rows(

@@ -36,24 +36,24 @@ def subtitle_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _cues(lines: list[str]) -> Iterator[_Cue]:
-    at = 0
+    index = 0
     previous = ""
-    while at < len(lines):
-        found = _TIMES.match(lines[at])
-        at += 1
+    while index < len(lines):
+        found = _TIMES.match(lines[index])
+        index += 1
         if not found:
             continue
-        first = at
-        while at < len(lines) and lines[at].strip() and not _TIMES.match(lines[at]):
-            at += 1
-        shown = _SPEAKER.sub(r"\1: ", " ".join(lines[first:at]))
+        first = index
+        while index < len(lines) and lines[index].strip() and not _TIMES.match(lines[index]):
+            index += 1
+        shown = _SPEAKER.sub(r"\1: ", " ".join(lines[first:index]))
         shown = " ".join(unescape(_MARKUP.sub("", shown)).split())
         # Live captions repeat the previous line until it scrolls away.
         new = shown[len(previous) :].strip() if previous and shown.startswith(previous) else shown
         if new:
             hours, minutes, seconds, *end = (int(part or 0) for part in found.groups())
             begin_s = hours * 3600 + minutes * 60 + seconds
-            yield _Cue(new, begin_s, end[0] * 3600 + end[1] * 60 + end[2], first, max(first, at))
+            yield _Cue(new, begin_s, end[0] * 3600 + end[1] * 60 + end[2], first, max(first, index))
             previous = shown
 
 

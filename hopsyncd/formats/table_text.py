@@ -41,9 +41,9 @@ def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     width = max((len(row.cells) for row in rows), default=0)
     paths: list[list[Cell]] = [[] for _ in range(width)]
     for row in rows:
-        for at, cell in enumerate(row.cells):
-            if cell and cell.text and cell not in paths[at]:
-                paths[at].append(cell)
+        for index, cell in enumerate(row.cells):
+            if cell and cell.text and cell not in paths[index]:
+                paths[index].append(cell)
     names = (dict.fromkeys(cell.text.rstrip(":").rstrip() for cell in path) for path in paths)
     outer = (column,) if column else ()
     return tuple(
@@ -79,23 +79,23 @@ def table_blocks(
     notes = _note_rows(data, width)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
     group: tuple[str, ...] = ()
-    for at, row in enumerate(data):
+    for index, row in enumerate(data):
         if headers and _is_repeated(row, headers):
             continue
-        if headers and _is_new_header(row, data[at + 1 : at + 2]):
-            labels = _affordable(labels_of_columns([row], column), data[at + 1 :])
+        if headers and _is_new_header(row, data[index + 1 : index + 2]):
+            labels = _affordable(labels_of_columns([row], column), data[index + 1 :])
             links += _links_of([row])
             continue
         is_group = len(row.cells) > 1 and is_one_cell(row, width)
-        if is_group or at in notes:
+        if is_group or index in notes:
             text, row_links = _row_text(row, (), begins)
         else:
             text, row_links = _row_text(row, labels, begins, empty)
         if not (text or row_links or row.has_tables):
             continue
         empty = empty if is_group else _NO_COLUMNS
-        has_name = is_group or at in groups
-        is_apart = has_name or at in notes or (at == notes.start - 1 and _is_total(row))
+        has_name = is_group or index in groups
+        is_apart = has_name or index in notes or (index == notes.start - 1 and _is_total(row))
         above = leads if is_apart else leads + group
         own_head = text.partition(JOINT)[0]
         start = f"{outer}{JOINT}" if outer and len(outer) <= _MAX_OUTER_CHARACTERS else ""
@@ -132,10 +132,14 @@ def _group_rows(rows: Sequence[Row], width: int) -> frozenset[int]:
 
     There are at least two, the first row is one, and rows with values follow each.
     """
-    named = [at for at, row in enumerate(rows) if _has_only_name(row, width)]
+    named = [index for index, row in enumerate(rows) if _has_only_name(row, width)]
     if len(named) < 2 or named[0] or named[-1] == len(rows) - 1:
         return frozenset()
-    return frozenset(named) if all(later - at > 1 for at, later in pairwise(named)) else frozenset()
+    return (
+        frozenset(named)
+        if all(later - index > 1 for index, later in pairwise(named))
+        else frozenset()
+    )
 
 
 def _is_total(row: Row) -> bool:
@@ -147,10 +151,12 @@ def _inner_blocks(
 ) -> Iterator[Block]:
     """Yield the blocks of the tables in the cells of a row."""
     if row.has_tables:
-        starts = {cell: at for at, cell in reversed([*enumerate(row.cells)])}
-        for at, cell in ((starts[cell], cell) for cell in row.own):
+        starts = {cell: index for index, cell in reversed([*enumerate(row.cells)])}
+        for index, cell in ((starts[cell], cell) for cell in row.own):
             for table in cell.inner:
-                yield from table_blocks(table, leads, outer, labels[at] if at < len(labels) else "")
+                yield from table_blocks(
+                    table, leads, outer, labels[index] if index < len(labels) else ""
+                )
 
 
 def _links_of(rows: Iterable[Row]) -> Links:
@@ -161,9 +167,9 @@ def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
     """Return for each column whether a cell with text begins in it."""
     begins = [False] * width
     for row in rows:
-        for at, (before, cell) in enumerate(pairwise((None, *row.cells))):
+        for index, (before, cell) in enumerate(pairwise((None, *row.cells))):
             if cell is not before and _text(cell):
-                begins[at] = True
+                begins[index] = True
     return begins
 
 
@@ -173,8 +179,10 @@ def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]
     for row in rows:
         if not empty:
             break
-        empty -= {at for at, cell in enumerate(row.cells) if cell and (cell.text or cell.inner)}
-    found = frozenset(at for at in empty if labels[at])
+        empty -= {
+            index for index, cell in enumerate(row.cells) if cell and (cell.text or cell.inner)
+        }
+    found = frozenset(index for index in empty if labels[index])
     return found if len(found) <= _MAX_EMPTY_COLUMNS else _NO_COLUMNS
 
 
@@ -227,10 +235,10 @@ def _row_text(
             parts.append(f"{labels[columns[0]]}:")
             length += len(parts[-1]) + len(JOINT)
             continue
-        if not text and (any(labels) or not any(begins[at] for at in columns)):
+        if not text and (any(labels) or not any(begins[column] for column in columns)):
             continue
         is_own = cell not in row.carried
-        names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
+        names = [*dict.fromkeys(filter(None, labels[columns[0] : columns[-1] + 1]))]
         if columns[0] == 0:  # the name of a row
             names = names[:1]
         if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
@@ -239,10 +247,10 @@ def _row_text(
             label = f"{name}: " if name and text else ""
             parts.append(label + (text if is_own else _shorten(text, _MAX_LABEL_CHARACTERS)))
             if cell and is_own and number == 0:
-                links += ((length + len(label) + at, link) for at, link in cell.links)
+                links += ((length + len(label) + offset, link) for offset, link in cell.links)
             length += len(parts[-1]) + len(JOINT)
         if text and not any(labels):
-            spanned = sum(begins[at] for at in columns[1:])
+            spanned = sum(begins[column] for column in columns[1:])
             parts += [""] * spanned
             length += spanned * len(JOINT)
     while parts and not parts[-1]:
@@ -256,7 +264,7 @@ def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]
     keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
     for _, run in keyed:
         columns = list(run)
-        yield columns[0][1], [at for at, _ in columns]
+        yield columns[0][1], [index for index, _ in columns]
 
 
 def _text(cell: Cell | None) -> str:

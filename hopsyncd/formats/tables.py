@@ -125,9 +125,9 @@ class TableBuilder:
         self._places += _PLACES_PER_CELL
         self._fill()
         self._has_cells = True
-        at = len(self._cells)
-        for column in range(at, at + max(1, colspan)):
-            if column > at and (column in self._below or self._places <= 0):
+        start = len(self._cells)
+        for column in range(start, start + max(1, colspan)):
+            if column > start and (column in self._below or self._places <= 0):
                 break
             self._cells.append(cell)
             self._places -= 1
@@ -213,7 +213,7 @@ def _row_of_groups(rows: Sequence[Row], *, guess_header: bool) -> Row | None:
         return None
     columns = columns_of_groups([row.texts for row in rows[:5]])
     cells = rows[0].cells
-    spread = tuple(cells[at] if at < len(cells) else None for at in columns)
+    spread = tuple(cells[index] if index < len(cells) else None for index in columns)
     return replace(rows[0], cells=spread) if columns else None
 
 
@@ -317,12 +317,12 @@ def _names_numbers(rows: Sequence[Row]) -> bool:
         return False
     if not all(is_year(text) or not is_number(text) for text in names):
         return False
-    below = [_column(rows[1:4], at) for at in range(1, len(texts)) if texts[at]]
+    below = [_column(rows[1:4], index) for index in range(1, len(texts)) if texts[index]]
     return any(
         column and all(map(is_number, column)) and not all(map(is_year, column)) for column in below
     )
 
 
-def _column(rows: Sequence[Row], at: int) -> list[str]:
-    cells = (row.cells[at] for row in rows if at < len(row.cells))
+def _column(rows: Sequence[Row], index: int) -> list[str]:
+    cells = (row.cells[index] for row in rows if index < len(row.cells))
     return [cell.text for cell in cells if cell and cell.text]

@@ -41,15 +41,15 @@ def is_formula(tex: str) -> bool:
     return bool(_PLAIN.fullmatch(tex.strip())) and not _WORD.search(tex)
 
 
-def match_formula(text: str, at: int, end: int) -> tuple[str, int] | None:
+def match_formula(text: str, start: int, end: int) -> tuple[str, int] | None:
     """Return the formula that begins at a position as readable text, and its end."""
-    pattern = _DOLLARS if text[at] == "$" else _BRACKETED
-    found = pattern.match(text, at, end)
+    pattern = _DOLLARS if text[start] == "$" else _BRACKETED
+    found = pattern.match(text, start, end)
     if found is None:
         return None
     tex = found[1] or found[2]
     after = text[found.end() : found.end() + 1]
-    is_name = text[at] == "$" and found[1] is None and (after.isalnum() or after == "_")
+    is_name = text[start] == "$" and found[1] is None and (after.isalnum() or after == "_")
     if is_name or not is_formula(tex):
         return None
     written = formula_text(tex)

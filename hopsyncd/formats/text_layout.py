@@ -60,14 +60,14 @@ def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
     """
     recurring = _recurring(lines)
     shown_lines, breaks = [], []
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         is_foot = name and line[:1] != " " and line.rstrip().endswith(f" {name}")
-        if at in recurring or is_foot or _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line):
-            breaks.append(at + 1)
+        if index in recurring or is_foot or _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line):
+            breaks.append(index + 1)
             shown_lines.append("")
         else:
             if line[:1] == "\f":
-                breaks.append(at + 1)
+                breaks.append(index + 1)
             shown_lines.append(line.lstrip("\f"))
     return TextPages(shown_lines, breaks)
 
@@ -77,18 +77,18 @@ def _recurring(lines: Sequence[str]) -> set[int]:
     pages."""
     edges: list[int] = []
     page: list[int] = []
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line[:1] == "\f":
             edges += {*page[:1], *page[-1:]}
             page = []
         if line.strip():
-            page.append(at)
+            page.append(index)
     if not edges:
         return set()
     edges += {*page[:1], *page[-1:]}
-    shown = {at: _DIGITS.sub("0", " ".join(lines[at].split())) for at in edges}
+    shown = {index: _DIGITS.sub("0", " ".join(lines[index].split())) for index in edges}
     counts = Counter(shown.values())
-    return {at for at, text in shown.items() if counts[text] >= _LEAST_PAGES}
+    return {index for index, text in shown.items() if counts[text] >= _LEAST_PAGES}
 
 
 def join_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
@@ -129,7 +129,7 @@ class NumberedHeading:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    at: int  # the position of its run
+    run_index: int
     number: tuple[int, ...]
     indent: int
     text: str
@@ -155,19 +155,21 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
     numbering, with text between the two; consecutive lines are list items. Indented headings have
     several numbers.
     """
-    seen = {at: candidate for at in range(len(runs)) if (candidate := _candidate(runs, at))}
-    last = {candidate.text: at for at, candidate in seen.items()}
-    candidates = {
-        at: candidate
-        for at, candidate in seen.items()
-        if last[candidate.text] == at
-        or not (at + 1 in seen or is_of_contents(runs[at + 1][1], last))
+    seen = {
+        index: candidate for index in range(len(runs)) if (candidate := _candidate(runs, index))
     }
-    taken = {candidate.at for candidate in candidates.values() if candidate.stands_alone}
+    last = {candidate.text: index for index, candidate in seen.items()}
+    candidates = {
+        index: candidate
+        for index, candidate in seen.items()
+        if last[candidate.text] == index
+        or not (index + 1 in seen or is_of_contents(runs[index + 1][1], last))
+    }
+    taken = {candidate.run_index for candidate in candidates.values() if candidate.stands_alone}
     found = [
         candidate
-        for at, candidate in candidates.items()
-        if at in taken or not _is_item(candidate, candidates)
+        for index, candidate in candidates.items()
+        if index in taken or not _is_item(candidate, candidates)
     ]
     for is_indented in (False, True):
         for place, candidate in enumerate(found):
@@ -175,12 +177,14 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
                 if bool(candidate.indent) is not is_indented or not _leads_to(before, candidate):
                     continue
                 if not candidate.indent and not before.indent:
-                    taken |= {before.at, candidate.at}
-                elif before.at in taken and len(candidate.number) > 1:
-                    taken.add(candidate.at)
-    headings = [candidates[at] for at in sorted(taken)]
+                    taken |= {before.run_index, candidate.run_index}
+                elif before.run_index in taken and len(candidate.number) > 1:
+                    taken.add(candidate.run_index)
+    headings = [candidates[index] for index in sorted(taken)]
     return {
-        heading.at: NumberedHeading(heading.text, min(level, 6), len(runs[heading.at][1]))
+        heading.run_index: NumberedHeading(
+            heading.text, min(level, 6), len(runs[heading.run_index][1])
+        )
         for heading, level in zip(headings, _levels(headings), strict=True)
     }
 
@@ -188,18 +192,20 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
     """Yield the level of each heading. A lettered heading between two numbered headings is one
     level below the first of them."""
-    last = max((at for at, heading in enumerate(headings) if not heading.is_lettered), default=-1)
+    last = max(
+        (index for index, heading in enumerate(headings) if not heading.is_lettered), default=-1
+    )
     level = 1
-    for at, heading in enumerate(headings):
+    for index, heading in enumerate(headings):
         if heading.is_lettered:
-            yield (level if at < last else 1) + len(heading.number)
+            yield (level if index < last else 1) + len(heading.number)
         else:
             level = 1 + len(heading.number)
             yield level
 
 
-def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
-    run = runs[at][1]
+def _candidate(runs: Sequence[Run], index: int) -> _Candidate | None:
+    run = runs[index][1]
     line, indent = run[0].strip(), indent_of(run[0])
     found = NUMBERED.match(line)
     if not found or indent > _MAX_INDENT or found.end() == len(line):
@@ -219,14 +225,14 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
         return None
     if not of_letters and not (found["dot"] and title[0].isalnum()):
         return None
-    is_above_text = at + 1 < len(runs) and indent_of(runs[at + 1][1][0]) > indent
+    is_above_text = index + 1 < len(runs) and indent_of(runs[index + 1][1][0]) > indent
     if not (is_above_text or found["dot"] or "." in found["number"]):
         return None  # such as `12 Main Street`
     number = tuple(
         int(part) if part.isdecimal() else ord(part) for part in found["number"].split(".")
     )
     return _Candidate(
-        at,
+        index,
         number,
         indent,
         f"{line[: found.end()].strip()} {title}",
@@ -237,7 +243,7 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
 
 def _is_item(candidate: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
     """Whether the line before or after has the same form, as in a list."""
-    beside = (candidates.get(candidate.at + step) for step in (-1, 1))
+    beside = (candidates.get(candidate.run_index + step) for step in (-1, 1))
     return any(
         other.indent == candidate.indent
         and len(other.number) == len(candidate.number)
@@ -297,15 +303,15 @@ def tags_of(run: list[str]) -> dict[int, Tag]:
     indents = [indent_of(line) for line in run]
     found: dict[int, Tag] = {}
     for column in sorted({*indents})[1 : _MOST + 1]:
-        tags = {at: tag for at, line in enumerate(run) if (tag := _tag_at(line, column))}
-        edges = [indents[at] for at, tag in tags.items() if tag.is_apart]
+        tags = {index: tag for index, line in enumerate(run) if (tag := _tag_at(line, column))}
+        edges = [indents[index] for index, tag in tags.items() if tag.is_apart]
         if not edges:
             continue
-        of_edge = {at: tag for at, tag in tags.items() if indents[at] == min(edges)}
+        of_edge = {index: tag for index, tag in tags.items() if indents[index] == min(edges)}
         among = {
-            at: tag
-            for at, tag in of_edge.items()
-            if sum(_is_text_at(indents, at + step, of_edge) for step in (-1, 1)) <= tag.is_apart
+            index: tag
+            for index, tag in of_edge.items()
+            if sum(_is_text_at(indents, index + step, of_edge) for step in (-1, 1)) <= tag.is_apart
         }
         below = [line for line, indent in zip(run, indents, strict=True) if indent == column]
         if _is_prose([*(tag.text for tag in among.values()), *(line.strip() for line in below)]):
@@ -313,9 +319,13 @@ def tags_of(run: list[str]) -> dict[int, Tag]:
     return found
 
 
-def _is_text_at(indents: Sequence[int], at: int, tags: Mapping[int, Tag]) -> bool:
-    """Whether the line `at` has no tag, but is indented like the tags."""
-    return 0 <= at < len(indents) and at not in tags and indents[at] == indents[next(iter(tags))]
+def _is_text_at(indents: Sequence[int], index: int, tags: Mapping[int, Tag]) -> bool:
+    """Whether the line `index` has no tag, but is indented like the tags."""
+    return (
+        0 <= index < len(indents)
+        and index not in tags
+        and indents[index] == indents[next(iter(tags))]
+    )
 
 
 def _tag_at(line: str, column: int) -> Tag | None:

@@ -88,7 +88,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     if block.kind == "table":
         yield from _row_units(block, sentence)
         return
-    line, joint, at, links = block.first_line, "", 0, deque(block.links)
+    line, joint, offset, links = block.first_line, "", 0, deque(block.links)
     # An image at the end may show no text.
     end = len(block.text)
     for piece in _pieces(block.text, laid_out, sentence):
@@ -98,10 +98,10 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
         first = min(line + lead, block.last_line)
         line += piece.count("\n")
         last = min(line - after.count("\n"), block.last_line)
-        at += len(piece)
+        offset += len(piece)
         if text:
             glue = joint if laid_out else " " if joint else ""
-            begun = tuple(_take_links(links, at if at < end else end + 1)) if links else ()
+            begun = tuple(_take_links(links, offset if offset < end else end + 1)) if links else ()
             yield Unit(text, glue, tokens(glue + text), first, max(first, last), begun)
         joint = (after if text else joint + after)[:2]
 
@@ -111,21 +111,21 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
     head, _, rest = block.text.partition(_CELL)
     start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
     rest = rest if start else block.text
-    at, links = len(block.text) - len(rest), deque(block.links)
+    offset, links = len(block.text) - len(rest), deque(block.links)
     line, glue = start, ""
     for cell in rest.split(_CELL):
         for number, piece in enumerate([*_pieces(cell, False, sentence)] or [""]):
             joint = _CELL if number == 0 and line != start else ""
             if line != start and tokens(line + joint + piece) > sentence:
-                links_before = tuple(_take_links(links, at))
+                links_before = tuple(_take_links(links, offset))
                 size = tokens(glue + line)
                 yield Unit(
                     line.rstrip(), glue, size, block.first_line, block.last_line, links_before
                 )
                 line, joint, glue = start, "", "\n"
             line += joint + piece
-            at += len(piece)
-        at += len(_CELL)
+            offset += len(piece)
+        offset += len(_CELL)
     links_before = tuple(link for _, link in links)
     size = tokens(glue + line)
     yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, links_before)

@@ -186,9 +186,9 @@ class Numbering:
             return ""
 
         def write_number(place: re.Match[str]) -> str:
-            at = int(place[1]) - 1
-            kind = "decimal" if level.is_legal else levels.get(at, _Level()).kind
-            return number_text(counts[at] or 0, _STYLES.get(kind, "1")) if at <= depth else ""
+            index = int(place[1]) - 1
+            kind = "decimal" if level.is_legal else levels.get(index, _Level()).kind
+            return number_text(counts[index] or 0, _STYLES.get(kind, "1")) if index <= depth else ""
 
         return _PLACE.sub(write_number, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 

@@ -68,25 +68,26 @@ class WordTable:
         builder = TableBuilder()
         columns = [{cell.column: cell for cell in row} for row in self.rows]
         rows: list[tuple[int, list[CellContent]]] = []
-        for at, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             line = next_line()
             contents = [
-                NO_CONTENT if _continues(columns, at, cell) else read(cell.element) for cell in row
+                NO_CONTENT if _continues(columns, index, cell) else read(cell.element)
+                for cell in row
             ]
             rows.append((line, contents))
         headers = self._header_rows([[cell.text for cell in cells] for _, cells in rows])
-        for at, (row, (line, contents)) in enumerate(zip(self.rows, rows, strict=True)):
-            is_header = at in headers
+        for index, (row, (line, contents)) in enumerate(zip(self.rows, rows, strict=True)):
+            is_header = index in headers
             builder.begin_row(line, is_header=is_header)
             end = 0
             for cell, content in zip(row, contents, strict=True):
                 if cell.column > end:
                     builder.add("", is_header=is_header, colspan=cell.column - end)
                 end = cell.column + cell.span
-                if not _continues(columns, at, cell):
+                if not _continues(columns, index, cell):
                     builder.add(
                         content.text,
-                        rowspan=_rows_of(columns, at, cell),
+                        rowspan=_rows_of(columns, index, cell),
                         colspan=cell.span,
                         links=content.links,
                         inner=content.inner,
@@ -99,7 +100,7 @@ class WordTable:
         Word marks the first row of almost every table as a header, so its text must look like one.
         A title across the table may precede it.
         """
-        marked = {at for at, is_marked in enumerate(self._marked) if is_marked}
+        marked = {index for index, is_marked in enumerate(self._marked) if is_marked}
         has_title = len(self.rows) > 1 and len(self.rows[0]) == 1 < len(self.rows[1])
         first = int(has_title)
         if marked or len(self.rows) < first + 2:
@@ -143,20 +144,20 @@ def _span(value: str, default: int) -> int:
     return min(max(int(value), default), _MAX_SPAN) if known else default
 
 
-def _continues(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> bool:
-    above = columns[at - 1].get(cell.column) if at else None
+def _continues(columns: Sequence[dict[int, WordCell]], row_index: int, cell: WordCell) -> bool:
+    above = columns[row_index - 1].get(cell.column) if row_index else None
     return cell.merge == "continue" and above is not None and bool(above.merge)
 
 
-def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> int:
+def _rows_of(columns: Sequence[dict[int, WordCell]], row_index: int, cell: WordCell) -> int:
     """Return the number of rows that a cell spans."""
-    end = at + 1
+    end = row_index + 1
     while cell.merge and end < len(columns):
         below = columns[end].get(cell.column)
         if below is None or below.merge != "continue":
             break
         end += 1
-    return end - at
+    return end - row_index
 
 
 def _stands_out(row: Sequence[WordCell]) -> bool:

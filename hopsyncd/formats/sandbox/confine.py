@@ -138,8 +138,8 @@ def refuse_system_calls(may_run: bool = False) -> bool:
     ]
     numbers = [n for n in _REFUSED[machine] if not (may_run and n == _EXECVE[machine])]
     refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in numbers)]
-    for at, (test, number) in enumerate(refused):
-        steps.append((test, len(refused) - at, 0, number))
+    for index, (test, number) in enumerate(refused):
+        steps.append((test, len(refused) - index, 0, number))
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
     filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(filters))

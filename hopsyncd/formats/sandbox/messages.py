@@ -43,7 +43,9 @@ def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -
     if isinstance(result, DocumentUnreadable | ReaderUnavailable):
         fields = {"what": result.what, "why": result.why, "hint": result.hint}
         return json.dumps({"is_reader": isinstance(result, ReaderUnavailable), **fields}).encode()
-    pieces = (result[at : at + _BLOCKS_A_LINE] for at in range(0, len(result), _BLOCKS_A_LINE))
+    pieces = (
+        result[start : start + _BLOCKS_A_LINE] for start in range(0, len(result), _BLOCKS_A_LINE)
+    )
     return b"\n".join(json.dumps([*map(_row, piece)]).encode() for piece in pieces)
 
 
@@ -76,7 +78,7 @@ def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavai
 
 
 def _row(block: Block) -> tuple[object, ...]:
-    links = [(at, (link.target, link.text)) for at, link in block.links]
+    links = [(offset, (link.target, link.text)) for offset, link in block.links]
     fields = (block.kind, block.text, block.first_line, block.last_line, block.level)
     return (*fields, links, block.names, block.leads, block.properties)
 
@@ -84,11 +86,11 @@ def _row(block: Block) -> tuple[object, ...]:
 def _block(row: Sequence[Any]) -> Block:
     """Decode a block. Raises TypeError or ValueError if a reader cannot have produced it."""
     kind, text, first_line, last_line, level, links, names, leads, properties = row
-    placed = tuple((at, WrittenLink(*link)) for at, link in links)
+    placed = tuple((offset, WrittenLink(*link)) for offset, link in links)
     pairs = tuple((name, value) for name, value in properties)
     texts = (text, *names, *leads, *(part for pair in pairs for part in pair))
     shown = (part for _, link in placed for part in (link.target, link.text))
-    numbers = (first_line, last_line, level, *(at for at, _ in placed))
+    numbers = (first_line, last_line, level, *(offset for offset, _ in placed))
     if kind not in _KINDS or not (_are(str, (*texts, *shown)) and _are(int, numbers)):
         raise TypeError("a field of the block has the wrong type")
     return Block(
