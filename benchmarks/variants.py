@@ -127,7 +127,7 @@ class Step:
 
         offers = Offers(graph, worth, self.both_ways)
         weight = (lambda had: DEFAULT.damping * had) if self.seeds else (lambda _: 1.0)
-        found = traverse(begin, offers.ways, offers.end, choose_first, N_HOP, weight)
+        found = traverse(begin, offers.list_edges, offers.end, choose_first, N_HOP, weight)
         arrived = np.zeros(len(graph.statistics.visible.passages))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:

@@ -234,9 +234,9 @@ class GitConnector:
         )
 
     def _fingerprint(self) -> str:
-        where = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
+        location = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
         return hashlib.sha256(
-            f"{where} {self._settings} {SECRETS} {NOISE} .*/ counts secrets".encode()
+            f"{location} {self._settings} {SECRETS} {NOISE} .*/ counts secrets".encode()
         ).hexdigest()[:16]
 
     def _changes(

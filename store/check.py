@@ -20,7 +20,7 @@ from store.engines.sqlite.database import (
     open_file,
 )
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
-from store.records import ALIVE, REBUILD, RESTORE, Finding
+from store.records import ALIVE, REBUILD, RESTORE, Finding, name_rows
 from store.transactions import snapshot
 from store.versions import head, kept_versions, version
 
@@ -162,9 +162,9 @@ def _versions(connection: Connection) -> Iterator[Finding]:
     for table in () if numbers else INTERVAL_KEYS:
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
             yield Finding(
-                "intervals need versions",
-                table,
-                f"{table} has rows, but no version exists",
+                "rows belong to versions",
+                name_rows(table),
+                "rows exist, but no version exists",
                 RESTORE,
             )
 
@@ -183,9 +183,9 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
         )
         for *columns, born, died in rows:
             yield Finding(
-                f"1 <= born < died, up to the head ({last})",
-                f"{table} {_format_key(columns)}",
-                f"born {born}, died {died}",
+                f"rows begin at an existing version and end later (the head is {last})",
+                f"{name_rows(table)} {_format_key(columns)}",
+                f"begins at version {born} and ends at version {died}",
                 RESTORE,
             )
 
@@ -202,9 +202,10 @@ def _interval_bounds(connection: Connection) -> Iterator[Finding]:
         ).fetchone()
         if later or not (first is None or 1 <= first <= latest <= last):
             yield Finding(
-                f"1 <= born < died, up to the head ({last})",
-                table,
-                f"born from {first} to {latest}{', died after the head' if later else ''}",
+                f"rows begin at an existing version and end later (the head is {last})",
+                name_rows(table),
+                f"rows begin at versions {first} to {latest}"
+                f"{', and some end after the head' if later else ''}",
                 RESTORE,
             )
 
@@ -218,8 +219,8 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
         for *columns, count in rows:
             yield Finding(
                 "each key has one row at the head",
-                f"{table} {_format_key(columns)}",
-                f"has {count}",
+                f"{name_rows(table)} {_format_key(columns)}",
+                f"has {count} rows",
                 RESTORE,
             )
 
@@ -242,7 +243,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "the head counts what is in force",
                 f"version {newest.id}",
-                f"counts {count} rows of {table}, but {live[0]} are in force",
+                f"counts {count} rows of {name_rows(table)}, but {live[0]} are in force",
                 REBUILD,
             )
 

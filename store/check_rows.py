@@ -30,6 +30,7 @@ from store.records import (
     SetId,
     Version,
     count_words,
+    name_rows,
     question_id,
     set_id,
 )
@@ -76,13 +77,13 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
             name = ", ".join(str(part) for part in columns)
             yield Finding(
                 "each key has at most one row at any version",
-                f"{table} {name}",
+                f"{name_rows(table)} {name}",
                 f"a row begins at version {born}, before another row of the key ends at {before}",
                 RESTORE,
             )
 
 
-def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
+def _passages_follow_documents(connection: Connection) -> Iterator[Finding]:
     numbers = kept_versions(connection)
     intervals = _ranges(
         numbers, connection.execute("SELECT passage, born, died FROM life ORDER BY 1, 2")
@@ -91,10 +92,10 @@ def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
     for passage in sorted(intervals.keys() | containing.keys()):
         if intervals.get(passage) != containing.get(passage):
             yield Finding(
-                "a passage is in force exactly while a document holds it",
-                f"life {passage}",
+                "a passage is in force exactly while a document contains it",
+                f"passage interval {passage}",
                 f"in force in {_versions(numbers, intervals.get(passage, []))},"
-                f" held in {_versions(numbers, containing.get(passage, []))}",
+                f" contained in a document in {_versions(numbers, containing.get(passage, []))}",
                 RESTORE,
             )
 
@@ -122,16 +123,16 @@ def _versions(numbers: list[int], ranges: list[tuple[int, int]]) -> str:
     return ("versions " + ", ".join(texts)) if ranges else "no version"
 
 
-def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
+def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT l.id, l.passage, s.passage FROM life AS l"
         " JOIN question_set AS s ON s.id = l.question_set WHERE s.passage <> l.passage"
     )
     for interval, passage, other in rows:
         yield Finding(
-            "a passage's interval has the questions of that passage",
-            f"life {interval}",
-            f"belongs to passage {passage}, its questions to {other}",
+            "a passage interval has the questions of that passage",
+            f"passage interval {interval}",
+            f"belongs to passage {passage}, but its questions to passage {other}",
             RESTORE,
         )
     newest = head(connection)
@@ -143,13 +144,13 @@ def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
     for interval, generation in strangers:
         yield Finding(
             "passages at the head have the head's generation settings",
-            f"life {interval}",
+            f"passage interval {interval}",
             f"has generation settings {generation}",
             RESTORE,
         )
 
 
-def _matches_within_lives(connection: Connection) -> Iterator[Finding]:
+def _matches_within_passages(connection: Connection) -> Iterator[Finding]:
     for end, direction in (("question", 1), ("target", 0)):
         rows = connection.execute(_END_OUTSIDE.format(end=end, direction=direction))
         for question, born, died, joined, of_direction in rows:
@@ -281,9 +282,9 @@ class _Ranking:
 
 GRAPH_CHECKS = (
     _no_overlaps,
-    _lives_follow_documents,
-    _lives_have_their_questions,
-    _matches_within_lives,
+    _passages_follow_documents,
+    _intervals_have_their_questions,
+    _matches_within_passages,
     _counts,
     _edge_thresholds,
 )
@@ -312,10 +313,10 @@ def _sets(connection: Connection) -> Iterator[Finding]:
         "SELECT s.id, s.passage, r.name, s.provisional, r.dimensions, s.vectors, s.digest"
         " FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
     ):
-        where = f"question_set {row_id}"
+        where = f"question set {row_id}"
         if set_id(PassageId(passage), name, provisional=bool(provisional)) != row_id:
             yield Finding(
-                "a set's id is the hash of passage and generation settings",
+                "a set's id is the hash of its passage and generation settings",
                 where,
                 "it is not",
                 RESTORE,

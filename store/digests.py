@@ -42,9 +42,11 @@ def document_digest(
     Empty names, links, origins and properties are skipped, so that digests made before these
     columns existed stay valid.
     """
-    where = [[value for value in row if value != _NONE] for row in places]
+    place_values = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
-    return content_hash(compact_json([source, path, content.hex(), media_type, where, *more]))
+    return content_hash(
+        compact_json([source, path, content.hex(), media_type, place_values, *more])
+    )
 
 
 def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:

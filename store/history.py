@@ -337,13 +337,13 @@ def edge_ends(
     edge_list = list(edges)
     missing = {end for edge in edge_list for end in edge}
     questions = dict[int, tuple[PassageId, str]]()
-    for where, values in (("s.passage", passages), ("q.id", missing)):
+    for column, values in (("s.passage", passages), ("q.id", missing)):
         if not missing:
             break
         rows = connection.execute(
             f"SELECT q.id, s.passage, q.text FROM question_set AS s {connection.dialect.first_join}"
             " question AS q ON q.question_set = s.id"
-            f" WHERE {where} IN {connection.dialect.ids()}",
+            f" WHERE {column} IN {connection.dialect.ids()}",
             [json.dumps([*values])],
         )
         questions |= {row[0]: (PassageId(row[1]), row[2]) for row in rows if row[0] in missing}
@@ -402,10 +402,9 @@ def _rows_only_at(connection: Connection, table: str, number: int, other: int) -
 
     It uses the index on the versions at which rows began or ended.
     """
-    index, where = ("died", _NO_LONGER) if number < other else ("born", _NOT_YET)
-    return (
-        f"(SELECT * FROM {table} {connection.dialect.indexed_by(f'{table}_{index}')} WHERE {where})"
-    )
+    index, condition = ("died", _NO_LONGER) if number < other else ("born", _NOT_YET)
+    index_hint = connection.dialect.indexed_by(f"{table}_{index}")
+    return f"(SELECT * FROM {table} {index_hint} WHERE {condition})"
 
 
 def _threshold_values(version: Version) -> tuple[float | None, int | None]:

@@ -284,9 +284,23 @@ class Change:
     pins: Sequence[Pin] = ()
 
 
+# What a report calls the rows of tables whose names are not plain words.
+_ROW_NAMES = {
+    "life": "passage interval",
+    "placement": "occurrence",
+    "recipe": "generation settings",
+    "question_set": "question set",
+}
+
+
+def name_rows(table: str) -> str:
+    """Return what a report calls the rows of a table."""
+    return _ROW_NAMES.get(table, table)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violated invariant: its name, the table and key (`where`), the violation (`detail`), and
+    """A violated invariant: its name, the row and its key (`where`), the violation (`detail`), and
     what to do (`hint`)."""
 
     invariant: str

@@ -45,9 +45,9 @@ def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
     [(0,), (-1, 0), (-1, 0)]
     """
     parts = [part for part in _normalize(path).split("/") if part not in ("", ".")]
-    ways = {"/".join(parts), "/".join(_resolve(parts))}
-    exact = {_find_last(_compile(patterns), way) for way in ways}
-    caseless = {_find_last(_compile(patterns, True), way.casefold()) for way in ways}
+    spellings = {"/".join(parts), "/".join(_resolve(parts))}
+    exact = {_find_last(_compile(patterns), spelling) for spelling in spellings}
+    caseless = {_find_last(_compile(patterns, True), spelling.casefold()) for spelling in spellings}
     return tuple(sorted(exact | caseless))
 
 

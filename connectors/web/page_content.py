@@ -212,9 +212,9 @@ class _Reader:
         self._path.pop()
 
     def _add(self, link: str) -> None:
-        into = self.links.sitemaps if self._path[0] == "sitemapindex" else self.links.pages
-        if link.strip() and len(into) < self._limit:
-            into.append(link.strip())
+        links = self.links.sitemaps if self._path[0] == "sitemapindex" else self.links.pages
+        if link.strip() and len(links) < self._limit:
+            links.append(link.strip())
 
 
 @dataclass(frozen=True, slots=True)

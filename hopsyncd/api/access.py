@@ -121,11 +121,11 @@ class AccessRules:
 
 def configured_rule(source: SourceConfig) -> AccessRule:
     """Return the rule that the configuration sets for a source."""
-    rest = _viewers(source.visible_to)
+    viewers = _viewers(source.visible_to)
     if source.paths:
         paths = ((folder.match, _viewers(folder.visible_to)) for folder in source.paths)
-        return (FolderClause(rest, tuple(paths)),)
-    return OPEN if rest is None else (rest,)
+        return (FolderClause(viewers, tuple(paths)),)
+    return OPEN if viewers is None else (viewers,)
 
 
 def _viewers(visible_to: Sequence[str]) -> Viewers | None:

@@ -85,23 +85,25 @@ def backup_below(folder: Path | None, file: Path) -> Path:
         raise Forbidden(
             _WHAT, f"{file} is not below {folder}", f"Choose a file below {folder} (backup_dir)"
         )
-    where = Path("/")
+    folder_so_far = Path("/")
     try:
-        opened = os.open(where, _FOLDER)
+        opened = os.open(folder_so_far, _FOLDER)
         try:
             for part in parent.parts[1:]:
-                _check_own(opened, where, is_above=where in root.parents)
-                where /= part
+                _check_own(opened, folder_so_far, is_above=folder_so_far in root.parents)
+                folder_so_far /= part
                 below = os.open(part, _FOLDER, dir_fd=opened)
                 os.close(opened)
                 opened = below
-            _check_own(opened, where, is_above=False)
+            _check_own(opened, folder_so_far, is_above=False)
         finally:
             os.close(opened)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise Forbidden(_WHAT, f"{where} cannot be used: {why}", "Make that folder") from error
-    return where / file.name
+        raise Forbidden(
+            _WHAT, f"{folder_so_far} cannot be used: {why}", "Make that folder"
+        ) from error
+    return folder_so_far / file.name
 
 
 def _check_own(folder: int, path: Path, *, is_above: bool) -> None:

@@ -123,8 +123,8 @@ class Connections:
         if newcomer.uid is None and (
             remote := [connection for connection in idle if _is_remote(connection)]
         ):
-            held = Counter(connection.credentials.account for connection in self._open)
-            return max(remote, key=lambda connection: held[connection.credentials.account])
+            counts = Counter(connection.credentials.account for connection in self._open)
+            return max(remote, key=lambda connection: counts[connection.credentials.account])
         return greediest(self._open, newcomer, idle) or greediest(
             self._open, newcomer, reversed(self._open)
         )

@@ -92,8 +92,8 @@ def passage_answer(
         "degraded": list(degraded),
         "passage": placed_json(id_, passage, places),
         "questions": {
-            "incoming": [text for way, text in questions if way is Direction.INCOMING],
-            "outgoing": [text for way, text in questions if way is Direction.OUTGOING],
+            "incoming": [text for direction, text in questions if direction is Direction.INCOMING],
+            "outgoing": [text for direction, text in questions if direction is Direction.OUTGOING],
         },
     }
 

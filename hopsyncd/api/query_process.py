@@ -208,18 +208,18 @@ class _Copy:
             return None
 
     def _answer_query(self, asked: QueryMessage) -> QueryAnswer:
-        meant, search, hidden = asked.meant, asked.search, asked.hidden
+        understood, search, hidden = asked.meant, asked.search, asked.hidden
         found = self._engine.query(
-            meant.question, asked.k, search, asked.at, hidden=hidden, wanted=meant.wanted
+            understood.question, asked.k, search, asked.at, hidden=hidden, wanted=understood.wanted
         )
-        return answer_json(found, search, meant)
+        return answer_json(found, search, understood)
 
     def _answer_question(self, asked: QueryMessage, with_passages: bool) -> AskAnswer:
-        meant, search, hidden = asked.meant, asked.search, asked.hidden
+        understood, search, hidden = asked.meant, asked.search, asked.hidden
         found, reply = self._asker.ask(
-            meant.question, asked.k, search, asked.at, hidden=hidden, wanted=meant.wanted
+            understood.question, asked.k, search, asked.at, hidden=hidden, wanted=understood.wanted
         )
-        return reply_json(found, reply, [], meant, with_passages)
+        return reply_json(found, reply, [], understood, with_passages)
 
     def _check(self) -> None:
         """Raise _Outdated after a purge or a rebuild, which the change feed does not report."""

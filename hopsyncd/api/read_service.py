@@ -149,18 +149,24 @@ class ReadService:
             request.method,
             request.match,
         )
-        meant = parse_question(request.question, request.filters, datetime.now().astimezone())
+        understood = parse_question(request.question, request.filters, datetime.now().astimezone())
         k = request.k or state.config.query.k
         acl, began_s = caller.acl, time.perf_counter()
 
         def here() -> QueryAnswer:
             found = state.engine.query(
-                meant.question, k, search, request.at, usage, hidden=acl, wanted=meant.wanted
+                understood.question,
+                k,
+                search,
+                request.at,
+                usage,
+                hidden=acl,
+                wanted=understood.wanted,
             )
-            return answer_json(found, search, meant)
+            return answer_json(found, search, understood)
 
         behind = self._parts.freshness.is_behind
-        answer = self._answer_by_worker(state, meant, k, search, request.at, acl, here)
+        answer = self._answer_by_worker(state, understood, k, search, request.at, acl, here)
         self._parts.metrics.count_question()
         self._parts.metrics.note_query(search.strategy, time.perf_counter() - began_s)
         return {
@@ -171,7 +177,7 @@ class ReadService:
     def _answer_by_worker(
         self,
         state: ServingState,
-        meant: Understood,
+        understood: Understood,
         k: int,
         search: Search,
         at: str,
@@ -187,10 +193,12 @@ class ReadService:
             return here()
         # Encode before taking a worker, which would otherwise be idle meanwhile.
         try:
-            encoded, encoder = engine.encode_texts(meant.question, search), engine.encoder
+            encoded, encoder = engine.encode_texts(understood.question, search), engine.encoder
         except EncoderUnavailable:
             return here()
-        query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)
+        query = QueryMessage(
+            understood, k, search, str(number), acl, engine.settings, encoder, encoded
+        )
         given = partial(_compute_requested, models, encoder)
         return self._parts.workers.answer(number, message(query), given, here)
 
@@ -231,7 +239,7 @@ class ReadService:
         listener.tell("progress", stage="search")
         searched: list[Answer] = []
         draft = _make_draft(listener, searched)
-        meant = parse_question(request.question, request.filters, datetime.now().astimezone())
+        understood = parse_question(request.question, request.filters, datetime.now().astimezone())
         search = Search(
             request.strategy or state.config.query.strategy,
             method=request.method,
@@ -248,13 +256,13 @@ class ReadService:
 
         def here() -> AskAnswer:
             found, reply = asker.ask(
-                meant.question,
+                understood.question,
                 request.k,
                 search,
                 request.at,
                 by_llm=by_llm,
                 hidden=acl,
-                wanted=meant.wanted,
+                wanted=understood.wanted,
                 usage=usage,
                 on_found=on_found,
                 sink=draft if listener.wants_events else None,
@@ -264,7 +272,7 @@ class ReadService:
                 thread=[Turn(turn.question, turn.answer) for turn in request.thread],
             )
             draft.finish(reply)
-            answer = reply_json(found, reply, [], meant, request.passages)
+            answer = reply_json(found, reply, [], understood, request.passages)
             return {**answer, "llm": add_price(answer["llm"], usage, state.config.llm)}
 
         behind = self._parts.freshness.is_behind
@@ -273,7 +281,7 @@ class ReadService:
         else:
             message = partial(AskMessage, with_passages=request.passages)
             answer = self._answer_by_worker(
-                state, meant, request.k or DEFAULT_K, search, request.at, acl, here, message
+                state, understood, request.k or DEFAULT_K, search, request.at, acl, here, message
             )
         self._parts.metrics.count_question()
         return {

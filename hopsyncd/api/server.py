@@ -148,16 +148,17 @@ def _signals_after() -> Iterator[None]:
     Blocking the signals would not help: the kernel delivers them to another thread, and Python then
     calls the handler in the main thread anyway.
     """
-    came: list[int] = []
+    received: list[int] = []
     before = {
-        number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in _ENDING
     }
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for late in came:
+        for late in received:
             signal.raise_signal(late)
 
 

@@ -294,7 +294,7 @@ class StatusService:
             if name in removed or not caller.acl.shows(name)
             for job in (scan_job, full_scan_job)
         }
-        told = {
+        visible_jobs = {
             job(source.name)
             for source in state.config.sources
             if caller.acl.shows_whole(source.name)
@@ -308,7 +308,7 @@ class StatusService:
                     "next": moment_text(next_run.next_ms),
                     "last_run": time_text(row.ran_ms) if row else None,
                     "last_success": time_text(row.succeeded_ms) if row else None,
-                    "last_error": _error_for(caller.acl, row, next_run.job in told),
+                    "last_error": _error_for(caller.acl, row, next_run.job in visible_jobs),
                 }
                 for next_run in sorted(
                     self._parts.worker.next_runs(), key=lambda next_run: next_run.next_ms

@@ -317,8 +317,8 @@ def _passages_of(snapshot: Snapshot) -> set[PassageId]:
 
 def _edges_of(snapshot: Snapshot) -> set[Edge]:
     edges = snapshot.list_edges()
-    out, into = edges.source_question, edges.target_question
-    asked, answered = snapshot.index.outgoing.id[out], snapshot.index.incoming.id[into]
+    sources, targets = edges.source_question, edges.target_question
+    asked, answered = snapshot.index.outgoing.id[sources], snapshot.index.incoming.id[targets]
     return set(zip(asked.tolist(), answered.tolist(), strict=True))
 
 
@@ -468,5 +468,5 @@ def _names(paths: Sequence[str]) -> str:
         folder[shared] == other[shared] for folder, other in pairwise(folders)
     ):
         shared += 1
-    where = "/".join(folders[0][:shared])
-    return f"{len(paths):,} documents{f' in {where}' if where else ''}"
+    shared_folder = "/".join(folders[0][:shared])
+    return f"{len(paths):,} documents{f' in {shared_folder}' if shared_folder else ''}"

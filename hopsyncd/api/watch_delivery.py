@@ -315,9 +315,9 @@ class WatchDelivery:
     def start_due(self) -> None:
         """Start the deliveries that are due, up to the limit. Each finished delivery starts the
         next."""
-        while taken := self._take():
+        while delivery := self._take():
             threading.Thread(
-                target=self._work, args=(taken,), name="watch delivery", daemon=True
+                target=self._work, args=(delivery,), name="watch delivery", daemon=True
             ).start()
 
     def stop(self) -> None:
@@ -346,33 +346,33 @@ class WatchDelivery:
             ]
             if not due:
                 return None
-            taken = min(
+            chosen = min(
                 due, key=lambda change: (self._served_s.get(change.watch.id, 0.0), change.watch.id)
             )
-            self._served_s[taken.watch.id] = now_s
-            self._busy.add(taken.watch.id)
-            return taken
+            self._served_s[chosen.watch.id] = now_s
+            self._busy.add(chosen.watch.id)
+            return chosen
 
     def _work(self, first: Delivery) -> None:
-        taken: Delivery | None = first
-        while taken:
+        delivery: Delivery | None = first
+        while delivery:
             try:
-                self._deliver(taken)
+                self._deliver(delivery)
             except Exception as error:  # noqa: BLE001 - the edge of the thread; tried again
                 if not self._stopping:
                     log.warning(
                         "a change of a watch was not delivered",
-                        watch=taken.watch.id,
+                        watch=delivery.watch.id,
                         why=str(error) or type(error).__name__,
                     )
                 self._put_off(
-                    taken, "the delivery could not be recorded", _FAILED_NOTE_S, failures=0
+                    delivery, "the delivery could not be recorded", _FAILED_NOTE_S, failures=0
                 )
             finally:
                 with self._lock:
-                    self._busy.discard(taken.watch.id)
+                    self._busy.discard(delivery.watch.id)
             try:
-                taken = self._take()
+                delivery = self._take()
             except Exception as error:  # noqa: BLE001 - the next round takes it
                 log.warning(
                     "cannot read the changes of watched questions to deliver, trying again later",
@@ -380,45 +380,45 @@ class WatchDelivery:
                 )
                 return
 
-    def _deliver(self, taken: Delivery) -> None:
-        report = self._report(taken)
-        if taken.action.exec:
-            self._start_program(taken, report)
+    def _deliver(self, delivery: Delivery) -> None:
+        report = self._report(delivery)
+        if delivery.action.exec:
+            self._start_program(delivery, report)
             return
-        answer = post(str(taken.action.webhook), report.encode())
-        known = self._retries.get(taken.watch.id)
-        failures = known.failures if known and known.notification == taken.notification.id else 0
+        answer = post(str(delivery.action.webhook), report.encode())
+        known = self._retries.get(delivery.watch.id)
+        failures = known.failures if known and known.notification == delivery.notification.id else 0
         if answer.error and answer.may_pass and failures < len(_RETRIES_S):
-            self._put_off(taken, answer.error, _RETRIES_S[failures], failures + 1)
+            self._put_off(delivery, answer.error, _RETRIES_S[failures], failures + 1)
         else:
-            self._note(taken.notification.id, answer.error)
+            self._note(delivery.notification.id, answer.error)
             with self._lock:
-                self._retries.pop(taken.watch.id, None)
+                self._retries.pop(delivery.watch.id, None)
 
-    def _put_off(self, taken: Delivery, error: str, wait_s: float, failures: int) -> None:
+    def _put_off(self, delivery: Delivery, error: str, wait_s: float, failures: int) -> None:
         due_s = time.monotonic() + wait_s
-        retry = _Retry(taken.notification.id, failures, due_s, error)
+        retry = _Retry(delivery.notification.id, failures, due_s, error)
         with self._lock:
-            self._retries[taken.watch.id] = retry
+            self._retries[delivery.watch.id] = retry
         self._wake()
 
-    def _start_program(self, taken: Delivery, report: str) -> None:
+    def _start_program(self, delivery: Delivery, report: str) -> None:
         with tempfile.TemporaryFile() as given:
             given.write(report.encode())
             given.seek(0)
             try:
                 program = start_child(
-                    taken.action.exec,
+                    delivery.action.exec,
                     {name: os.environ[name] for name in _VARIABLES if name in os.environ},
                     stdin=given,
                     stdout=subprocess.DEVNULL,
                 )
             except OSError as error:
-                self._note(taken.notification.id, f"it cannot be started: {error.strerror}")
+                self._note(delivery.notification.id, f"it cannot be started: {error.strerror}")
                 return
-        self._note(taken.notification.id, None)
+        self._note(delivery.notification.id, None)
         if failure := _wait_for(program):
-            self._note(taken.notification.id, failure)
+            self._note(delivery.notification.id, failure)
 
 
 def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
@@ -448,18 +448,18 @@ def post(address: str, body: bytes, timeout_s: float = WEBHOOK_S) -> WebhookAnsw
 
     Only the status line of the answer is read: no body, and no redirect is followed.
     """
-    where = host_of(address)
+    host = host_of(address)
     try:
         status = _status_of(address, body, time.monotonic() + timeout_s)
     except TimeoutError:
-        return WebhookAnswer(f"{where} did not answer within {timeout_s:g} s", may_pass=True)
+        return WebhookAnswer(f"{host} did not answer within {timeout_s:g} s", may_pass=True)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return WebhookAnswer(f"{where} cannot be reached: {why}", may_pass=True)
+        return WebhookAnswer(f"{host} cannot be reached: {why}", may_pass=True)
     if 200 <= status < 300:
         return WebhookAnswer(None)
     may_pass = status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS
-    return WebhookAnswer(f"{where} answered {status}", may_pass)
+    return WebhookAnswer(f"{host} answered {status}", may_pass)
 
 
 def _status_of(address: str, body: bytes, end_s: float) -> int:

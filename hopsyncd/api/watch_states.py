@@ -68,11 +68,11 @@ def reasons_of(
     why = [f"version {number}: {reason}" for number, reason in reversed(reasons)]
     if before is None or after is None:
         return why
-    went, came = _beyond(before, after), _beyond(after, before)
+    removed, added = _beyond(before, after), _beyond(after, before)
     for reason, names in (
-        ("edited", went & came),
-        ("no longer among the first results", went - came),
-        ("now among the first results", came - went),
+        ("edited", removed & added),
+        ("no longer among the first results", removed - added),
+        ("now among the first results", added - removed),
     ):
         why += [f"{reason}: {name}" for name in sorted(names)]
     if before["answer"] != after["answer"]:
@@ -109,12 +109,12 @@ def _state(found: Answer, reply: AskReply) -> str:
     return json.dumps({"answer": digest, "passages": first})
 
 
-def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
+def _beyond(state: WatchedState, other: WatchedState) -> set[str]:
     """Describe the first passages that only one state has, by heading and document."""
-    known = {passage["id"] for passage in there["passages"]}
+    known = {passage["id"] for passage in other["passages"]}
     return {
         f"{title_of(passage)} ({document_name(passage)})"
-        for passage in here["passages"]
+        for passage in state["passages"]
         if passage["id"] not in known
     }
 

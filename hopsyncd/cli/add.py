@@ -168,8 +168,8 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
             f"Cannot remove {name}", "no source has that name", f"The sources are: {known}"
         )
     if not yes:
-        where = "all versions for good" if purge else "the newest version"
-        confirm(f"Remove {name}, and its documents from {where}?", f"{name} was not removed")
+        versions = "all versions for good" if purge else "the newest version"
+        confirm(f"Remove {name}, and its documents from {versions}?", f"{name} was not removed")
     file = config_path(context.obj)
     if name in configured:
         # First, so that a daemon that starts now does not fetch the documents again.

@@ -49,7 +49,7 @@ def audit(
 
 def _line(entry: Mapping[str, Any]) -> str:
     """One request on one line."""
-    where = entry["address"] or entry["program"] or entry["transport"]
+    origin = entry["address"] or entry["program"] or entry["transport"]
     asked = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in entry["asked"].items()
@@ -57,6 +57,6 @@ def _line(entry: Mapping[str, Any]) -> str:
     results = "" if entry["results"] is None else f", {plural(entry['results'], 'result')}"
     sources = f" from {', '.join(entry['sources'])}" if entry["sources"] else ""
     return printable(
-        f"{relative_time(entry['time'])}  {entry['user']} ({entry['role']}, {where}):"
+        f"{relative_time(entry['time'])}  {entry['user']} ({entry['role']}, {origin}):"
         f" {entry['action']}{f' {asked}' if asked else ''}: {entry['status']}{results}{sources}"
     )

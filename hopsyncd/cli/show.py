@@ -83,8 +83,8 @@ def _find_in_folders(client: Client, document: str) -> Iterator[tuple[str, str]]
     if not document.startswith(("/", "~", "./", "../")):
         return
     file = Path(document).expanduser().absolute()
-    for name, one in sources_here(client).items():
-        folder = one.get("location", "")
+    for name, source in sources_here(client).items():
+        folder = source.get("location", "")
         for path, above in ((file, Path(folder)), (file.resolve(), Path(folder).resolve())):
             if folder and path.is_relative_to(above) and path != above:
                 yield name, path.relative_to(above).as_posix()

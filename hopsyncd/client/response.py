@@ -108,9 +108,9 @@ def event_of(place: object, call: Call[Any], line: bytes) -> Event:
 
 def check_type(place: object, status: int, media_type: str, wanted: str) -> None:
     """Raise DaemonUnavailable if the media type of a response is not `wanted`."""
-    got = media_type.partition(";")[0].strip().lower()
-    if got != wanted:
-        shown = repr(got[:_SHOWN_CHARACTERS]) if got else "missing"
+    received = media_type.partition(";")[0].strip().lower()
+    if received != wanted:
+        shown = repr(received[:_SHOWN_CHARACTERS]) if received else "missing"
         raise unusable(place, f"its media type is {shown} instead of {wanted} (status {status})")
 
 

@@ -40,11 +40,11 @@ def add_source(
     )
     new = f"{text.rstrip()}\n\n{block}"
     *others, added = check_config(file, new).sources
-    there = [other.name for other in others if _place(other) == _place(added)]
-    if there and not name:
+    same_place = [other.name for other in others if _place(other) == _place(added)]
+    if same_place and not name:
         raise ConfigError(
             f"Cannot add {added.location}",
-            f"the source {there[0]!r} already has this path or address",
+            f"the source {same_place[0]!r} already has this path or address",
             "Use --name to add it again under another name",
         )
     if not dry_run:

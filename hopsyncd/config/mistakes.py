@@ -148,8 +148,10 @@ def explain_error(error: ErrorDetails, models: Models) -> Mistake:
     key_path, section = _place_of(error["loc"], models)
     kind = error["type"]
     if kind == "unknown_kind":
-        got = error["input"].get("kind")
-        return Mistake((*key_path, "kind"), f"unknown kind {toml_value(got)}", _nearest_kind(got))
+        value = error["input"].get("kind")
+        return Mistake(
+            (*key_path, "kind"), f"unknown kind {toml_value(value)}", _nearest_kind(value)
+        )
     if kind == "extra_forbidden":
         return Mistake(key_path, "unknown key", _nearest_key(key_path, section, models))
     if kind == "missing":
@@ -186,21 +188,21 @@ def _section_of(key_path: KeyPath, models: Models) -> str:
     return nested if nested in models else str(key_path[0])
 
 
-def _value_hint(key_path: KeyPath, section: str, got: object, models: Models) -> str:
+def _value_hint(key_path: KeyPath, section: str, value: object, models: Models) -> str:
     is_deep = key_path[0] == "source" or ("." in section and len(key_path) > 2)
     if len(key_path) < 2 or (key_path[0] == "source" and len(key_path) < 3):
         return "docs/sources.md and config.toml show how to write it."
     model = models[section] if is_deep else models[str(key_path[0])]
     field = model.model_fields[key := str(key_path[2] if is_deep else key_path[1])]
     choices = getattr(field.annotation, "__args__", ())
-    near = difflib.get_close_matches(str(got), [c for c in choices if isinstance(c, str)], n=1)
+    near = difflib.get_close_matches(str(value), [c for c in choices if isinstance(c, str)], n=1)
     if near:
         return f'Did you mean "{near[0]}"?'
     return field.description or f"The default is `{key} = {toml_value(field.default)}`."
 
 
-def _nearest_kind(got: object) -> str:
-    near = difflib.get_close_matches(str(got), known_kinds(), n=1)
+def _nearest_kind(value: object) -> str:
+    near = difflib.get_close_matches(str(value), known_kinds(), n=1)
     if near:
         return f'Did you mean "{near[0]}"?'
     return f"Use one of {', '.join(known_kinds())}. Install the package that provides another kind."

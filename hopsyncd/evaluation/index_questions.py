@@ -72,10 +72,10 @@ class Pair:
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
     """List all pairs, in a random order that depends on the seed."""
     edges = served.list_edges()
-    out, into = edges.source_question, edges.target_question
+    sources, targets = edges.source_question, edges.target_question
     asked, answered = served.index.outgoing, served.index.incoming
-    for edge in np.random.default_rng(seed).permutation(len(out)).tolist():
-        entries = int(asked.passage_row[out[edge]]), int(answered.passage_row[into[edge]])
+    for edge in np.random.default_rng(seed).permutation(len(sources)).tolist():
+        entries = int(asked.passage_row[sources[edge]]), int(answered.passage_row[targets[edge]])
         ends = tuple(PassageId(int(served.passage_ids[entry])) for entry in entries)
         places = places_at(connection, served.version.id, ends)
         documents = [
@@ -84,7 +84,7 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
         if documents[0] & documents[1]:
             continue
         passages = known_passages(connection, ends)
-        names = _names(connection, served, ends[0], int(asked.id[out[edge]]))
+        names = _names(connection, served, ends[0], int(asked.id[sources[edge]]))
         yield Pair(passages[ends[0]], passages[ends[1]], names)
 
 

@@ -261,9 +261,9 @@ def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, floa
     for name, search in measured.searches.items():
         value = getattr(search, parameter)
         if value is not None and search.strategy in ("hop", "statement", "topic"):
-            rest = re.sub(rf" {parameter}=\d+", "", name)
+            line_name = re.sub(rf" {parameter}=\d+", "", name)
             recall = measured.evaluation.scores[name].recall[5]
-            lines.setdefault(rest, []).append((value, recall))
+            lines.setdefault(line_name, []).append((value, recall))
     return {name: sorted(points) for name, points in lines.items() if len(points) > 1}
 
 

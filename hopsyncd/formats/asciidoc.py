@@ -74,26 +74,26 @@ class _Reader:
 
     def rewrite(self) -> list[str]:
         """Rewrite the document as lines of Markdown; lines of tables become empty."""
-        out: list[str] = []
-        while len(out) < len(self.lines):
-            line = self.lines[len(out)].rstrip()
+        written: list[str] = []
+        while len(written) < len(self.lines):
+            line = self.lines[len(written)].rstrip()
             if found := _VERBATIM.match(line):
-                out += self._verbatim(len(out), found[1])
+                written += self._verbatim(len(written), found[1])
             elif _COMMENT.match(line):
-                out += [""] * self._length(len(out), line)
+                written += [""] * self._length(len(written), line)
             elif _TABLE.match(line):
-                index, length = len(out), self._length(len(out), line)
-                caption = self._title if self._title and f"{self._title}:" in out[-3:] else ""
+                index, length = len(written), self._length(len(written), line)
+                caption = self._title if self._title and f"{self._title}:" in written[-3:] else ""
                 lines = self.lines[index + 1 : index + length]
                 if lines and lines[-1].rstrip() == line:
                     lines.pop()
                 if self._read_table(index + 2, lines, line[0], caption):
-                    out[-3:] = ["" if line == f"{caption}:" else line for line in out[-3:]]
+                    written[-3:] = ["" if line == f"{caption}:" else line for line in written[-3:]]
                     lines = [""] * len(lines)
-                out += ["", *lines, ""][:length]
+                written += ["", *lines, ""][:length]
             else:
-                out.append(self._line(line))
-        return out
+                written.append(self._line(line))
+        return written
 
     def _length(self, index: int, delimiter: str) -> int:
         """Return the number of lines in the block that begins at `index`, with both delimiters."""

@@ -281,20 +281,20 @@ def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
     text twice. The first and last boundary rank lowest.
     """
     offset = 0
-    above, before, own = b"", b"", b""  # digests of the units before the boundary, and after it
+    above, before, current = b"", b"", b""  # digests of the units before the boundary, and after it
     for unit, following in pairwise(chain(units, [None])):
         if unit is None:
             break
-        own = own or _digest_of(unit)
+        current = current or _digest_of(unit)
         below = _digest_of(following) if following else b""
         rank = _END
         if before:
-            near = _digest(before + own)
-            is_twin = before == own and 2 * unit.tokens >= gap
-            rank = near + (near if is_twin else _digest(above + before + own + below))
+            near = _digest(before + current)
+            is_twin = before == current and 2 * unit.tokens >= gap
+            rank = near + (near if is_twin else _digest(above + before + current + below))
         yield _Boundary(offset, rank, unit)
         offset += unit.tokens
-        above, before, own = before, own, below
+        above, before, current = before, current, below
     yield _Boundary(offset, _END, None)
 
 

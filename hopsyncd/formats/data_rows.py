@@ -99,8 +99,8 @@ class _Members:
             yield from self._inside("") if opening in "[{" else self._value("")
             self._skip(_BLANKS)
 
-    def _inside(self, way: str) -> Iterator[Block]:
-        """Read the object or list that begins at the current position; `way` is its path."""
+    def _inside(self, path: str) -> Iterator[Block]:
+        """Read the object or list that begins at the current position, named `path`."""
         named = self._text[self._place] == "{"
         self._place += 1
         self._skip(_BLANKS)
@@ -109,18 +109,18 @@ class _Members:
             if named:
                 name, self._place = _decoder.raw_decode(self._text, self._place)
                 self._skip(_MEMBER)
-            yield from self._value(_join(way, name))
+            yield from self._value(_join(path, name))
             self._skip(_BLANKS)
         self._place += 1
 
-    def _value(self, way: str) -> Iterator[Block]:
+    def _value(self, path: str) -> Iterator[Block]:
         start = self._place
         value, end = _decoder.raw_decode(self._text, start)
         if isinstance(value, dict | list) and end - start > _MAX_MEMBER_CHARACTERS:
-            yield from self._inside(way)
+            yield from self._inside(path)
             return
         self._place = end
-        lines = "\n".join(_leaves(value, way))
+        lines = "\n".join(_leaves(value, path))
         yield Block("code", lines, self._line(start), self._line(end - 1))
 
     def _line(self, place: int) -> int:
@@ -131,21 +131,21 @@ class _Members:
         self._place = found.end() if found else self._place
 
 
-def _leaves(value: Any, way: str) -> Iterator[str]:
+def _leaves(value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, member in value.items():
-            yield from _leaves(member, _join(way, name))
+            yield from _leaves(member, _join(path, name))
     elif isinstance(value, list):
         for member in value:
-            yield from _leaves(member, way)
+            yield from _leaves(member, path)
     elif value not in (None, ""):
         text = json.dumps(value) if isinstance(value, bool) else str(value)
-        yield f"{way}: {text}" if way else text
+        yield f"{path}: {text}" if path else text
 
 
-def _join(way: str, name: object) -> str:
+def _join(path: str, name: object) -> str:
     short = str(name)[:_MAX_NAME_CHARACTERS]
-    return f"{way}.{short}" if way and short else way or short
+    return f"{path}.{short}" if path and short else path or short
 
 
 _MAX_CARD_CHARACTERS = 200_000

@@ -244,8 +244,8 @@ class _Reader:
                 self._skipped["deletions"] += 1
                 return
             named = attribute(present["rStyle"], "val") if "rStyle" in present else ""
-            own = mark_of(properties) if "vertAlign" in present else ""
-            mark = own or self._styles[named].mark or mark
+            run_mark = mark_of(properties) if "vertAlign" in present else ""
+            mark = run_mark or self._styles[named].mark or mark
             font = attribute(present["rFonts"], "ascii") if "rFonts" in present else ""
         self._inline(run, line, beside, mark, font)
 

@@ -135,8 +135,8 @@ def who_wrote(fields: Mapping[str, str]) -> str:
     'From Ann <a@x.org> to b@x.org, date Tue, 3 Mar 2026 09:12 +0100'
     """
     people = " ".join(f"{name} {fields[name]}" for name in ("from", "to") if fields.get(name))
-    rest = [f"{name} {fields[name]}" for name in ("cc", "date") if fields.get(name)]
-    line = ", ".join(filter(None, (people, *rest)))
+    details = [f"{name} {fields[name]}" for name in ("cc", "date") if fields.get(name)]
+    line = ", ".join(filter(None, (people, *details)))
     return line[:1].upper() + line[1:]
 
 

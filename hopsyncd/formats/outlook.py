@@ -151,7 +151,7 @@ def _message(storage: Any, header_bytes: int) -> Message:
 
 def _head(storage: Any, properties: _Properties) -> Message:
     """Build the header fields from the received headers, or else from Outlook's properties."""
-    came = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
+    fields = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
     people = _recipients(storage, properties.codec)
     sent = properties.date(_SENT) or properties.date(_DELIVERED)
     sender = _address(
@@ -165,9 +165,9 @@ def _head(storage: Any, properties: _Properties) -> Message:
         **{name: properties.line(number) for name, number in _IDS.items()},
     }
     head = Message()
-    head["Subject"] = properties.line(_SUBJECT) or str(came["Subject"] or "")
+    head["Subject"] = properties.line(_SUBJECT) or str(fields["Subject"] or "")
     for name, value in stored.items():
-        text = " ".join(str(came[name] or value).split())
+        text = " ".join(str(fields[name] or value).split())
         if text:
             head[name] = text
     return head

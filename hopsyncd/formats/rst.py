@@ -357,9 +357,9 @@ class _Reader:
                 yield "", link_to_address(address, child.astext()) if address else None
                 yield from self._inline(child, depth)
             elif isinstance(child, nodes.substitution_reference):
-                meant = self._substitutions.get(child.get("refname", ""))
-                known = meant is not None and depth <= _MAX_SUBSTITUTIONS
-                yield from self._inline(meant if known else child, depth + 1)
+                substitution = self._substitutions.get(child.get("refname", ""))
+                known = substitution is not None and depth <= _MAX_SUBSTITUTIONS
+                yield from self._inline(substitution if known else child, depth + 1)
             elif isinstance(child, rst_dialect.linked):
                 yield child, child["link"]
             elif isinstance(child, nodes.image):

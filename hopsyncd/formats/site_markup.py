@@ -113,15 +113,15 @@ def _without_comments(
     is_inside = False
     for index, (line, is_code) in enumerate(zip(lines, codes, strict=True)):
         parts: list[str] = []
-        rest = 0
+        start = 0
         while not is_code or is_inside:
-            found = (end if is_inside else begin).search(line, rest)
+            found = (end if is_inside else begin).search(line, start)
             if not found or (not is_inside and index > last):
                 break
-            parts += [] if is_inside else [line[rest : found.start()]]
+            parts += [] if is_inside else [line[start : found.start()]]
             skipped["comments"] += not is_inside
-            rest, is_inside = found.end(), not is_inside
-        remaining.append("".join(parts) + ("" if is_inside else line[rest:]))
+            start, is_inside = found.end(), not is_inside
+        remaining.append("".join(parts) + ("" if is_inside else line[start:]))
     return remaining
 
 

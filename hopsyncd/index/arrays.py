@@ -60,8 +60,8 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
     if not len(rows) or (len(flags) and rows.max() < len(flags)):
         return flags.take(rows)
     is_known = rows < len(flags)
-    taken: Flags = is_known & flags[np.where(is_known, rows, 0)] if len(flags) else is_known
-    return taken
+    values: Flags = is_known & flags[np.where(is_known, rows, 0)] if len(flags) else is_known
+    return values
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:

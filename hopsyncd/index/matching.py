@@ -169,23 +169,23 @@ def find_changed_matches(
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
     shared = min(len(before), len(after))  # rows past `shared` were added or removed
     names = select_affected(index, names, changed, before[:shared] & after[:shared])
-    gone, came = find_candidate_changes(index, names, before, after)
-    gone_questions = sort_distinct(gone.questions)
+    removed, added = find_candidate_changes(index, names, before, after)
+    gone_questions = sort_distinct(removed.questions)
     orphaned = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
     orphaned = orphaned.take(find_sorted(gone_questions, orphaned.target_question)[1])
     entered = changed_rows[take_flags(after, changed_rows)]
     questions = np.union1d(orphaned.source_question, list_outgoing(index, entered))
     questions = questions[take_flags(after, outgoing.passage_row[questions])]
     best = find_best_matches(index, questions, after, whole)
-    asking = find_asking(index, names[np.unique(came.groups)], after)
+    asking = find_asking(index, names[np.unique(added.groups)], after)
     asking = asking.take(~find_sorted(questions, asking.questions)[1])
     held_matches = held.of_questions(sort_distinct(asking.questions))
-    groups, came_groups = np.unique(came.groups, return_inverse=True)
-    came = QuestionsByKeyword(came.questions, came_groups)
+    groups, added_groups = np.unique(added.groups, return_inverse=True)
+    added = QuestionsByKeyword(added.questions, added_groups)
     if whole is None:
-        better = find_best(index, asking, came, held_matches)
+        better = find_best(index, asking, added, held_matches)
     else:
-        better = _find_better(index, asking, came, names[groups], held_matches, whole)
+        better = _find_better(index, asking, added, names[groups], held_matches, whole)
     questions = np.union1d(questions, better.source_question)
     return questions, merge_matches(best, better)
 
@@ -193,7 +193,7 @@ def find_changed_matches(
 def _find_better(
     index: LiveIndex,
     asking: QuestionsByKeyword,
-    came: QuestionsByKeyword,
+    added: QuestionsByKeyword,
     names: Integers,
     held: MatchColumns,
     whole: WholeGraph,
@@ -206,11 +206,11 @@ def _find_better(
     others = sort_distinct(asking.questions)
     whole_matches = whole.shared_matches.of_questions(others)
     is_own = find_sorted(whole_matches.source_question, asking.questions)[1]
-    better = find_best(index, asking.take(~is_own), came, held)
+    better = find_best(index, asking.take(~is_own), added, held)
     (theirs,) = find_candidates(index, names, [whole.passages])
     own_better = select_better(index, whole_matches, held)
     reached = replace_sources(held, own_better)
-    best = find_best(index, asking.take(is_own), came.subtract(theirs), reached)
+    best = find_best(index, asking.take(is_own), added.subtract(theirs), reached)
     return merge_matches(better, replace_sources(own_better, best))
 
 

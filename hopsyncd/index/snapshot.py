@@ -284,10 +284,10 @@ class Snapshot:
         """Return all edges of the passages: first the outgoing edges, then the incoming edges,
         backwards."""
         postings = self.index.postings
-        leaving, _ = postings.matches_by_source.find_all(passage_rows)
-        arriving, _ = postings.matches_by_target.find_all(passage_rows)
-        matches, positions = self._select_in_force(np.concatenate([leaving, arriving]))
-        is_backward = positions >= len(leaving)
+        outgoing, _ = postings.matches_by_source.find_all(passage_rows)
+        incoming, _ = postings.matches_by_target.find_all(passage_rows)
+        matches, positions = self._select_in_force(np.concatenate([outgoing, incoming]))
+        is_backward = positions >= len(outgoing)
         if self.overlay is not None:
             ends = self.overlay.match_ends
             more_leaving, _ = ends.by_start.find_all(passage_rows)
@@ -391,12 +391,12 @@ class Snapshot:
     def find_links(self, passage_rows: AnyIntegers) -> LinkEdges:
         """Return all links of the passages: first the outgoing links, then the incoming links,
         backwards."""
-        leaving, arriving = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
+        outgoing, incoming = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
         return LinkEdges(
-            np.concatenate([leaving.start, arriving.start]),
-            np.concatenate([leaving.end, arriving.end]),
-            np.concatenate([leaving.link_row, arriving.link_row]),
-            np.concatenate([leaving.is_backward, arriving.is_backward]),
+            np.concatenate([outgoing.start, incoming.start]),
+            np.concatenate([outgoing.end, incoming.end]),
+            np.concatenate([outgoing.link_row, incoming.link_row]),
+            np.concatenate([outgoing.is_backward, incoming.is_backward]),
         )
 
     def find_links_from(self, passage_rows: AnyIntegers) -> LinkEdges:

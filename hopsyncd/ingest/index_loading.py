@@ -137,15 +137,18 @@ def _in_force_since(table: IntervalTable, since: int) -> Flags:
 
 def _follow_matches(index: LiveIndex, new: Changes) -> None:
     outgoing, incoming = index.postings.outgoing_by_id, index.postings.incoming_by_id
-    out = _find_questions(outgoing, new.matches_ended.key)
-    ours = out >= 0
-    index.end_matches(out[ours], new.matches_ended.died[ours])
+    sources = _find_questions(outgoing, new.matches_ended.key)
+    ours = sources >= 0
+    index.end_matches(sources[ours], new.matches_ended.died[ours])
     begun = new.matches_begun
-    out, into = _find_questions(outgoing, begun.question), _find_questions(incoming, begun.target)
-    ours = (out >= 0) & (into >= 0)
+    sources, targets = (
+        _find_questions(outgoing, begun.question),
+        _find_questions(incoming, begun.target),
+    )
+    ours = (sources >= 0) & (targets >= 0)
     index.begin_matches(
-        out[ours],
-        into[ours],
+        sources[ours],
+        targets[ours],
         begun.similarity[ours],
         begun.born[ours],
         _end_versions(begun.died[ours]),
@@ -170,15 +173,15 @@ def _follow_documents(
     """Apply the changes of documents version by version, because the target of a link depends on
     all documents."""
     ended_rows: dict[int, list[int]] = defaultdict(list)
-    came: dict[int, list[DocumentBegun]] = defaultdict(list)
+    begun_by_version: dict[int, list[DocumentBegun]] = defaultdict(list)
     for id_, version in zip(ended.tolist(), died.tolist(), strict=True):
         ended_rows[version].append(id_)
     for document in begun:
-        came[document.born].append(document)
+        begun_by_version[document.born].append(document)
         if document.died != ALIVE:
             ended_rows[document.died].append(document.id)
-    for version in sorted(ended_rows.keys() | came.keys()):
-        new = [_new_document(document) for document in came[version]]
+    for version in sorted(ended_rows.keys() | begun_by_version.keys()):
+        new = [_new_document(document) for document in begun_by_version[version]]
         change_documents(index, version, ended_rows[version], new)
 
 

@@ -136,7 +136,9 @@ class Preparer:
         failed: list[tuple[Passage, LlmError]] = []
         lacking = {source: self._lacking(passages) for source, passages in missing.items()}
         for results in self._make_sets(lacking, cost, lambda: True, yield_to_edits):
-            lost = [(passage, got) for passage, got in results if isinstance(got, LlmError)]
+            lost = [
+                (passage, result) for passage, result in results if isinstance(result, LlmError)
+            ]
             failed += lost
             done += len(results) - len(lost)
             on_progress(done, total)
@@ -191,7 +193,9 @@ class Preparer:
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask the LLM for the questions of passages that have only a provisional set."""
         for results in self._make_sets(wanted, cost, go_on):
-            self._wait([(passage, got) for passage, got in results if isinstance(got, LlmError)])
+            self._wait(
+                [(passage, result) for passage, result in results if isinstance(result, LlmError)]
+            )
 
     def _without_questions(self, wanted: BySource) -> BySource:
         """Return the passages without a question set, each only once, by source."""
@@ -231,9 +235,9 @@ class Preparer:
 
     def _not_stored(self, results: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
         """Return the sets that a nested prepare() has not stored yet."""
-        sets = [(passage, got) for passage, got in results if isinstance(got, QuestionSet)]
-        known = known_sets(self._connection, [got.id for _, got in sets])
-        return [(passage, got) for passage, got in sets if got.id not in known]
+        sets = [(passage, result) for passage, result in results if isinstance(result, QuestionSet)]
+        known = known_sets(self._connection, [result.id for _, result in sets])
+        return [(passage, result) for passage, result in sets if result.id not in known]
 
     def _is_store_due(self) -> bool:
         unstored_s = time.monotonic() - self._stored_s

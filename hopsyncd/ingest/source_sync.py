@@ -414,9 +414,9 @@ class SourceSync:
         scope = replace(run.scope, under=tuple(wanted), accept_empty=True)
         looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
         look = run_to_end(looking) if batch.readings else (yield from looking)
-        gone, there = look.of(*REMOVALS), look.of(Action.FETCH)
-        batch.removals = {path: step for path, step in batch.removals.items() if path in gone}
-        run.back += [step for path, step in there.items() if path in wanted]
+        removals, fetches = look.of(*REMOVALS), look.of(Action.FETCH)
+        batch.removals = {path: step for path, step in batch.removals.items() if path in removals}
+        run.back += [step for path, step in fetches.items() if path in wanted]
 
     def _commit(self, run: SyncRun) -> None:
         """Make the questions of the batch, and commit the items that no later sync has read."""

@@ -235,8 +235,8 @@ def make_on_worker(
     differs = tuple(name for name, digest in expected.items() if found.get(name) != digest)
     if differs:
         return Refusal(socket.gethostname(), differs)
-    sets = (got for made in maker.make_each(passages) for _, got in made)
-    return [got for got in sets if isinstance(got, QuestionSet)]
+    sets = (result for made in maker.make_each(passages) for _, result in made)
+    return [result for result in sets if isinstance(result, QuestionSet)]
 
 
 def _load_once(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerprint]:

@@ -105,8 +105,8 @@ def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     def tags(rule: dict[str, Any]) -> set[Any]:
         """Return the tags of the tokens that the rule changes. None means any tag."""
-        told = [pattern[rule["index"]].get("TAG") for pattern in rule["patterns"]]
-        return {tag if isinstance(tag, str) else None for tag in told}
+        rule_tags = [pattern[rule["index"]].get("TAG") for pattern in rule["patterns"]]
+        return {tag if isinstance(tag, str) else None for tag in rule_tags}
 
     read = set().union(*(tags(rule) for rule in setting if rule["attrs"].get("POS") in _PARTS_READ))
     return [rule for rule in setting if None in read | tags(rule) or read & tags(rule)]

@@ -137,8 +137,8 @@ class LlmQuestionMaker:
             return
         for results in self._asker.ask_each([*passages], context):
             yield [
-                (passage, got if isinstance(got, LlmError) else self._make(passage, got))
-                for passage, got in results
+                (passage, result if isinstance(result, LlmError) else self._make(passage, result))
+                for passage, result in results
             ]
 
     def make_provisional(self, passage: Passage) -> QuestionSet:

@@ -323,7 +323,7 @@ class LlmExtractor:
                 results = self._results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)
-                if any(not isinstance(got, LlmError) for _, got in results):
+                if any(not isinstance(result, LlmError) for _, result in results):
                     idle_rounds = 0
                 settled, again = _settle(results, first)
                 queue = [*([passage] for passage in again), *queue]
@@ -357,15 +357,15 @@ def _settle(
     """
     settled: list[Result] = []
     again: list[Passage] = []
-    for passage, got in results:
-        is_poor = isinstance(got, LlmNonsense | LlmRefused) or (
-            not isinstance(got, LlmError) and not got.is_full
+    for passage, result in results:
+        is_poor = isinstance(result, LlmNonsense | LlmRefused) or (
+            not isinstance(result, LlmError) and not result.is_full
         )
         if is_poor and len(results) > 1:
-            first[passage] = got
+            first[passage] = result
             again.append(passage)
         else:
-            settled.append((passage, _better_output(first.pop(passage, got), got)))
+            settled.append((passage, _better_output(first.pop(passage, result), result)))
     return settled, again
 
 

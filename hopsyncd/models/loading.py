@@ -224,8 +224,8 @@ def load_models(config: Config, in_use: str = "") -> Models:
         if config.workers.ray:
             log.warning("workers.ray is not used: the encoder is behind an endpoint")
     elif config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
-        there = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
-        loaded = replace(loaded, maker=there)
+        cluster_maker = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
+        loaded = replace(loaded, maker=cluster_maker)
     if former:
         earlier = with_encoder(former)
         if earlier.maker.generation.name == in_use:

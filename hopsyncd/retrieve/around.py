@@ -123,14 +123,14 @@ def _join_by_name(
     made = []
     ids = snapshot.passage_ids
     for far in sorted(distance.keys() - joined, key=lambda row: (distance[row], int(ids[row]))):
-        ways = [
+        candidates = [
             (int(sizes[number]), int(ids[near]), snapshot.index.name_texts[number], near)
             for number in by_entry.get(far, ())
             for near in by_name[number]
             if distance[near] == distance[far] - 1
         ]
-        if ways:
-            _, _, spelled, near = min(ways)
+        if candidates:
+            _, _, spelled, near = min(candidates)
             made.append(Joint(near, far, "both", name=spelled))
     return made
 
@@ -204,10 +204,10 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     """Return the best joint between two connected passages."""
     edges = snapshot.find_edges(np.array([start]))
     ids = snapshot.index.outgoing.id[edges.source_question]
-    ways = np.flatnonzero(edges.end == end)
-    if len(ways):
+    found = np.flatnonzero(edges.end == end)
+    if len(found):
         position = int(
-            ways[np.lexsort((ids[ways], edges.is_backward[ways], -edges.similarity[ways]))[0]]
+            found[np.lexsort((ids[found], edges.is_backward[found], -edges.similarity[found]))[0]]
         )
         asked: Literal["from", "to"] = "to" if edges.is_backward[position] else "from"
         return Joint(

@@ -219,23 +219,23 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
     intervals = index.passage_intervals
     row, born, died = intervals.passage_row, intervals.born, intervals.died
     span = (before.version.id, now.version.id)
-    came = row[_within(born, span) & (died > span[1])].astype(np.int64)
-    went = row[_within(died, span) & (born <= span[0])].astype(np.int64)
-    drift = (len(came) + len(went)) / before.statistics.passages
+    added = row[_within(born, span) & (died > span[1])].astype(np.int64)
+    removed = row[_within(died, span) & (born <= span[0])].astype(np.int64)
+    drift = (len(added) + len(removed)) / before.statistics.passages
     if drift > min(1 / _DRIFT, dependencies.lead / _SWAY):
         return True
-    placed = np.concatenate([went, _find_moved(before, now, span)])
+    placed = np.concatenate([removed, _find_moved(before, now, span)])
     joined = np.concatenate([_find_matched(before, now), _find_linked(now, span)])
     if np.isin(placed, dependencies.rows).any() or np.isin(joined, dependencies.heavy_rows).any():
         return True
     if list_parts(now, dependencies.givers) != dependencies.parts:
         return True
-    if _mentions_names(dependencies, index, np.concatenate([came, went])):
+    if _mentions_names(dependencies, index, np.concatenate([added, removed])):
         return True
     if _names_documents(dependencies, index, span):
         return True
-    return len(came) > 0 and any(
-        _is_found(query, before, index, came) for query in dependencies.queries
+    return len(added) > 0 and any(
+        _is_found(query, before, index, added) for query in dependencies.queries
     )
 
 
@@ -307,7 +307,11 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
     """
     index, span = now.index, (before.version.id, now.version.id)
     matches = index.matches
-    out, into, similarity = matches.source_question, matches.target_question, matches.similarity
+    sources, targets, similarity = (
+        matches.source_question,
+        matches.target_question,
+        matches.similarity,
+    )
     born, died = matches.born, matches.died
     cuts = [snapshot.version.edge_threshold for snapshot in (before, now)]
     least = [cut.similarity if cut else -np.inf for cut in cuts]
@@ -316,7 +320,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
         alive = (born <= span[1]) & (died > span[1])
         changed |= alive & (similarity >= min(least)) & (similarity <= max(least))
     return np.concatenate(
-        [index.outgoing.passage_row[out[changed]], index.incoming.passage_row[into[changed]]]
+        [index.outgoing.passage_row[sources[changed]], index.incoming.passage_row[targets[changed]]]
     ).astype(np.int64)
 
 
@@ -330,11 +334,11 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
     born, died = index.documents.born, index.documents.died
     document = names.document_row
     named = names.passage_number.astype(np.int64) << 32 | names.name
-    came, went = (
+    added, removed = (
         named[np.isin(document, np.flatnonzero(_within(versions, span)))]
         for versions in (born, died)
     )
-    renamed = np.setxor1d(came, went) >> 32
+    renamed = np.setxor1d(added, removed) >> 32
     return _find_rows(index, np.union1d(moved, renamed))
 
 
@@ -374,11 +378,11 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
     return bool(changed[names.document_row[rows]].any())
 
 
-def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) -> bool:
+def _is_found(query: Query, before: Snapshot, index: LiveIndex, added: Integers) -> bool:
     """Return whether one of these new passage rows is above a threshold of the query."""
-    words, shares = _score_words(query, before, index, came)
-    best = compare_best_vectors(index, query.vector, came)
-    whole = index.vectors.compute_cosines(query.vector, index.passages.vector_start[came])
+    words, shares = _score_words(query, before, index, added)
+    best = compare_best_vectors(index, query.vector, added)
+    whole = index.vectors.compute_cosines(query.vector, index.passages.vector_start[added])
     likeness = OF_LIKENESS * best + OF_WORDS * words
     is_titled = (shares >= LEAST_TITLE_SHARE / _A_LITTLE_MORE) & (likeness > query.least_titled)
     is_direct = likeness + WHOLE_PASSAGE_WEIGHT * whole > query.least_direct
@@ -397,15 +401,15 @@ def _score_words(
     keys = np.array(list(query.terms), dtype=np.int64)
     weights = np.array(list(query.terms.values()))
     terms, positions = index.postings.terms_by_key.find_all(keys)
-    having, counts = index.terms.passage_row[terms], index.terms.count[terms]
+    passage_rows, counts = index.terms.passage_row[terms], index.terms.count[terms]
     counted = before.statistics
     mean = max(counted.words / max(counted.passages, 1), 1.0)
-    saturation = K1 * (1 - B + B * index.passages.word_count[having] / mean)
+    saturation = K1 * (1 - B + B * index.passages.word_count[passage_rows] / mean)
     parts = weights[positions] * counts / (counts + saturation)
     order = np.argsort(rows)
-    places = np.searchsorted(rows[order], having)
+    places = np.searchsorted(rows[order], passage_rows)
     is_row = places < len(rows)
-    is_row[is_row] &= rows[order][places[is_row]] == having[is_row]
+    is_row[is_row] &= rows[order][places[is_row]] == passage_rows[is_row]
     count, found = len(rows), order[places[is_row]]
     scores, shares = np.zeros(count), np.zeros(count)
     np.add.at(scores, found, parts[is_row])

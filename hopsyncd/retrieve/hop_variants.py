@@ -40,7 +40,7 @@ class Fork:
     """
 
     passage: int
-    ways: tuple[int, ...]
+    edges: tuple[int, ...]
 
 
 # Returns the index of the chosen edge among the edges offered at each fork, or None.
@@ -71,7 +71,7 @@ def one_visit(visits: float) -> float:
 
 def traverse(
     seeds: Mapping[int, float],
-    ways: Callable[[int], tuple[int, ...]],
+    list_edges: Callable[[int], tuple[int, ...]],
     end: Callable[[int], int],
     choose: Choose,
     n_hop: int,
@@ -86,7 +86,7 @@ def traverse(
     arrivals: dict[int, dict[int, float]] = {}
     queue = list(seeds)
     for _ in range(n_hop):
-        forks = [Fork(passage, on) for passage in queue if (on := ways(passage))]
+        forks = [Fork(passage, on) for passage in queue if (on := list_edges(passage))]
         if not forks:
             break
         sent = [passed_on(visits[fork.passage]) for fork in forks]
@@ -94,13 +94,13 @@ def traverse(
         for fork, more, choice in zip(forks, sent, choose(forks), strict=True):
             if choice is None:
                 continue
-            way = fork.ways[choice]
-            reached = end(way)
+            edge = fork.edges[choice]
+            reached = end(edge)
             if reached not in visits:
                 queue.append(reached)
             visits[reached] = visits.get(reached, 0.0) + more
-            came = arrivals.setdefault(reached, {})
-            came[way] = came.get(way, 0.0) + more
+            scores = arrivals.setdefault(reached, {})
+            scores[edge] = scores.get(edge, 0.0) + more
     return Traversed(visits, arrivals)
 
 
@@ -115,14 +115,14 @@ similarity."""
 class EdgeStep:
     """An edge between passage rows, from an outgoing question to an incoming question.
 
-    back: True if the edge is followed against its direction.
+    is_backward: True if the edge is followed against its direction.
     """
 
     start: int
     end: int
-    out: int
-    into: int
-    back: bool
+    source_question: int
+    target_question: int
+    is_backward: bool
 
 
 class Offers:
@@ -137,7 +137,7 @@ class Offers:
         self._both_ways = both_ways
         self._steps: dict[int, EdgeStep] = {}
 
-    def ways(self, entry: int) -> tuple[int, ...]:
+    def list_edges(self, entry: int) -> tuple[int, ...]:
         """Return the numbers of the 20 best edges out of a passage, best first."""
         edges = self._snapshot.find_edges(np.array([entry]))
         kept = (
@@ -158,18 +158,18 @@ class Offers:
                 int(targets[position]),
                 bool(edges.is_backward[kept][position]),
             )
-            number = 2 * step.out + step.back
+            number = 2 * step.source_question + step.is_backward
             self._steps[number] = step
             offered.append(number)
         return tuple(offered)
 
-    def step(self, way: int) -> EdgeStep:
+    def step(self, edge: int) -> EdgeStep:
         """Return the offered edge with this number."""
-        return self._steps[way]
+        return self._steps[edge]
 
-    def end(self, way: int) -> int:
+    def end(self, edge: int) -> int:
         """Return the passage row at the end of an offered edge."""
-        return self._steps[way].end
+        return self._steps[edge].end
 
 
 def follow_paper(
@@ -183,13 +183,13 @@ def follow_paper(
     """
     snapshot = context.snapshot
     edges = snapshot.list_edges()
-    out, into = edges.source_question, edges.target_question
-    if not len(out):
+    sources, targets = edges.source_question, edges.target_question
+    if not len(sources):
         return []
-    best = largest(context.of_edges(out, into), snapshot.index.outgoing.id[out], top_k)
-    targets = snapshot.index.incoming.passage_row[into[best]]
-    start_visits = {row: float(count) for row, count in Counter(targets.tolist()).items()}
-    found = traverse(start_visits, offers.ways, offers.end, choose, n_hop)
+    best = largest(context.of_edges(sources, targets), snapshot.index.outgoing.id[sources], top_k)
+    ends = snapshot.index.incoming.passage_row[targets[best]]
+    start_visits = {row: float(count) for row, count in Counter(ends.tolist()).items()}
+    found = traverse(start_visits, offers.list_edges, offers.end, choose, n_hop)
     visited = np.array(sorted(found.visits), dtype=np.int64)
     visits = np.array([found.visits[entry] for entry in visited.tolist()])
     helpfulness = paper_helpfulness(context.of_passages(visited), visits)
@@ -228,18 +228,18 @@ def follow(
     snapshot = context.snapshot
     if not snapshot.statistics.passages:
         return []
-    mass = seeds(context)
-    best = largest(mass, snapshot.passage_ids[: len(mass)], top_k)
-    start_scores = {int(row): float(mass[row]) for row in best if mass[row] > 0}
+    scores = seeds(context)
+    best = largest(scores, snapshot.passage_ids[: len(scores)], top_k)
+    start_scores = {int(row): float(scores[row]) for row in best if scores[row] > 0}
     found = traverse(
         start_scores,
-        offers.ways,
+        offers.list_edges,
         offers.end,
         choose,
         settings.hops,
         lambda had: settings.damping * had,
     )
-    arrived = np.full(len(mass), -1.0)
+    arrived = np.full(len(scores), -1.0)
     arrived[list(found.visits)] = list(found.visits.values())
     return [
         _explain_rank(snapshot, found, start_scores, offers, entry, score, settings.hops)
@@ -279,11 +279,11 @@ def _explain_rank(
     passage, passed = entry, {entry}
     while passage in found.arrivals and len(hops) < limit:
         arrivals = found.arrivals[passage].items()
-        way, came = max(arrivals, key=lambda arrival: (arrival[1], -int(ids[arrival[0] // 2])))
-        step = offers.step(way)
-        if came <= begun.get(passage, 0.0) or step.start in passed:
+        edge, arrived = max(arrivals, key=lambda arrival: (arrival[1], -int(ids[arrival[0] // 2])))
+        step = offers.step(edge)
+        if arrived <= begun.get(passage, 0.0) or step.start in passed:
             break
-        hops.append(_hop(snapshot, step, came / found.visits[passage]))
+        hops.append(_hop(snapshot, step, arrived / found.visits[passage]))
         passage = step.start
         passed.add(passage)
     return Ranked(PassageId(int(snapshot.passage_ids[entry])), score, tuple(reversed(hops)))
@@ -293,8 +293,8 @@ def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
     return Hop(
         PassageId(int(snapshot.passage_ids[step.start])),
         PassageId(int(snapshot.passage_ids[step.end])),
-        "to" if step.back else "from",
-        QuestionId(int(snapshot.index.outgoing.id[step.out])),
+        "to" if step.is_backward else "from",
+        QuestionId(int(snapshot.index.outgoing.id[step.source_question])),
         None,
         share,
     )

@@ -243,8 +243,8 @@ def _rank_keywords(
         id_ = PassageId(int(ids[row]))
         fused.setdefault(id_, 0.0)
         tiers[id_] = _tier_of(matches, row) + _OF_DEFINING * (row in matches.defining)
-    for rank, one in enumerate(ranked, 1):
-        fused[one.passage] = fused.get(one.passage, 0.0) + 1 / (_FUSION_K + rank)
+    for rank, hit in enumerate(ranked, 1):
+        fused[hit.passage] = fused.get(hit.passage, 0.0) + 1 / (_FUSION_K + rank)
     order = sorted(fused, key=lambda id_: (-tiers.get(id_, 0), -fused[id_], id_))[:k]
     return [
         replace(known.get(id_, Ranked(id_, 0.0)), score=tiers.get(id_, 0) + fused[id_])

@@ -48,20 +48,20 @@ def materials(
     With `titled`, each question is followed by the heading of the passage that it leads to, because
     the question of an edge that is followed backwards does not show where it leads.
     """
-    steps = {way: offers.step(way) for fork in forks for way in fork.ways}
-    ends = {way: PassageId(int(snapshot.passage_ids[step.end])) for way, step in steps.items()}
-    asked = {way: _question(snapshot, step) for way, step in steps.items()}
+    steps = {edge: offers.step(edge) for fork in forks for edge in fork.edges}
+    ends = {edge: PassageId(int(snapshot.passage_ids[step.end])) for edge, step in steps.items()}
+    asked = {edge: _question(snapshot, step) for edge, step in steps.items()}
     starts = [PassageId(int(snapshot.passage_ids[fork.passage])) for fork in forks]
     with reading(connection):
         passages = known_passages(connection, {*starts, *ends.values()})
         texts = question_texts(connection, asked.values(), ends.values())
 
-    def describe(way: int) -> str:
-        text, end = texts.get(asked[way], ""), passages.get(ends[way])
+    def describe(edge: int) -> str:
+        text, end = texts.get(asked[edge], ""), passages.get(ends[edge])
         return f"{text} ({' > '.join(end.heading)})" if titled and end and end.heading else text
 
     return [
-        PromptContext(passage, tuple(describe(way) for way in fork.ways)) if passage else None
+        PromptContext(passage, tuple(describe(edge) for edge in fork.edges)) if passage else None
         for fork, start in zip(forks, starts, strict=True)
         for passage in [passages.get(start)]
     ]
@@ -73,7 +73,11 @@ def _question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
     Forwards, that passage answers the question. Backwards, that passage raises it.
     """
     index = snapshot.index
-    question = index.outgoing.id[step.out] if step.back else index.incoming.id[step.into]
+    question = (
+        index.outgoing.id[step.source_question]
+        if step.is_backward
+        else index.incoming.id[step.target_question]
+    )
     return QuestionId(int(question))
 
 

@@ -188,8 +188,8 @@ class LogicSearch:
             self._by_ranks()
         except LlmError as error:
             asked = any(part.rank for part in self._graph.values())
-            rest = "the question was searched for as a whole"
-            self._degraded.append(f"{'from there on, ' if asked else ''}{rest}: {error.why}")
+            consequence = "the question was searched for as a whole"
+            self._degraded.append(f"{'from there on, ' if asked else ''}{consequence}: {error.why}")
             self.retrieve(self.question)
         return Resolution(tuple(self._graph.values()), self._notes, tuple(self._degraded))
 

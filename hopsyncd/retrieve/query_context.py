@@ -161,11 +161,11 @@ def words_of(
     every = look_up_terms(snapshot, terms, others)
     df = np.array([term_rows.df for term_rows in every], dtype=np.int64)
     idf = compute_idf(snapshot, df)
-    telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
+    is_informative = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
     count = len(snapshot.statistics.visible.passages)
-    scores, has = np.zeros(count), np.zeros((int(telling.sum()), count), dtype=np.bool_)
+    scores, has = np.zeros(count), np.zeros((int(is_informative.sum()), count), dtype=np.bool_)
     lines = iter(has)
-    for term_rows, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
+    for term_rows, worth, tells in zip(every, idf.tolist(), is_informative.tolist(), strict=True):
         if term_rows.df > count / COMMON:
             counts = term_rows.counts_of_all
             scores += worth * counts
@@ -176,7 +176,7 @@ def words_of(
             scores[entries] += worth * term_rows.counts
             if tells:
                 next(lines)[entries] = True
-    share = idf[telling]
+    share = idf[is_informative]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
 
@@ -361,15 +361,15 @@ class QueryContext:
         """Return (w,) cosines: of the question with the vector of each whole passage."""
         return self.likeness.whole[entries].astype(np.float64)
 
-    def of_edges(self, out: Integers, into: Integers) -> Floats:
+    def of_edges(self, sources: Integers, targets: Integers) -> Floats:
         """Return (e,) the value of Eq. 1 for each edge.
 
         It compares the question with the vector of the edge's incoming question and with the
         keywords of both questions of the edge.
         """
         index = self.snapshot.index
-        cosines = self.likeness.of_rows(index.incoming.vector_row[into]).astype(np.float64)
-        similarity: Floats = (self._jaccards(out, into) + cosines) / 2
+        cosines = self.likeness.of_rows(index.incoming.vector_row[targets]).astype(np.float64)
+        similarity: Floats = (self._jaccards(sources, targets) + cosines) / 2
         return similarity
 
     def _jaccards(self, sources: Integers, targets: Integers) -> Floats:

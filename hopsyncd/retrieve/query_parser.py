@@ -205,19 +205,19 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
 # Suggestions for a filter that matches no document
 
 
-def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bool_]) -> str:
+def nearest(index: LiveIndex, wanted: Filter, version: int, visible: NDArray[np.bool_]) -> str:
     """Explain why no document matches the filters, and suggest a filter that matches.
 
-    `there` flags the documents among which the filters should have matched.
+    `visible` flags the documents among which the filters should have matched.
     """
 
     def count_matching(filter_: Filter) -> int:
         flags = apply_filter(index, filter_, version, np.empty(0, dtype=np.bool_))
-        return int(np.count_nonzero(flags & there[: len(flags)]))
+        return int(np.count_nonzero(flags & visible[: len(flags)]))
 
     for condition in wanted:
         if not condition.is_excluded and not count_matching((condition,)):
-            return f"no document matches {condition}{_instead(index, condition, there)}"
+            return f"no document matches {condition}{_instead(index, condition, visible)}"
     best, left = None, 0
     for position, condition in enumerate(wanted):
         count = count_matching((*wanted[:position], *wanted[position + 1 :]))
@@ -229,12 +229,12 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
     return f"no document matches all filters; without {best}, {documents} left"
 
 
-def _instead(index: LiveIndex, condition: Condition, there: NDArray[np.bool_]) -> str:
+def _instead(index: LiveIndex, condition: Condition, visible: NDArray[np.bool_]) -> str:
     if condition.key in DATE_KEYS:
         name = "created" if condition.key.startswith("created") else "modified"
         documents = index.documents
         column = documents.created_ms if name == "created" else documents.modified_ms
-        dates = column[: len(there)][there]
+        dates = column[: len(visible)][visible]
         dates = dates[dates != NO_DATE]
         if not len(dates):
             return f": no document says when it was {name}"
@@ -242,7 +242,7 @@ def _instead(index: LiveIndex, condition: Condition, there: NDArray[np.bool_]) -
         ends = dates.max() if is_since else dates.min()
         day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()
         return f": the {'newest' if is_since else 'oldest'} is from {day}"
-    known = sorted(_values(index, condition, np.flatnonzero(there)))
+    known = sorted(_values(index, condition, np.flatnonzero(visible)))
     name, _, property_value = condition.value.partition("=")
     value = (property_value or name) if condition.key == "property" else condition.value
     near = near_names(value, known)

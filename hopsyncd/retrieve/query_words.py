@@ -171,10 +171,10 @@ def read_query_words(query: str) -> QueryWords:
         parts.append(QueryPart(" ".join(found[0].split()), "code"))
         return " "
 
-    rest = WRITTEN_DATE.sub(take_code, _QUOTED.sub(take_phrase, query))
-    rest = _SPACED_CODES.sub(take_code, rest)
+    remaining = WRITTEN_DATE.sub(take_code, _QUOTED.sub(take_phrase, query))
+    remaining = _SPACED_CODES.sub(take_code, remaining)
     words: list[str] = []
-    for token in rest.split():
+    for token in remaining.split():
         bare = token.strip(_PUNCTUATION).rstrip(".")
         if _is_code(bare):
             parts.append(QueryPart(bare, "code"))

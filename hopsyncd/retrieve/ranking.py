@@ -194,9 +194,9 @@ def helpful(
 def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) -> list[Helpful]:
     """Rank the k most helpful passage rows by their importance."""
     snapshot = context.snapshot
-    home = snapshot.statistics.visible.document_of_row
+    documents = snapshot.statistics.visible.document_of_row
     words, clauses = context.sentence_coverage, read_clauses(context)
-    return most_helpful(importance, snapshot.passage_ids, home, words, k, clauses)
+    return most_helpful(importance, snapshot.passage_ids, documents, words, k, clauses)
 
 
 def importance_of(
@@ -235,7 +235,7 @@ def most_helpful(
     """
     order = most_important(importance, ids, max(k, REORDERED))
     first = order[:REORDERED]
-    has, worth, home = coverage.select(first), importance[first], document[first]
+    has, worth, documents = coverage.select(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
     answers = clauses.select(first) if clauses else np.zeros((0, len(first)))
@@ -250,7 +250,7 @@ def most_helpful(
         lead = 1.0 - float(values.max()) / max(value, 1e-12)
         ranked.append(Helpful(int(first[best]), value, lead))
         worth[best] = -1.0  # already ranked
-        repeated += home == home[best]
+        repeated += documents == documents[best]
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = sum_weighted(coverage.share, has & ~covered[:, None])
@@ -317,8 +317,8 @@ def promote_direct_hits(ranked: list[Helpful], direct: tuple[int, ...]) -> list[
     rank keeps its value, whichever passage is there now.
     """
     first, rest = ranked[:FIRST_RESULTS], ranked[FIRST_RESULTS:]
-    there = {row.position for row in first}
-    missing = [Helpful(row, 0.0, 1.0) for row in direct if row not in there]
+    known = {row.position for row in first}
+    missing = [Helpful(row, 0.0, 1.0) for row in direct if row not in known]
     others = [row for row in first if row.position not in direct]
     kept_others = max(len(others) - max(len(first) + len(missing) - FIRST_RESULTS, 0), 0)
     moved = others[kept_others:]

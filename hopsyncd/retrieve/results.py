@@ -103,7 +103,7 @@ def answer_of(
             connection,
             [
                 *(step.question for hit in ranked for step in hit.hops),
-                *(said.question for hit in ranked for said in hit.statements),
+                *(statement.question for hit in ranked for statement in hit.statements),
             ],
             shown,
         ),
@@ -129,13 +129,17 @@ def id_text(passage: PassageId) -> str:
     return f"{passage:016x}"
 
 
-def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
+def understood_json(
+    answer: Answer | None, understood: Understood | None
+) -> UnderstoodQuestion | None:
     """Explain how the question was interpreted. Returns None if it was searched as typed."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
-    if meant is None:
+    if understood is None:
         return None
     absent = answer.absent if answer else ()
-    if not (meant.wanted or spelling.applied or spelling.offered or absent or meant.asked_time):
+    if not (
+        understood.wanted or spelling.applied or spelling.offered or absent or understood.asked_time
+    ):
         return None
     documents = passages = 0
     hint = None
@@ -146,14 +150,14 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
         passages = snapshot.statistics.passages
         if not documents and snapshot.unfiltered:
             whole = snapshot.unfiltered.statistics.visible.documents
-            hint = nearest(snapshot.index, meant.wanted, snapshot.version.id, whole)
+            hint = nearest(snapshot.index, understood.wanted, snapshot.version.id, whole)
     return {
-        "question": answer.question if answer else meant.question,
+        "question": answer.question if answer else understood.question,
         "words": _words_json(spelling.applied),
         "offered": _words_json(spelling.offered),
         "absent": list(dict.fromkeys((*spelling.applied, *absent))),
-        "filter": meant.filter_text,
-        "offered_filter": meant.asked_time,
+        "filter": understood.filter_text,
+        "offered_filter": understood.asked_time,
         "documents": documents,
         "passages": passages,
         "hint": hint,
@@ -165,24 +169,28 @@ def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
 
 
 def answer_json(
-    answer: Answer | None, search: Search, meant: Understood | None = None
+    answer: Answer | None, search: Search, understood: Understood | None = None
 ) -> QueryAnswer:
     """Format the answer: the version, the kind of search, problems, and the passages, best first.
 
     Version 0 is the empty graph before anything was indexed.
     """
-    if answer and meant and meant.is_only_filters:  # the words are no question to be rated by
+    # A filter is no question, so the passages are not rated.
+    if answer and understood and understood.is_only_filters:
         answer = replace(answer, absent=(), strengths={})
     hops = search.strategy == "hop"
     llm = answer.llm if answer else None
     return {
         "version": answer.version if answer else 0,
-        "understood": understood_json(answer, meant),
+        "understood": understood_json(answer, understood),
         "strategy": search.strategy,
         "profile": search.profile if hops else None,
         "reasoner": search.chosen_reasoner if hops else None,
         "llm": {"calls": llm.calls, "tokens": llm.tokens} if llm else None,
-        "degraded": [*(answer.degraded if answer else ()), *(meant.notes if meant else ())],
+        "degraded": [
+            *(answer.degraded if answer else ()),
+            *(understood.notes if understood else ()),
+        ],
         "passages": passages_json(answer),
         "logic": logic_json(answer),
     }

@@ -119,9 +119,9 @@ def sentences_of(
         headings = frozenset(normalise(heading) for heading in passage.heading)
         paths = [place.document for place in found.places.get(id_, ())]
         above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
-        said = terms_of_each(texts)
+        terms_by_text = terms_of_each(texts)
         for text, cosine in zip(texts, cosines.tolist(), strict=True):
-            has = above.union(said[text]).intersection(terms)
+            has = above.union(terms_by_text[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings
             sentences.append(Sentence(id_, rank, text, cosine, has, names))
     return sentences

@@ -147,34 +147,34 @@ def find_link_transitions(
     if not snapshot.has_links:
         return NO_TRANSITIONS
     visible = snapshot.statistics.visible
-    homes, numbers = visible.document_count, visible.document_numbers[entries]
-    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(homes, numbers)))
-    leaving, arriving_links = snapshot.find_links_from(entries), snapshot.find_links_to(inside)
-    onwards = _once(snapshot, leaving.start, leaving.end, leaving.link_row)
-    back = _once(snapshot, arriving_links.end, arriving_links.start, arriving_links.link_row)
+    documents, numbers = visible.document_count, visible.document_numbers[entries]
+    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(documents, numbers)))
+    outgoing, incoming = snapshot.find_links_from(entries), snapshot.find_links_to(inside)
+    onwards = _once(snapshot, outgoing.start, outgoing.end, outgoing.link_row)
+    back = _once(snapshot, incoming.end, incoming.start, incoming.link_row)
     if not len(onwards.link) and not len(back.link):
         return NO_TRANSITIONS
-    linked = np.flatnonzero(mark_rows(homes, onwards.home, back.home))
-    best, document = _best_of(context, linked, by.linked)
-    count = np.bincount(document, minlength=len(linked))
-    end, home = count.cumsum(), invert_positions(linked, homes)[onwards.home]
-    position, which = expand_ranges((end - count)[home], end[home])
+    linked = np.flatnonzero(mark_rows(documents, onwards.document, back.document))
+    best, position_in_linked = _best_of(context, linked, by.linked)
+    count = np.bincount(position_in_linked, minlength=len(linked))
+    end, position = count.cumsum(), invert_positions(linked, documents)[onwards.document]
+    best_position, onwards_row = expand_ranges((end - count)[position], end[position])
     is_best = mark_rows(len(visible.passages), best)
-    count = np.bincount(back.home, minlength=homes)
+    count = np.bincount(back.document, minlength=documents)
     leading = np.flatnonzero(is_best[entries] & (count[numbers] > 0))
-    end, home = count.cumsum(), numbers[leading]
-    into, by_which = expand_ranges((end - count)[home], end[home])
-    into = np.argsort(back.home, kind="stable")[into]
-    start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
-    end = np.concatenate([best[position], back.entry[into]])
+    end, document = count.cumsum(), numbers[leading]
+    rank, leading_row = expand_ranges((end - count)[document], end[document])
+    back_row = np.argsort(back.document, kind="stable")[rank]
+    start = np.concatenate([onwards.entry[onwards_row], entries[leading][leading_row]])
+    end = np.concatenate([best[best_position], back.entry[back_row]])
     weight = np.exp(by.link_sharpness * context.first_cosines(end))
     weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
     return Transitions(
         start,
         end,
         _shares(weight, place[start]),
-        np.concatenate([onwards.link[which], back.link[into]]),
-        np.repeat([False, True], [len(position), len(into)]),
+        np.concatenate([onwards.link[onwards_row], back.link[back_row]]),
+        np.repeat([False, True], [len(best_position), len(back_row)]),
     )
 
 
@@ -182,38 +182,38 @@ def find_link_transitions(
 class _Linked:
     """Passages that link to other documents, with one link for each document.
 
-    entry: the passage rows. home: the position of the linked document.
+    entry: the passage rows. document: the number of the linked document.
     """
 
     entry: Integers
-    home: Integers
+    document: Integers
     link: Integers
 
 
 def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
     """Keep one link for each pair of passage and document, even if there are several."""
     visible = snapshot.statistics.visible
-    home = visible.document_numbers[target]
-    elsewhere = np.flatnonzero(visible.document_numbers[entry] != home)
-    entry, target, link, home = (
+    document = visible.document_numbers[target]
+    elsewhere = np.flatnonzero(visible.document_numbers[entry] != document)
+    entry, target, link, document = (
         entry[elsewhere],
         target[elsewhere],
         link[elsewhere],
-        home[elsewhere],
+        document[elsewhere],
     )
     first = select_first_of_groups(
-        entry * visible.document_count + home, snapshot.passage_ids[target]
+        entry * visible.document_count + document, snapshot.passage_ids[target]
     )
-    return _Linked(entry[first], home[first], link[first])
+    return _Linked(entry[first], document[first], link[first])
 
 
-def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
+def _best_of(context: QueryContext, documents: Integers, linked: int) -> tuple[Integers, Integers]:
     """Find the passages of each document that are most like the query.
 
-    Returns the passage rows and the position of each row's document in `nth_homes`, both sorted by
+    Returns the passage rows and the position of each row's document in `documents`, both sorted by
     this position.
     """
-    entries, document = context.snapshot.list_document_passages(nth_homes)
+    entries, document = context.snapshot.list_document_passages(documents)
     like = context.first_cosines(entries) + context.coverage.of(entries)
     # With 32-bit numbers this is fast, but it can select more passages when values tie.
     best = select_largest_of_groups(document, to_sortable(like.astype(np.float32)), linked)
@@ -298,9 +298,9 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
         numbers = np.flatnonzero(common)
         more, name = context.nearest_mentions
         place = invert_positions(names[numbers], len(mentioned))[name]
-        there = np.flatnonzero(place >= 0)
-        rows = np.concatenate([rows, more[there]])
-        position = np.concatenate([np.flatnonzero(~common)[position], numbers[place[there]]])
+        found = np.flatnonzero(place >= 0)
+        rows = np.concatenate([rows, more[found]])
+        position = np.concatenate([np.flatnonzero(~common)[position], numbers[place[found]]])
     named_passages, called = snapshot.find_by_document_names(names)
     mention = snapshot.index.sentence_mentions
     row = np.concatenate(
@@ -310,12 +310,15 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     likeness = _rising_likeness(context, row)
     first = select_largest_of_groups(position, likeness, count)
     first = first[likeness[first] != LEAST_SORTABLE]
-    said = first < len(rows)
+    is_mention = first < len(rows)
     entry = np.concatenate(
-        [mention.passage_row[rows[first[said]]], named_passages[first[~said] - len(rows)]]
+        [
+            mention.passage_row[rows[first[is_mention]]],
+            named_passages[first[~is_mention] - len(rows)],
+        ]
     )
     row, position = row[first].astype(np.int64), position[first]
-    times = np.where(said, 1.0, NAME_WEIGHT)
+    times = np.where(is_mention, 1.0, NAME_WEIGHT)
     tied = (np.bincount(position) > count)[position]
     kept = np.arange(len(position))
     if tied.any():

@@ -185,14 +185,14 @@ def _match_initials(short: str, after: str) -> str:
     """
     letters = [character for character in _singular(short).lower() if character.isalnum()]
     words = [*_WORD.finditer(after)][: MOST_WORDS + 2]
-    taken = 0
+    matched = 0
     for word in words:
         begins = word[0].lower()
-        if taken < len(letters) and begins[0] == letters[taken]:
-            taken += 1
-        elif begins not in _LINKING_WORDS or not taken:
+        if matched < len(letters) and begins[0] == letters[matched]:
+            matched += 1
+        elif begins not in _LINKING_WORDS or not matched:
             return ""
-        if taken == len(letters):
+        if matched == len(letters):
             long = _collapse(after[words[0].start() : word.end()])
             return long if _is_long(short, long) else ""
     return ""

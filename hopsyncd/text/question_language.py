@@ -134,9 +134,9 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
     """Return a score for each language. A word counts less if other languages also have it."""
     scores = dict.fromkeys(_FUNCTION_WORDS, 0.0)
     for word in words:
-        having = [language for language, known in _FUNCTION_WORDS.items() if word in known]
-        worth = (2.0 if word in _ASKING else 1.0) / max(len(having), 1)
-        for language in having:
+        languages = [language for language, known in _FUNCTION_WORDS.items() if word in known]
+        worth = (2.0 if word in _ASKING else 1.0) / max(len(languages), 1)
+        for language in languages:
             scores[language] += worth
     for language, marks in _MARKS.items():
         if any(mark in text for mark in marks):

@@ -102,8 +102,8 @@ class SearchViews(View):
         shown = [*passages, *answer["citations"]]
         facets, modified = self.modified_times(asked.at, shown, filters)
         links = Links(request, self.base, asked)
-        meant = answer["understood"]
-        question = meant["question"] if meant and meant["question"] else asked.words
+        understood = answer["understood"]
+        question = understood["question"] if understood and understood["question"] else asked.words
         used = explain_hops(answer["chain"])
         others = explain_hops(hop for passage in passages for hop in passage["hops"])
         return {

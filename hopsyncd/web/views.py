@@ -131,9 +131,9 @@ class View:
         """Render a whole page, with the state of the index and the newest versions around it."""
         try:
             # In parallel, because both requests take equally long.
-            told = self.shared.pool.submit(self.client.log, _RECENT)
+            recent_log = self.shared.pool.submit(self.client.log, _RECENT)
             state = self.client.status()
-            log = told.result()["versions"]
+            log = recent_log.result()["versions"]
             self.shared.note_rights(state)
         except REPORTABLE:
             if template != "error.html":

@@ -83,7 +83,7 @@ BROKEN = {
     "every foreign key refers to a row": [
         "DELETE FROM passage WHERE id = (SELECT passage FROM life LIMIT 1)",
     ],
-    "1 <= born < died, up to the head (6)": [
+    "rows begin at an existing version and end later (the head is 6)": [
         "UPDATE life SET born = 99 WHERE id = 1",
         "UPDATE document SET died = 7 WHERE id = 1",
         "UPDATE match SET died = born WHERE born = 2",
@@ -109,11 +109,11 @@ BROKEN = {
             " died, question_set FROM life WHERE died BETWEEN born + 2 AND 9"
         ),
     ],
-    "a passage is in force exactly while a document holds it": [
+    "a passage is in force exactly while a document contains it": [
         "DELETE FROM life WHERE id = 1",
         "DELETE FROM document WHERE id = 1",
     ],
-    "a passage's interval has the questions of that passage": [
+    "a passage interval has the questions of that passage": [
         "UPDATE life SET question_set = (SELECT max(id) FROM question_set) WHERE id = 1",
     ],
     "a match joins an outgoing to an incoming question while both are in force": [
@@ -138,7 +138,7 @@ BROKEN = {
     "a passage's word count is right": [
         "UPDATE passage SET words = words + 1 WHERE id = {passage}",
     ],
-    "a set's id is the hash of passage and generation settings": [
+    "a set's id is the hash of its passage and generation settings": [
         "UPDATE recipe SET name = 'another'",
     ],
     "questions and vectors are as they were written": [

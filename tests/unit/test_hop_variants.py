@@ -99,9 +99,9 @@ def test_no_rounds_leave_the_seeds_as_they_are() -> None:
 
 def offered(offers: Offers, passage: int) -> list[tuple[int, int, bool]]:
     """The number of each edge, where it leads, and whether back."""
-    steps = [offers.step(way) for way in offers.ways(passage)]
-    assert [offers.end(way) for way in offers.ways(passage)] == [step.end for step in steps]
-    return [(step.out, step.end, step.back) for step in steps]
+    steps = [offers.step(way) for way in offers.list_edges(passage)]
+    assert [offers.end(way) for way in offers.list_edges(passage)] == [step.end for step in steps]
+    return [(step.source_question, step.end, step.is_backward) for step in steps]
 
 
 def test_the_paper_is_offered_the_out_edges_that_are_most_like_the_query() -> None:
@@ -128,4 +128,4 @@ def test_the_reasoner_gets_a_limited_number_of_edges(
     settings: WalkSettings | None,
 ) -> None:
     graph = drawn(31, [(A, end, end / 31) for end in range(1, 31)])
-    assert len(offers_of(asked(graph), settings).ways(A)) == 20
+    assert len(offers_of(asked(graph), settings).list_edges(A)) == 20

@@ -174,8 +174,8 @@ class ReaderExchange:
         if self._got != READY:
             raise Died("gives an invalid reply")
 
-    def _receive_until(self, size: int, rest: memoryview, wall_s: float) -> None:
-        """Send `rest`, and receive until there are `size` bytes. Raises Died."""
+    def _receive_until(self, size: int, unsent: memoryview, wall_s: float) -> None:
+        """Send `unsent`, and receive until there are `size` bytes. Raises Died."""
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
             waited_s = time.monotonic()
@@ -185,17 +185,17 @@ class ReaderExchange:
                 raise Died(f"takes longer than {wall_s:.0f} s")
             poll = select.poll()
             poll.register(self._replies, select.POLLIN)
-            if rest:
+            if unsent:
                 poll.register(self._requests, select.POLLOUT)
             ready = {number for number, _ in poll.poll(_POLL_S * 1000)}
             if self._requests in ready:
-                rest = rest[self._send(rest) :]
+                unsent = unsent[self._send(unsent) :]
             if self._replies in ready:
                 self._receive(size)
 
-    def _send(self, rest: memoryview) -> int:
+    def _send(self, unsent: memoryview) -> int:
         try:
-            return os.write(self._requests, rest[:_PIECE_BYTES])
+            return os.write(self._requests, unsent[:_PIECE_BYTES])
         except BrokenPipeError:
             raise self._death() from None
 

@@ -67,8 +67,8 @@ class ExtractionProcess:
         self._yield_to_edits = yield_to_edits
         self._limits = limits
         self._command = command
-        rest = Restarts(_FAILED_STARTS, (ReaderUnavailable,), _REST, _LONGEST_REST_S)
-        self._child = ChildProcess(self._start, self._expect_ready, rest)
+        restarts = Restarts(_FAILED_STARTS, (ReaderUnavailable,), _REST, _LONGEST_REST_S)
+        self._child = ChildProcess(self._start, self._expect_ready, restarts)
         self._served = 0
         self._used_s = 0.0
         self._is_asking = False
@@ -274,8 +274,8 @@ class ExtractionProcess:
         request = request_of(data, media_type, round(cpu_s), round(wall_s) + 1)
         self._served += 1
         try:
-            with memoryview(request) as rest:
-                reply = ReaderExchange(process, self._yield_to_edits, limits).run(rest, wall_s)
+            with memoryview(request) as unsent:
+                reply = ReaderExchange(process, self._yield_to_edits, limits).run(unsent, wall_s)
             return result_of(reply)
         except ValueError as error:
             self._end()

@@ -153,9 +153,9 @@ def _shorten(sentence: Sentence) -> Sentence:
 
     Short list items and rows are compared as one sentence with the items after them.
     """
-    own = sentence.terms.intersection(index_terms(sentence.text))
+    terms = sentence.terms.intersection(index_terms(sentence.text))
     for line in map(str.strip, sentence.text.splitlines()):
-        if own and own.issubset(index_terms(line)) and is_prose(line):
+        if terms and terms.issubset(index_terms(line)) and is_prose(line):
             return replace(sentence, text=line)
     return sentence
 

@@ -296,12 +296,12 @@ def answer_in(reply: str) -> str | None:
     >>> answer_in('Sure: {"found": true, "answer": "In Ostrava,\\\\u00e')
     'In Ostrava,'
     """
-    said = reply.rpartition("</think>")[2].lstrip()
-    start = said.find("{")
-    if start < 0 or said.startswith("<think"):
+    text = reply.rpartition("</think>")[2].lstrip()
+    start = text.find("{")
+    if start < 0 or text.startswith("<think"):
         return ""
     try:
-        read = from_json(said[start:], allow_partial="trailing-strings")
+        read = from_json(text[start:], allow_partial="trailing-strings")
     except (ValueError, RecursionError):
         return None
     if read.get("found") is False or not isinstance(answer := read.get("answer"), str):

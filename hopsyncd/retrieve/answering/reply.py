@@ -72,7 +72,7 @@ def reply_json(
     found: Answer | None,
     reply: AskReply,
     degraded: Sequence[str],
-    meant: Understood | None = None,
+    understood: Understood | None = None,
     with_passages: bool = False,
 ) -> AskAnswer:
     """Format the answer and its numbered citations, as docs/reference/http-api.md documents.
@@ -82,7 +82,7 @@ def reply_json(
     numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
     return {
         "version": found.version if found else 0,
-        "understood": understood_json(found, meant),
+        "understood": understood_json(found, understood),
         "found": reply.found,
         "answer": reply.text if reply.found else None,
         "short": reply.short if reply.found else None,
@@ -90,7 +90,7 @@ def reply_json(
         "degraded": [
             *degraded,
             *(found.degraded if found else ()),
-            *(meant.notes if meant else ()),
+            *(understood.notes if understood else ()),
             *reply.degraded,
         ],
         "sentences": [

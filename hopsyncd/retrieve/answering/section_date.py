@@ -55,19 +55,19 @@ def find_section_date(
 
     asks_for_event = len(wanted) < len(weights)
     for rank, id_ in enumerate(texts.ranked):
-        own = [sentence for sentence in sentences if sentence.rank == rank]
-        if not own:
+        passage_sentences = [sentence for sentence in sentences if sentence.rank == rank]
+        if not passage_sentences:
             continue
         above = frozenset(index_terms(" ".join(_names_of(texts, rank))))
-        inside = above.union(*(sentence.terms for sentence in own))
+        inside = above.union(*(sentence.terms for sentence in passage_sentences))
         if not is_covered_by(inside if asks_for_event else above):
             continue
-        said = (sentence.terms for sentence in dated if sentence.rank == rank)
-        if any(terms & wanted.keys() - above for terms in said):
+        dated_terms = (sentence.terms for sentence in dated if sentence.rank == rank)
+        if any(terms & wanted.keys() - above for terms in dated_terms):
             return None
-        for text in _list_dated_texts(texts, rank, own):
+        for text in _list_dated_texts(texts, rank, passage_sentences):
             if day := find_date_text(text):
-                return SectionDate(day, replace(own[0], passage=id_, text=text))
+                return SectionDate(day, replace(passage_sentences[0], passage=id_, text=text))
     return None
 
 
@@ -77,10 +77,10 @@ def _names_of(texts: FoundTexts, rank: int) -> tuple[str, ...]:
     return (*texts.passages[id_].heading, *paths)
 
 
-def _list_dated_texts(texts: FoundTexts, rank: int, own: Sequence[Sentence]) -> Iterator[str]:
+def _list_dated_texts(texts: FoundTexts, rank: int, sentences: Sequence[Sentence]) -> Iterator[str]:
     """List the texts that may have the day of a section: its own first."""
     id_ = texts.ranked[rank]
-    for sentence in own:
+    for sentence in sentences:
         for line in sentence.text.splitlines():
             if _DATE_LINE.match(line.strip()):
                 yield line.strip()

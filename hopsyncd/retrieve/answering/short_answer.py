@@ -243,8 +243,8 @@ def candidates(
     around = _around(sentences)
     best = max(sentence.cosine for sentence in sentences)
     first = sorted(sentences, key=lambda sentence: -sentence.cosine)[:_SENTENCES]
-    told = [sentence.text for sentence in first] if asked.kind in ("date", "moment") else []
-    entities = language.entities(told) if told else [()] * len(first)
+    texts = [sentence.text for sentence in first] if asked.kind in ("date", "moment") else []
+    entities = language.entities(texts) if texts else [()] * len(first)
     found = []
     for sentence, of_sentence in zip(first, entities, strict=True):
         for value, kind in _list_values(sentence.text, asked.kind, of_sentence):
@@ -303,13 +303,17 @@ def choose_likeliest(
         return None
     odds = [log_odds(weights, candidate.features) for candidate in found]
     first = int(np.argmax(odds))
-    best, said = found[first], [tuple(index_terms(candidate.text)) for candidate in found]
-    others = [value for value, terms in zip(odds, said, strict=True) if terms != said[first]]
+    best, answer_terms = found[first], [tuple(index_terms(candidate.text)) for candidate in found]
+    others = [
+        value
+        for value, terms in zip(odds, answer_terms, strict=True)
+        if terms != answer_terms[first]
+    ]
     features = {
         "odds": min(max(odds[first], -3.0), 4.0),
         "lead": min(odds[first] - max(others), 4.0) if others else 0.0,
-        "few": 1 / (1 + len(set(said))),
-        "again": float(said.count(said[first]) > 1),
+        "few": 1 / (1 + len(set(answer_terms))),
+        "again": float(answer_terms.count(answer_terms[first]) > 1),
         "near": best.features["near"],
         "held": held,
     }

@@ -264,12 +264,12 @@ def judge(
     """
     asked = find_needs(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
-    told = needs(question, asked, values, sentences, weights, passages)
-    is_likely = probability(HELD, told) >= MIN_HELD
+    features = needs(question, asked, values, sentences, weights, passages)
+    is_likely = probability(HELD, features) >= MIN_HELD
     if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)
     telling = frozenset(value.sentence for value in values if not value.features["uncounted"])
-    short = choose_likeliest(values, log_odds(HELD, told))
+    short = choose_likeliest(values, log_odds(HELD, features))
     if (
         asked
         and short

@@ -68,17 +68,17 @@ class PathExplainer:
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
-            mass, before, way = max(self._list_steps(entry), key=lambda step: step[0])
-            if mass <= self._start[entry] or before in passed:
+            score, before, way = max(self._list_steps(entry), key=lambda step: step[0])
+            if score <= self._start[entry] or before in passed:
                 break
-            hops.append(self._hop(mass, before, entry, way))
+            hops.append(self._hop(score, before, entry, way))
             entry = before
             passed.add(entry)
         return tuple(reversed(hops))
 
     def _list_steps(self, entry: int) -> list[Step]:
-        into = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
-        return [*(step(entry) for step in into), self._section_into(entry)]
+        explanations = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
+        return [*(step(entry) for step in explanations), self._section_into(entry)]
 
     def _edge_into(self, entry: int) -> Step:
         edges = self._walked.edges
@@ -88,26 +88,26 @@ class PathExplainer:
         return float(self._walked.edge_flow[best]), int(edges.start[best]), ("edge", best)
 
     def _name_into(self, entry: int) -> Step:
-        arriving, leaving = self._walked.incoming_mentions, self._walked.outgoing_names
+        mentions, names = self._walked.incoming_mentions, self._walked.outgoing_names
         best = _most(
-            arriving.passage_row == entry, self._walked.incoming_flow, arriving.name, self._keys
+            mentions.passage_row == entry, self._walked.incoming_flow, mentions.name, self._keys
         )
         if best is None:
             return _NONE
-        others = (leaving.name == arriving.name[best]) & (
-            leaving.document_key != arriving.document_key[best]
+        others = (names.name == mentions.name[best]) & (
+            names.document_key != mentions.document_key[best]
         )
-        sender = _most(others, self._walked.outgoing_flow, leaving.passage_row, self._ids)
+        sender = _most(others, self._walked.outgoing_flow, names.passage_row, self._ids)
         if sender is None:
             return _NONE
         left = self._walked.outgoing_flow[others]
         sent = sum_exactly(left, np.zeros(len(left), dtype=np.int64), 1, SCORE_UNIT)[0]
-        mass = (
+        score = (
             self._walked.incoming_flow[best]
             * self._walked.outgoing_flow[sender]
             / max(sent, SCORE_UNIT)
         )
-        return float(mass), int(leaving.passage_row[sender]), ("name", best)
+        return float(score), int(names.passage_row[sender]), ("name", best)
 
     def _link_into(self, entry: int) -> Step:
         links = self._walked.links
@@ -133,10 +133,10 @@ class PathExplainer:
         gain, source = self._sections.gains[place], self._sections.sources[place]
         return float(gain), int(source), ("section", place)
 
-    def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
+    def _hop(self, score: float, before: int, after: int, way: Way) -> Hop:
         ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
-        share = mass / float(self._scores[after])
+        share = score / float(self._scores[after])
         kind, number = way
         if kind == "edge":
             edges = self._walked.edges
@@ -161,11 +161,11 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
     (rows,) = among.nonzero()
     if not len(rows):
         return None
-    came = flow[rows]
-    most = came.max()
+    scores = flow[rows]
+    most = scores.max()
     if not most:
         return None
-    (alike,) = (came == most).nonzero()
+    (alike,) = (scores == most).nonzero()
     first = ids[numbers[rows[alike]]].argmin() if len(alike) > 1 else 0
     return int(rows[alike[first]])
 

@@ -376,16 +376,16 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     """
     topics: dict[tuple[int, int], float] = {}
     for entry in _passages(graph).tolist():
-        home = int(graph.snapshot.document_keys(np.array([entry]))[0])
+        document = int(graph.snapshot.document_keys(np.array([entry]))[0])
         for name, statements in _topics_of(graph, entry):
             score = graph.together(statements)
-            topics[home, name] = max(score, topics.get((home, name), 0.0))
+            topics[document, name] = max(score, topics.get((document, name), 0.0))
     keys = graph.snapshot.index.name_numbers.keys
     best = sorted(
         topics,
         key=lambda pair: (-topics[pair], pair[0], int(keys[pair[1]]) if pair[1] >= 0 else _WHOLE),
     )[:_TOPICS]
-    of_topics = [_statements(graph, home, name) for home, name in best]
+    of_topics = [_statements(graph, document, name) for document, name in best]
     under = np.unique(np.concatenate([*of_topics, np.empty(0, dtype=np.int64)]))
     return np.union1d(graph.most_like(under, count), graph.by_names(count))
 
@@ -404,8 +404,10 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
     A statement belongs only to its narrowest topic.
     """
     index = graph.snapshot.index
-    said = slice(int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry]))
-    about = set(index.mentions.name[said][index.mentions.is_topic[said]].tolist())
+    mentions = slice(
+        int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry])
+    )
+    about = set(index.mentions.name[mentions][index.mentions.is_topic[mentions]].tolist())
     topics: dict[int, list[int]] = {}
     for statement in graph.of_entries(np.array([entry])).tolist():
         narrow = next((name for name in graph.names_of(statement) if name in about), _WHOLE)
@@ -414,13 +416,13 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
         yield name, np.array(statements)
 
 
-def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
+def _statements(graph: StatementGraph, document: int, name: int) -> Integers:
     """Return the statements of a topic, from all passages of its document."""
     if name == _WHOLE:
-        return graph.of_entries(graph.snapshot.find_document_passages(home))
+        return graph.of_entries(graph.snapshot.find_document_passages(document))
     statements = graph.with_name(name)
     of_document: Integers = statements[
-        graph.snapshot.document_keys(graph.entries(statements)) == home
+        graph.snapshot.document_keys(graph.entries(statements)) == document
     ]
     return of_document
 

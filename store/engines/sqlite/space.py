@@ -251,9 +251,9 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
             with _hold_write_lock(connection, file) as is_alone:
                 if not is_alone:
                     continue
-                there = _page_count(connection)
+                page_count = _page_count(connection)
                 numbers = again.union(range(first, min(first + pages_at_once, pages + 1)))
-                _scrub_pages(file, sorted(number for number in numbers if number <= there))
+                _scrub_pages(file, sorted(number for number in numbers if number <= page_count))
             connection.execute("PRAGMA shrink_memory")
             again.clear()
             first += pages_at_once

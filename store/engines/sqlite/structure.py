@@ -6,7 +6,7 @@ from contextlib import closing
 from store.contract import Connection
 from store.engines.sqlite.database import APPLICATION_ID, fresh_database, objects_of
 from store.engines.sqlite.migrations import SCHEMA_VERSION
-from store.records import RESTORE, Finding
+from store.records import RESTORE, Finding, name_rows
 
 
 def quick_integrity(connection: Connection) -> Iterator[Finding]:
@@ -50,11 +50,11 @@ def schema(connection: Connection) -> Iterator[Finding]:
 
 def references(connection: Connection) -> Iterator[Finding]:
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        where = table if row_id is None else f"{table} {row_id}"
+        where = name_rows(table) if row_id is None else f"{name_rows(table)} {row_id}"
         yield Finding(
             "every foreign key refers to a row",
             where,
-            f"refers to a missing row of {parent}",
+            f"refers to a missing row of {name_rows(parent)}",
             RESTORE,
         )
     for end in ("question", "target"):  # a foreign key would need an index of the ids
