@@ -77,7 +77,7 @@ class Ranking:
             question = drop_unrelated_sentences(
                 question, lambda one: fit(self._head, self._vector_of(one))
             )
-        inquiry = QueryContext.of(
+        inquiry = QueryContext.build(
             question,
             self._vector_of(question),
             self._head,
@@ -215,7 +215,7 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
     @cache
     def first(question: str) -> list[PassageId]:
         encode = partial(_vectors, vector_of)
-        context = QueryContext.of(question, vector_of(question), asked.head, read, encode)
+        context = QueryContext.build(question, vector_of(question), asked.head, read, encode)
         return [one.passage for one in hop(context, DEPTH, DEFAULT)]
 
     recalls: Recalls = {}

@@ -156,11 +156,11 @@ def _scores(questions: Sequence[GoldQuestion], replies: Sequence[AskReply]) -> l
     f1 = [answer_f1(reply.brief, question.answers) for question, reply in pairs]
     em = [exact_match(reply.brief, question.answers) for question, reply in pairs]
     short = sum(reply.short is not None for reply in replies)
-    return [Share.of(em), Share.of(f1), f"{short} of {len(replies)}"]
+    return [Share.mean(em), Share.mean(f1), f"{short} of {len(replies)}"]
 
 
 def _not_found(replies: Sequence[AskReply]) -> Share:
-    return Share.of([float(not reply.found) for reply in replies])
+    return Share.mean([float(not reply.found) for reply in replies])
 
 
 if __name__ == "__main__":

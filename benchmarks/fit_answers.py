@@ -275,7 +275,7 @@ def by_threshold(judged: Sequence[Judged]) -> None:
                 )
                 right = sum(one.is_right for one in shown)
                 refused = [
-                    Share.of([float(one.held < hold) for one in part]) if part else "-"
+                    Share.mean([float(one.held < hold) for one in part]) if part else "-"
                     for part in (own, none, gone)
                 ]
                 share = 100 * len(shown) / len(own)
@@ -302,7 +302,7 @@ def reliability(judged: Sequence[Judged]) -> None:
         rows = []
         for low in (0.0, 0.2, 0.4, 0.6, 0.8):
             inside = [was for likely, was in pairs if low <= likely < low + 0.2 + (low == 0.8)]
-            share = Share.of([float(was) for was in inside]) if inside else "-"
+            share = Share.mean([float(was) for was in inside]) if inside else "-"
             rows.append([f"{low:.1f} - {low + 0.2:.1f}", len(inside), share])
         table([f"probability: {title}", "questions", "were so, percent"], rows)
 

@@ -100,7 +100,7 @@ def main() -> None:
     rows: list[list[object]] = []
     for name, (least, most) in _BOUNDS.items():
         some = [(case, chance) for case, chance in estimated if least <= chance < most]
-        needed = Share.of([float(case.is_gold) for case, _ in some]) if some else 0.0
+        needed = Share.mean([float(case.is_gold) for case, _ in some]) if some else 0.0
         chance = 100 * float(np.mean([chance for _, chance in some])) if some else 0.0
         rows.append([name, len(some), needed, round(chance, 1)])
     table(columns, rows)

@@ -99,7 +99,7 @@ def _shares(queries: Sequence[KeywordQuery], good: Sequence[bool]) -> dict[str, 
         groups["absent text named" if query.is_absent else "literal hit first"].append(is_good)
         groups[f"- {query.kind}"].append(is_good)
     return {
-        f"{label} ({len(found)})": Share.of([float(one) for one in found])
+        f"{label} ({len(found)})": Share.mean([float(one) for one in found])
         for label, found in groups.items()
     }
 

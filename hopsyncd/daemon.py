@@ -134,7 +134,7 @@ class Daemon:
         self._unavailable: dict[str, ReaderUnavailable] = {}  # failed readers, by media type
         self._tasks: dict[str, Task] = {}
         self._extraction: ExtractionProcess | None = None
-        rules = AccessRules.of(config, access_rules(connection))
+        rules = AccessRules.from_config(config, access_rules(connection))
         models = load(config, generation_in_use(connection))
         for loaded in filter(None, (models, models.next)):
             recall_probe(connection, loaded.encoder)
@@ -150,7 +150,7 @@ class Daemon:
             lambda: self._serving.state.answering,
             self._worker,
             now_ms,
-            Makers.of(config, self.access, page),
+            Makers.from_config(config, self.access, page),
             WatchActions(config.daemon.data_dir / ACTIONS_NAME),
         )
         self._publisher = Publisher(self._serving, self._follower, self._watched, self._engine_of)
@@ -274,7 +274,7 @@ class Daemon:
         put_access_rules(self._connection, ruled)
         self._serving.change(
             config=config,
-            access=AccessRules.of(config, {**recorded, **ruled}),
+            access=AccessRules.from_config(config, {**recorded, **ruled}),
             reloaded=Reloaded(restart_needed=applied.waiting),
         )
         if models:
@@ -286,7 +286,7 @@ class Daemon:
         self._removed.clear()
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
-        state.engine.walk_by(WalkSettings.of(config.query))
+        state.engine.walk_by(WalkSettings.from_config(config.query))
         configure_daemon_logs(config)
         self._watchers.rewatch(rewatched, config)
         for source in config.sources:

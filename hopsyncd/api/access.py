@@ -58,7 +58,7 @@ class AccessRules:
     recorded: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, config: Config, recorded: Recorded) -> AccessRules:
+    def from_config(cls, config: Config, recorded: Recorded) -> AccessRules:
         """Combine the configuration with the recorded rules.
 
         A source without a recorded rule is visible only to admins.

@@ -281,7 +281,9 @@ def guard_daemon(
     With a page, requests over TCP that are not for the API go to the page.
     """
     names = OwnNames(config.access.hosts, tls)
-    guard = Guard(app, access, audit, Tokens.of(config), names, config.limits.per_user, page)
+    guard = Guard(
+        app, access, audit, Tokens.from_config(config), names, config.limits.per_user, page
+    )
     whole: ASGIApp = guard
     if page:
 

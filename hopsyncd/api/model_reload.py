@@ -78,10 +78,10 @@ class ModelReload:
         config = applied.config
         serving.change(
             config=config,
-            access=AccessRules.of(config, access_rules(connection)),
+            access=AccessRules.from_config(config, access_rules(connection)),
             reloaded=Reloaded(restart_needed=applied.waiting),
         )
-        state.engine.walk_by(WalkSettings.of(config.query))
+        state.engine.walk_by(WalkSettings.from_config(config.query))
         if models:
             self.retire(state.models)
             # Running requests keep their engine.

@@ -102,7 +102,7 @@ class QueryWorkers:
         self._patience_s = patience_s
         self._changed = threading.Condition()
         self._workers: list[_Worker] = []
-        self._here = 0  # the number of queries that this process is answering
+        self._answering_here = 0  # the number of queries that this process is answering
         self._wanted = 0  # the newest version that a query needed and no worker had
         self._idle = IdleTimer(idle_s, self._end_if_idle)
         self._restarts = Restarts(_FAILED_STARTS, (OSError, EOFError))
@@ -119,22 +119,24 @@ class QueryWorkers:
         number: int,
         asked: QueryMessage | AskMessage,
         given: Given,
-        here: Callable[[], _Answer],
+        answer_here: Callable[[], _Answer],
     ) -> _Answer:
-        """Let a worker with this version answer the query. Without such a worker, answer it
-        here."""
+        """Let a worker with this version answer the query.
+
+        If no worker has the version, `answer_here` answers in this process.
+        """
         worker = self._take_worker(number)
         if worker is not None:
             found: _Answer | None = self._ask(worker, asked, given)
             if found is not None:
                 return found
             with self._changed:
-                self._here += 1
+                self._answering_here += 1
         try:
-            return here()
+            return answer_here()
         finally:
             with self._changed:
-                self._here -= 1
+                self._answering_here -= 1
                 self._changed.notify_all()
 
     def renew(self, number: int) -> None:
@@ -166,10 +168,10 @@ class QueryWorkers:
                         idle.busy = True
                         self._idle.restart()
                         return idle
-                if len(current) < self._count and (self._here or self._workers):
+                if len(current) < self._count and (self._answering_here or self._workers):
                     self._tend(number)
-                if not current or (not self._here and len(current) < self._count):
-                    self._here += 1
+                if not current or (not self._answering_here and len(current) < self._count):
+                    self._answering_here += 1
                     return None
                 self._changed.wait()
 
@@ -196,7 +198,11 @@ class QueryWorkers:
         """End all workers if there was no query for a while. Overlapping queries start them
         again."""
         with self._changed:
-            if not self._idle.has_expired or self._here or any(w.busy for w in self._workers):
+            if (
+                not self._idle.has_expired
+                or self._answering_here
+                or any(w.busy for w in self._workers)
+            ):
                 self._idle.restart()
                 return
             workers, self._workers = self._workers, []

@@ -153,7 +153,7 @@ class ReadService:
         k = request.k or state.config.query.k
         acl, began_s = caller.acl, time.perf_counter()
 
-        def here() -> QueryAnswer:
+        def answer_here() -> QueryAnswer:
             found = state.engine.query(
                 understood.question,
                 k,
@@ -166,7 +166,7 @@ class ReadService:
             return answer_json(found, search, understood)
 
         behind = self._parts.freshness.is_behind
-        answer = self._answer_by_worker(state, understood, k, search, request.at, acl, here)
+        answer = self._answer_by_worker(state, understood, k, search, request.at, acl, answer_here)
         self._parts.metrics.count_question()
         self._parts.metrics.note_query(search.strategy, time.perf_counter() - began_s)
         return {
@@ -182,7 +182,7 @@ class ReadService:
         search: Search,
         at: str,
         acl: Acl,
-        here: Callable[[], _Answer],
+        answer_here: Callable[[], _Answer],
         message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
     ) -> _Answer:
         """Let a worker answer the message. Without a suitable worker, this process answers."""
@@ -190,17 +190,17 @@ class ReadService:
         newest = engine.head.version.id if engine.head else 0
         number = worker_version(search, at, newest, reranks=engine.settings.rerank)
         if number is None:
-            return here()
+            return answer_here()
         # Encode before taking a worker, which would otherwise be idle meanwhile.
         try:
             encoded, encoder = engine.encode_texts(understood.question, search), engine.encoder
         except EncoderUnavailable:
-            return here()
+            return answer_here()
         query = QueryMessage(
             understood, k, search, str(number), acl, engine.settings, encoder, encoded
         )
         given = partial(_compute_requested, models, encoder)
-        return self._parts.workers.answer(number, message(query), given, here)
+        return self._parts.workers.answer(number, message(query), given, answer_here)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
@@ -254,7 +254,7 @@ class ReadService:
             by = "llm" if by_llm else "extractive"
             listener.tell("progress", stage="answer", passages=len(found.ranked), by=by)
 
-        def here() -> AskAnswer:
+        def answer_here() -> AskAnswer:
             found, reply = asker.ask(
                 understood.question,
                 request.k,
@@ -277,11 +277,18 @@ class ReadService:
 
         behind = self._parts.freshness.is_behind
         if by_llm or listener.wants_events or request.thread:
-            answer = here()
+            answer = answer_here()
         else:
             message = partial(AskMessage, with_passages=request.passages)
             answer = self._answer_by_worker(
-                state, understood, request.k or DEFAULT_K, search, request.at, acl, here, message
+                state,
+                understood,
+                request.k or DEFAULT_K,
+                search,
+                request.at,
+                acl,
+                answer_here,
+                message,
             )
         self._parts.metrics.count_question()
         return {

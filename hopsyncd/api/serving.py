@@ -80,7 +80,7 @@ def make_engine(
     engine = Engine(
         config.database,
         models.encoder,
-        WalkSettings.of(config.query),
+        WalkSettings.from_config(config.query),
         models.llm,
         models.reranker,
         config.llm.max_calls_per_query or None,
@@ -283,7 +283,7 @@ class Publisher:
     def learn_access(self, connection: Connection) -> None:
         """Apply the access rules of the database and of the configuration from now on."""
         config = self._serving.state.config
-        self._serving.change(access=AccessRules.of(config, access_rules(connection)))
+        self._serving.change(access=AccessRules.from_config(config, access_rules(connection)))
 
     def publish_stored(self, connection: Connection, writer: VersionWriter) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""

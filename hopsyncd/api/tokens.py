@@ -105,7 +105,7 @@ class TokenFile:
         self._file = file
 
     @classmethod
-    def of(cls, config: Config) -> "TokenFile":
+    def from_config(cls, config: Config) -> "TokenFile":
         return cls(config.access.token_file or config.daemon.data_dir / FILE_NAME)
 
     def read(self) -> list[Token]:
@@ -209,7 +209,7 @@ class TokenUses:
         self._used = self.read()
 
     @classmethod
-    def of(cls, config: Config) -> "TokenUses":
+    def from_config(cls, config: Config) -> "TokenUses":
         return cls(config.daemon.data_dir / _USES_NAME)
 
     def read(self) -> dict[str, int]:
@@ -247,9 +247,9 @@ class Tokens:
         self._known: dict[str, Token] = {}
 
     @classmethod
-    def of(cls, config: Config) -> "Tokens":
+    def from_config(cls, config: Config) -> "Tokens":
         file = config.access.token_file or config.daemon.data_dir / FILE_NAME
-        return cls(file, TokenUses.of(config))
+        return cls(file, TokenUses.from_config(config))
 
     def find(self, sent: bytes) -> Token:
         """Return the token with this text. Raises WrongToken."""

@@ -37,7 +37,7 @@ class Rights:
     mask: Mask
 
     @classmethod
-    def of(cls, acl: Acl, sources: Iterable[str]) -> "Rights":
+    def from_acl(cls, acl: Acl, sources: Iterable[str]) -> "Rights":
         known = frozenset(sources)
         return cls(None if acl.visible is None else known, acl.hidden_among(known))
 
@@ -111,8 +111,8 @@ class Makers:
         self._page = page
 
     @classmethod
-    def of(cls, config: Config, access: Access, page: TeamPage | None) -> "Makers":
-        return cls(access, Tokens.of(config), page)
+    def from_config(cls, config: Config, access: Access, page: TeamPage | None) -> "Makers":
+        return cls(access, Tokens.from_config(config), page)
 
     def find(self, watch: Watch) -> Caller | None:
         """Return the maker of a watch, or None if the maker may no longer watch questions."""
@@ -134,7 +134,7 @@ class Makers:
         maker = self.find(watch)
         if maker is None:
             return _why_paused(watch)
-        if covers(caller.acl, Rights.of(maker.acl, sources), sources):
+        if covers(caller.acl, Rights.from_acl(maker.acl, sources), sources):
             return None
         return "It was made with a token that may see other sources. Use that token to see it."
 

@@ -478,7 +478,7 @@ def _is_listed(watch: Watch, caller: Caller) -> bool:
 
 def _rights_in(connection: Connection, caller: Caller | None) -> Rights:
     acl = caller.acl if caller else NOTHING
-    return Rights.of(acl, source_names(connection).values())
+    return Rights.from_acl(acl, source_names(connection).values())
 
 
 def _kind(watch: Watch) -> str | None:

@@ -119,14 +119,14 @@ def create(
     if out and out.exists():
         raise click.UsageError(f"{out} exists already.")
     own_folder(config.daemon.data_dir)
-    made, text = TokenFile.of(config).add(user, role, expires_s, sources, groups)
+    made, text = TokenFile.from_config(config).add(user, role, expires_s, sources, groups)
     until = f"until {_day(expires_s)}" if expires_s else "without an end"
     click.echo(f"Token {made.id} for {user}, with the role {role}, {until}.", err=True)
     if out:
         try:
             write_secret(out, text)
         except OSError as error:
-            TokenFile.of(config).remove(lambda token: token.id == made.id, made.id)
+            TokenFile.from_config(config).remove(lambda token: token.id == made.id, made.id)
             raise ConfigError(
                 f"Cannot write {out}", str(error.strerror).lower(), "Give another file"
             ) from error
@@ -158,8 +158,8 @@ def list_(context: click.Context, as_json: bool) -> None:
     Example: hopsyncd token list
     """
     config = load_config(context.obj)
-    used = TokenUses.of(config).read()
-    shown = [_describe(token, used.get(token.id)) for token in TokenFile.of(config).read()]
+    used = TokenUses.from_config(config).read()
+    shown = [_describe(token, used.get(token.id)) for token in TokenFile.from_config(config).read()]
     if as_json:
         print_json({"tokens": shown})
         return
@@ -193,11 +193,11 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
     if bool(ids) == bool(user):
         raise click.UsageError("Give the ids that `hopsyncd token list` prints, or --user.")
     config = load_config(context.obj)
-    file = TokenFile.of(config)
+    file = TokenFile.from_config(config)
     if user and config.access.page:
         from hopsyncd.web.ended_sessions import EndedSessions
 
-        EndedSessions.of(config).end(user)
+        EndedSessions.from_config(config).end(user)
         click.echo(f"Ended the sessions of {user} on the web page.")
         gone = file.remove_all(lambda token: token.user == user)
     elif user:

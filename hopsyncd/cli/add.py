@@ -36,10 +36,10 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
 def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     """Check a cron expression, and return it unchanged."""
     if text is not None:
-        from hopsyncd.config.schedule import at
+        from hopsyncd.config.schedule import parse_cron
 
         try:
-            at(text)
+            parse_cron(text)
         except ValueError as error:
             raise click.BadParameter(f"{error}. {CRON_HINT}") from error
     return text

@@ -210,7 +210,7 @@ def restore(
                 f" {', '.join(map(printable, closed))}. They stay closed until you set"
                 ' `visible_to`; ["members"] opens a source.'
             )
-        if config.access.listen and not TokenFile.of(config).read():
+        if config.access.listen and not TokenFile.from_config(config).read():
             click.echo("A backup has no tokens. Make new tokens with `hopsyncd token create`.")
 
 
@@ -223,7 +223,7 @@ def _closed_by_backup(config: Config, database: Path) -> list[str]:
     from store.sources import access_rules
 
     with closing(open_reader(database)) as connection:
-        rules = AccessRules.of(config, access_rules(connection))
+        rules = AccessRules.from_config(config, access_rules(connection))
     return rules.closed_by_record(config.sources)
 
 

@@ -272,7 +272,7 @@ def _experiment(
         _searches(given, strategies),
         models,
         config.index.edge_budget_factor,
-        WalkSettings.of(config.query),
+        WalkSettings.from_config(config.query),
         config.llm.max_calls_per_query or None,
         by if given["answers"] else "none",
     )

@@ -67,7 +67,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / size:g} {unit}"
 
 
-def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> When:
+def parse_cron(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> When:
     """Parse a cron expression, which may name its time zone as a sixth part.
 
     Without one, `zone` applies; None means the machine's time zone. Raises ValueError.

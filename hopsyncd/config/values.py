@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from connectors.ignore import NAMED, Patterns
-from hopsyncd.config.schedule import at, zone_of
+from hopsyncd.config.schedule import parse_cron, zone_of
 from store.visibility import is_pattern
 
 Strategy = Literal["hop", "statement", "topic", "bm25", "dense", "hybrid", "decompose", "rerank"]
@@ -243,7 +243,7 @@ def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
 def _is_cron(expression: str) -> None:
     # The defaults are valid, and parsing another expression loads a library.
     if expression not in (GC_AT, FULL_SCAN_AT):
-        at(expression)
+        parse_cron(expression)
 
 
 def group_id(name: str) -> int:

@@ -244,7 +244,7 @@ def watch_actions(config: Config) -> Iterator[Diagnosis]:
 
 def check_viewers(config: Config) -> Iterator[Diagnosis]:
     """Check that each name in visible_to belongs to a user or group here, or to a token."""
-    tokens = TokenFile.of(config).read()
+    tokens = TokenFile.from_config(config).read()
     known = {f"user:{token.user}" for token in tokens}
     known |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}
     for source in config.sources:

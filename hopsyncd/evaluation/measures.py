@@ -177,12 +177,12 @@ class Share(float):
         return share
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
+    def mean(cls, values: Sequence[float]) -> Self:
         """Compute the mean of one or more values between 0 and 1.
 
         The interval is Wilson's for values of 0 and 1, and a bootstrap interval for others.
 
-        >>> Share.of([1.0, 0.0, 1.0, 1.0])
+        >>> Share.mean([1.0, 0.0, 1.0, 1.0])
         75.0 (30.1 to 95.4)
         """
         if all(value in (0.0, 1.0) for value in values):
@@ -273,19 +273,19 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
     took_ms = [outcome.ms for outcome in measured]
     return Scores(
         recall={
-            depth: Share.of([outcome.recall for outcome in judged])
+            depth: Share.mean([outcome.recall for outcome in judged])
             for depth, judged in by_depth.items()
         },
         precision={
-            depth: Share.of([outcome.precision for outcome in judged])
+            depth: Share.mean([outcome.precision for outcome in judged])
             for depth, judged in by_depth.items()
         },
         f1={
-            depth: Share.of([outcome.f1 for outcome in judged])
+            depth: Share.mean([outcome.f1 for outcome in judged])
             for depth, judged in by_depth.items()
         },
         whole={
-            depth: Share.of([float(outcome.recall == 1) for outcome in judged])
+            depth: Share.mean([float(outcome.recall == 1) for outcome in judged])
             for depth, judged in by_depth.items()
         },
         reciprocal_rank=float(
@@ -326,7 +326,7 @@ def _share(
 ) -> Share | None:
     values = [measure(outcome) for outcome in outcomes]
     shares = [value if isinstance(value, float) else float(bool(value)) for value in values]
-    return Share.of(shares) if shares else None
+    return Share.mean(shares) if shares else None
 
 
 def _short(outcome: QuestionOutcome) -> str:

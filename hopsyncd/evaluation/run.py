@@ -174,7 +174,7 @@ def build(
 ) -> Snapshot:
     """Open the database in `folder` and return its head.
 
-    If its corpus or generation settings differ, it is built again.
+    A database of another corpus or with other generation settings is built again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"

@@ -105,7 +105,7 @@ def _ends_of(text: str) -> dict[int, int]:
 def _plain(text: str) -> str:
     if not any(mark in text for mark in "\\{}$~`'-"):
         return " ".join(text.split())
-    source = Source.of(text.replace("%", "\\%").replace("\\\\%", "\\%"))
+    source = Source.tokenize(text.replace("%", "\\%").replace("\\\\%", "\\%"))
     return InlineReader(source).text(0, len(source.tokens))[0]
 
 

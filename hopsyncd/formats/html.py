@@ -130,7 +130,7 @@ class _Builder:
             self._flush()
             self._element = name if opens else ""
             if name in LISTS or name in ("li", "dt", "dd"):
-                self.blocks += self._leads.at(event.element, opens)
+                self.blocks += self._leads.handle_tag(event.element, opens)
         self._has_caption = self._has_caption and (opens or name != "figure")
         if around and not opens:
             self._leave(around, event.line)

@@ -51,7 +51,7 @@ class Leads:
         """Discard the introduction once the introduced block has been added."""
         self._introduction = ""
 
-    def at(self, element: Element, opens: bool) -> list[Block]:
+    def handle_tag(self, element: Element, opens: bool) -> list[Block]:
         """Enter or leave an element. Returns terms without a definition as separate blocks."""
         name = element.tag
         self._element = name if opens else ""

@@ -91,7 +91,7 @@ class _Reader:
     """Reads the tokens of a document in one pass."""
 
     def __init__(self, text: str) -> None:
-        self.source = Source.of(text)
+        self.source = Source.tokenize(text)
         self.inline = InlineReader(self.source)
         self.title = ("", 1)
         self.facts: list[tuple[str, str]] = []

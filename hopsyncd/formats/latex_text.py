@@ -64,7 +64,7 @@ class Source:
     open_until: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, text: str) -> "Source":
+    def tokenize(cls, text: str) -> "Source":
         """Split a document into tokens, without comments."""
         breaks = [found.start() for found in re.finditer("\n", text)]
         tokens: list[str] = []
@@ -321,7 +321,7 @@ class InlineReader:
                 text = text.replace(f"#{number}", argument)
             text = text[:_MAX_EXPANDED_CHARACTERS]
             self._expanded -= len(text)
-            outer, self.source = self.source, Source.of(text)
+            outer, self.source = self.source, Source.tokenize(text)
             whole = len(self.source.tokens)
             if in_formula:
                 written.add(self.formula(0, whole, depth + 5))

@@ -26,7 +26,7 @@ def formula_text(tex: str) -> str:
     >>> formula_text(r"\frac{a+b}{2} \leq \sqrt{x^2}")
     '(a+b)/2 ≤ √(x^2)'
     """
-    source = Source.of(tex)
+    source = Source.tokenize(tex)
     return InlineReader(source).formula(0, len(source.tokens))
 
 

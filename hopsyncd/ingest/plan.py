@@ -243,7 +243,7 @@ class Plan:
         """Whether the planned sync takes the state of this item into account."""
         return self.listing.names(path) if self.only is None else path in self.only
 
-    def of(self, *actions: Action) -> dict[str, Step]:
+    def steps_with(self, *actions: Action) -> dict[str, Step]:
         """Return the steps with these actions, by path."""
         return {step.path: step for step in self.steps if step.action in actions}
 

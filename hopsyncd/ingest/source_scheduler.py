@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.schedule import Moment, Run, When, at, every, next_ms, zone_of
+from hopsyncd.config.schedule import Moment, Run, When, every, next_ms, parse_cron, zone_of
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.ingest.connector_setup import is_slow, open_source
@@ -122,7 +122,7 @@ class Timetable:
 def scan_times(source: SourceConfig, config: Config) -> When:
     """Return when a source is scanned. Raises ConfigError."""
     if source.scan_at:
-        return _at(source.scan_at, config)
+        return _parse_cron(source.scan_at, config)
     return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
 
 
@@ -131,24 +131,24 @@ def full_scan_times(source: SourceConfig, config: Config) -> When | None:
     ConfigError."""
     if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
         return None
-    return _at(config.schedule.full_scan_at, config)
+    return _parse_cron(config.schedule.full_scan_at, config)
 
 
 def gc_times(config: Config) -> When | None:
     """Return when garbage is collected, or None if it is not scheduled. Raises ConfigError."""
-    return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
+    return _parse_cron(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 
 def backup_times(config: Config) -> When | None:
     """Return when backups are made, or None if they are not scheduled. Raises ConfigError."""
     wanted = config.backup.dir and not config.store.url
-    return _at(config.backup.cron, config) if wanted and config.backup.at else None
+    return _parse_cron(config.backup.cron, config) if wanted and config.backup.at else None
 
 
-def _at(expression: str, config: Config) -> When:
+def _parse_cron(expression: str, config: Config) -> When:
     zone = config.schedule.time_zone
     try:
-        return at(expression, zone_of(zone) if zone else None, config.schedule.jitter_s)
+        return parse_cron(expression, zone_of(zone) if zone else None, config.schedule.jitter_s)
     except ValueError as error:
         raise ConfigError(
             f'The schedule "{expression}" is invalid',

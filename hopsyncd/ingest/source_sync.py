@@ -301,16 +301,16 @@ class SourceSync:
         batch.
         """
         batch, run.back = run.batch, []
-        fetches = [*plan.of(Action.FETCH).values()]
+        fetches = [*plan.steps_with(Action.FETCH).values()]
         run.progress.documents_total = len(fetches)
-        run.removals = plan.of(*REMOVALS)
+        run.removals = plan.steps_with(*REMOVALS)
         run.moved = {} if run.is_slow else _by_content(plan.gone)
         yield from self._read_and_commit(run, plan, fetches)
         if run.removals and batch.readings and run.is_slow and not run.scope.afresh:
             # Commit first, because other sources have turns during the listing.
             self._commit(run)
             yield Turn.COMMITTED
-        batch.reports = plan.of(Action.REPORT)
+        batch.reports = plan.steps_with(Action.REPORT)
         batch.removals, run.removals, run.moved = run.removals, {}, {}
         yield from self._list_again(run, plan)
         yield from self._read_and_commit(run, plan, run.back)
@@ -400,7 +400,7 @@ class SourceSync:
             yield from self._list_again(run, plan)
 
     def _list_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """List the items that the batch would remove once more, and keep those that still exist.
+        """List again the items that the batch would remove, and keep the items that still exist.
 
         A listing can be incomplete, and much may have changed since the scan. The scan has already
         checked whether the source may become empty. This second listing covers only the missing
@@ -414,7 +414,7 @@ class SourceSync:
         scope = replace(run.scope, under=tuple(wanted), accept_empty=True)
         looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
         look = run_to_end(looking) if batch.readings else (yield from looking)
-        removals, fetches = look.of(*REMOVALS), look.of(Action.FETCH)
+        removals, fetches = look.steps_with(*REMOVALS), look.steps_with(Action.FETCH)
         batch.removals = {path: step for path, step in batch.removals.items() if path in removals}
         run.back += [step for path, step in fetches.items() if path in wanted]
 

@@ -71,7 +71,7 @@ class _Kept:
             self._made[key] = made
             return made
 
-    def of(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
+    def list_snapshots(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
         """List the cached snapshots of an index, with their keys."""
         return [(key, kept) for key, kept in self._made.items() if kept.index is index]
 
@@ -420,7 +420,7 @@ class Engine:
         def make() -> Snapshot:
             older = [
                 kept.filtered
-                for (_, _, filter_), kept in self._narrowed.of(served.index)
+                for (_, _, filter_), kept in self._narrowed.list_snapshots(served.index)
                 if filter_ == wanted and kept.filtered is not None
             ]
             before = max(older, key=len, default=np.empty(0, dtype=np.bool_))

@@ -83,7 +83,7 @@ class NearPassages:
     cosines: Cosines
 
     @classmethod
-    def of(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
+    def select(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
         """Select the passages by their words and by the vector of each whole passage."""
         entries = np.flatnonzero(snapshot.statistics.visible.passages)
         like = OF_LIKENESS * likeness.whole[entries] + OF_WORDS * by_words[entries]
@@ -118,7 +118,7 @@ def _find_least_near(like: Floats) -> float:
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
     """Return the cosine of a text with the passage or sentence most like it."""
     count = len(snapshot.statistics.visible.passages)
-    near = NearPassages.of(snapshot, Likeness(snapshot, vector), np.zeros(count))
+    near = NearPassages.select(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))
 
 

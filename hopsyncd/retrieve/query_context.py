@@ -112,7 +112,7 @@ class Coverage:
         """Return (t, w) flags: whether each of the w passages has each term."""
         return self.has.take(entries, axis=1)
 
-    def of(self, entries: Integers) -> Floats:
+    def sum_shares(self, entries: Integers) -> Floats:
         """Return (w,) sums: the shares of the terms that each of these passage rows has."""
         return sum_weighted(self.share, self.select(entries))
 
@@ -232,7 +232,7 @@ class QueryContext:
     forms: FormMatches = NO_FORMS
 
     @classmethod
-    def of(
+    def build(
         cls,
         question: str,
         vector: Vectors,
@@ -264,7 +264,7 @@ class QueryContext:
     @cached_property
     def near(self) -> NearPassages:
         """The passages most like the question."""
-        return NearPassages.of(self.snapshot, self.likeness, self.by_words)
+        return NearPassages.select(self.snapshot, self.likeness, self.by_words)
 
     @cached_property
     def nearest_mentions(self) -> tuple[Integers, Integers]:

@@ -247,14 +247,15 @@ def _instead(index: LiveIndex, condition: Condition, visible: NDArray[np.bool_])
     value = (property_value or name) if condition.key == "property" else condition.value
     near = near_names(value, known)
     if near:
-        return f". Did you mean {' or '.join(map(str, (_of(condition, name) for name in near)))}?"
+        conditions = (_with_value(condition, name) for name in near)
+        return f". Did you mean {' or '.join(map(str, conditions))}?"
     if condition.key != "path" and known:
         more = ", ..." if len(known) > _LISTED else ""
         return f". Known: {', '.join(known[:_LISTED])}{more}"
     return ""
 
 
-def _of(condition: Condition, value: str) -> Condition:
+def _with_value(condition: Condition, value: str) -> Condition:
     name, equals, _ = condition.value.partition("=")
     return Condition(
         condition.key, f"{name}={value}" if condition.key == "property" and equals else value

@@ -106,7 +106,7 @@ class SearchTools:
     def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         """Compare the question with the version."""
         read = partial(self.passages.read, connection)
-        return QueryContext.of(question, self.vector(question), head, read, self.vectors)
+        return QueryContext.build(question, self.vector(question), head, read, self.vectors)
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
         """Encode texts like `vectors`, but release `walk_lock`, which the caller holds,

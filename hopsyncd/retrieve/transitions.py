@@ -214,7 +214,7 @@ def _best_of(context: QueryContext, documents: Integers, linked: int) -> tuple[I
     this position.
     """
     entries, document = context.snapshot.list_document_passages(documents)
-    like = context.first_cosines(entries) + context.coverage.of(entries)
+    like = context.first_cosines(entries) + context.coverage.sum_shares(entries)
     # With 32-bit numbers this is fast, but it can select more passages when values tie.
     best = select_largest_of_groups(document, to_sortable(like.astype(np.float32)), linked)
     entries, document, like = entries[best], document[best], like[best]

@@ -33,7 +33,7 @@ class WalkSettings:
     rerank: bool = False
 
     @classmethod
-    def of(cls, config: QueryConfig) -> Self:
+    def from_config(cls, config: QueryConfig) -> Self:
         """Create the settings from the configuration."""
         return cls(
             hops=config.hops,

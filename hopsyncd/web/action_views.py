@@ -67,7 +67,7 @@ class ActionViews(View):
         view = "/changes" if name == "restore" else "/sources"
         if name == "open":
             view = f"/passage/{form.get('id', '')}"
-        return self.to(f"{view}?{urlencode({'done': name, **message})}")
+        return self.redirect(f"{view}?{urlencode({'done': name, **message})}")
 
     def _sync(self, form: Form) -> Form:
         source = form.get("source", "")

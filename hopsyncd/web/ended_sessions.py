@@ -37,7 +37,7 @@ class EndedSessions:
         self._times: dict[str, float] = {}
 
     @classmethod
-    def of(cls, config: Config) -> "EndedSessions":
+    def from_config(cls, config: Config) -> "EndedSessions":
         tokens = config.access.token_file
         return cls((tokens.parent if tokens else config.daemon.data_dir) / FILE_NAME)
 

@@ -75,10 +75,10 @@ class Links:
         """Return the functions and values for the templates, by name."""
         return {
             "url": self.url,
-            "here": self.here,
+            "at_version": self.at_version,
             "here_path": self.here_path,
             "here_fields": [pair for pair in self._fields if pair[0] not in ("at", "open", "tab")],
-            "now_url": self.here(at=""),
+            "now_url": self.at_version(""),
             "open_url": self.open_url,
             "close_url": self._search(),
             "toggled": self.toggle_filter,
@@ -91,13 +91,13 @@ class Links:
         query = query_string({**fields, "at": self._asked.at})
         return f"{self._base}{path}{'?' if query else ''}{query}"
 
-    def here(self, at: object) -> str:
+    def at_version(self, version: object) -> str:
         """Return the link to the current view at another version."""
         fields = dict[str, list[str]]()
         for name, value in self._fields:
             if name not in ("at", "open", "tab"):
                 fields.setdefault(name, []).append(value)
-        query = query_string({**fields, "at": at})
+        query = query_string({**fields, "at": version})
         return f"{self.here_path}{'?' if query else ''}{query}"
 
     def open_url(self, passage: str, tab: str = "document") -> str:

@@ -318,7 +318,7 @@ def make_team_page(config: Config) -> TeamPage:
     def client_of(token: str, browser: str) -> Client:
         return Client(socket, token, browser=browser)
 
-    ended = EndedSessions.of(config)
+    ended = EndedSessions.from_config(config)
     version = SharedVersion(Client(socket))
     return TeamPage(access.page, client_of, provider, version, ended.has_ended)
 

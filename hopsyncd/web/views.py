@@ -200,7 +200,7 @@ class View:
         form = {name: values[0] for name, values in fields.items()}
         return form if self.shared.door.is_form_of(request, form.get("csrf", "")) else None
 
-    def to(self, path: str) -> Response:
+    def redirect(self, path: str) -> Response:
         """Redirect the browser to another view."""
         return RedirectResponse(f"{self.base}{path}", 303)
 

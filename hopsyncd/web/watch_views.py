@@ -45,7 +45,7 @@ class WatchViews(View):
         ]
         known = [watch for watch in same if not watch["unavailable"]]
         watch = known[0] if known else self.client.watch(question)["watch"]
-        return self.to(f"/watches/{watch['id']}")
+        return self.redirect(f"/watches/{watch['id']}")
 
     async def unwatch(self, request: Request) -> Response:
         """Stop watching a question."""
@@ -56,4 +56,4 @@ class WatchViews(View):
     @run_view
     def _unwatch(self, request: Request) -> Response:
         self.client.unwatch(request.path_params["number"])
-        return self.to("/watches")
+        return self.redirect("/watches")

@@ -71,7 +71,7 @@ def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]
 
 
 def _merge(old: str, new: str) -> Markup | None:
-    """Merge two sentences with the removed and added words. Returns None if they differ much.
+    """Merge two sentences with the removed and added words. Returns None if they differ too much.
 
     >>> _merge("She was born in Oslo.", "She was born in Oslo, by the fjord.")
     Markup('She was born in Oslo<ins>, by the fjord</ins>.')

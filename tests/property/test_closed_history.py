@@ -42,7 +42,7 @@ class Configured(Index):
     @property
     def acl(self) -> Acl:
         """What a member of the group may see."""
-        return AccessRules.of(self._config, access_rules(self.stack.connection)).acl(
+        return AccessRules.from_config(self._config, access_rules(self.stack.connection)).acl(
             lambda clause: False
         )
 

@@ -37,7 +37,7 @@ def config(setting: Setting) -> Config:
 
 def sees(setting: Setting, recorded: AccessRule | None, *entries: str) -> bool:
     """Whether a member who matches these entries sees the source."""
-    rules = AccessRules.of(config(setting), {"s": recorded})
+    rules = AccessRules.from_config(config(setting), {"s": recorded})
     return rules.acl(set(entries).intersection).shows("s")
 
 

@@ -273,7 +273,9 @@ def test_a_source_that_is_closed_in_the_backup_stays_closed_under_a_fresh_config
         """The rule after a start with these keys, and the sources that the start warns about."""
         config = Config.model_validate({"source": [{"name": "notes", "path": "/", **keys}]})
         rules = {**recorded, **rules_at_start(recorded, config.sources, is_shared=False)}
-        return rules["notes"], AccessRules.of(config, rules).closed_by_record(config.sources)
+        return rules["notes"], AccessRules.from_config(config, rules).closed_by_record(
+            config.sources
+        )
 
     assert recorded["notes"] == (*rule, RESTORED)
     assert rule_under() == ((*rule, RESTORED), ["notes"])

@@ -290,7 +290,7 @@ def test_a_name_in_visible_to_that_nobody_has_is_reported(tmp_path: Path) -> Non
     text = source("notes", tmp_path, f"visible_to = {names}".replace("'", '"'))
     config = config_of(tmp_path, text)
     own_folder(config.daemon.data_dir)
-    TokenFile.of(config).add("ann", "read", None, groups=["board"])
+    TokenFile.from_config(config).add("ann", "read", None, groups=["board"])
     (found,) = reachable.check_viewers(config)
     assert (found.check, found.level) == ("source notes", "warn")
     assert "user:an," in found.detail

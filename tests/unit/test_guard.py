@@ -83,7 +83,7 @@ def client(folder: Path, credentials: Credentials, **access: Any) -> TestClient:
     file = folder / "token"
     file.write_text(TOKEN)
     file.chmod(0o600)
-    rules = AccessRules.of(wanted, RECORDED)
+    rules = AccessRules.from_config(wanted, RECORDED)
     guard = Guard(
         APP, Access(lambda: rules), AuditLog(folder / "audit.log"), OneToken(file, "admin")
     )
@@ -119,10 +119,10 @@ def test_what_may_be_hidden_from_members_is_known_before_they_ask() -> None:
     sources = [{"name": name, "path": f"/{name}", "visible_to": who} for name, who in named.items()]
     wanted = Config.model_validate({"access": {"group": "daemon"}, "source": sources})
     stored = dict.fromkeys(named, OPEN)
-    masks = AccessRules.of(wanted, {**stored, "old": OPEN}).masks()
+    masks = AccessRules.from_config(wanted, {**stored, "old": OPEN}).masks()
     assert masks == [{"old", "minutes", "pay"}, {"old", "pay"}, {"old"}]
-    assert {"old"} not in AccessRules.of(wanted, stored).masks()
-    assert AccessRules.of(config(), RECORDED).masks() == []
+    assert {"old"} not in AccessRules.from_config(wanted, stored).masks()
+    assert AccessRules.from_config(config(), RECORDED).masks() == []
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def remote_guard(folder: Path, rules: AccessRules, **more: Any) -> tuple[TokenFi
 
 
 def test_a_token_sees_what_its_role_its_user_and_its_sources_allow(tmp_path: Path) -> None:
-    rules = AccessRules.of(config(), {"closed": OPEN, "open": OPEN, "old": OPEN})
+    rules = AccessRules.from_config(config(), {"closed": OPEN, "open": OPEN, "old": OPEN})
     mine, boards = (("user:ann",),), (("group:board",),)
     rules = replace(rules, rules={**rules.rules, "open": OPEN, "closed": mine})
     tokens, guard = remote_guard(tmp_path, rules)
@@ -201,7 +201,7 @@ def test_a_token_sees_what_its_role_its_user_and_its_sources_allow(tmp_path: Pat
 
 
 def test_wrong_tokens_are_slowed_and_logged_without_the_secret(tmp_path: Path) -> None:
-    rules = AccessRules.of(config(), RECORDED)
+    rules = AccessRules.from_config(config(), RECORDED)
     tokens, guard = remote_guard(tmp_path, rules)
     guard._failed = FailedTokens(lambda: 0.0)  # a clock that stands still
     tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost", client=("192.0.2.7", 1))
@@ -227,7 +227,7 @@ def test_wrong_tokens_are_slowed_and_logged_without_the_secret(tmp_path: Path) -
 
 
 def test_the_number_of_concurrent_requests_of_a_user_is_limited(tmp_path: Path) -> None:
-    tokens, guard = remote_guard(tmp_path, AccessRules.of(config(), RECORDED), per_user=2)
+    tokens, guard = remote_guard(tmp_path, AccessRules.from_config(config(), RECORDED), per_user=2)
     _, anns = tokens.add("ann", "read", None)
     _, again = tokens.add("ann", "read", None)
     _, bobs = tokens.add("bob", "read", None)
@@ -284,7 +284,7 @@ async def respond(guard: Guard, path: str, token: str) -> list[Message]:
 def test_a_response_ends_soon_after_its_token_is_revoked_or_has_expired(
     tmp_path: Path, begins: bool, expires: bool
 ) -> None:
-    tokens, guard = remote_guard(tmp_path, AccessRules.of(config(), RECORDED))
+    tokens, guard = remote_guard(tmp_path, AccessRules.from_config(config(), RECORDED))
     start_s = time.time()
     clock = [start_s]
     file, uses = tmp_path / "tokens.json", TokenUses(tmp_path / "uses")

@@ -55,7 +55,7 @@ def test_near_passages_are_those_most_like_it_by_words_and_as_a_whole(
     served, vector = _some(count), _question()
     likeness = Likeness(served, vector, few)
     words = np.where(np.arange(count) % every == 0, _CHANCE.random(count), 0.0)
-    near = NearPassages.of(served, likeness, words)
+    near = NearPassages.select(served, likeness, words)
     like = OF_LIKENESS * likeness.whole + OF_WORDS * words
     assert near.entries.tolist() == np.sort(np.argsort(-like)[:NEAR]).tolist()
     cosines = likeness.every.reshape(-1, 4)[near.entries]
@@ -76,7 +76,7 @@ def test_passages_of_other_versions_are_not_near() -> None:
         then = snapshot_at(served.index, version)
         likeness = Likeness(then, vector, few=0)
         count = len(then.statistics.visible.passages)
-        near = NearPassages.of(then, likeness, np.zeros(count))
+        near = NearPassages.select(then, likeness, np.zeros(count))
         assert near.entries.tolist() == entries
     old = Likeness(served, vector, few=0)
     assert len(old.whole) == 3
@@ -85,7 +85,7 @@ def test_passages_of_other_versions_are_not_near() -> None:
 def test_without_visible_passages_nothing_is_near() -> None:
     served = indexed([])
     vector = to_grid(np.array([[1.0, 0.0]]))[0]
-    near = NearPassages.of(served, Likeness(served, vector), np.zeros(0))
+    near = NearPassages.select(served, Likeness(served, vector), np.zeros(0))
     assert (len(near.entries), len(near.like), len(near.rows)) == (0, 0, 0)
     assert fit(served, vector) == 0.0
 

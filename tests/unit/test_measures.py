@@ -72,14 +72,14 @@ def test_the_interval_holds_the_mean_and_is_the_same_each_time() -> None:
 
 def test_a_share_of_questions_has_wilsons_interval() -> None:
     """The values are those of Newcombe (1998), method 3: 81 of 263, and 0 of 20."""
-    share = Share.of([1.0] * 81 + [0.0] * 182)
+    share = Share.mean([1.0] * 81 + [0.0] * 182)
     assert (share, share.low, share.high) == pytest.approx((30.8, 25.53, 36.62), abs=0.01)
-    none = Share.of([0.0] * 20)
+    none = Share.mean([0.0] * 20)
     assert (none.low, none.high) == pytest.approx((0.0, 16.11), abs=0.01)
 
 
 def test_a_mean_of_recalls_has_a_bootstrap_interval() -> None:
     values = [1.0, 0.5, 0.5, 0.0]
-    share = Share.of(values)
+    share = Share.mean(values)
     assert (share.low, share.high) == tuple(100 * end for end in interval(values))
     assert share == 50.0

@@ -44,7 +44,7 @@ class OnePage:
 
 
 RULES = replace(
-    AccessRules.of(config(), {"closed": OPEN, "old": OPEN}),
+    AccessRules.from_config(config(), {"closed": OPEN, "old": OPEN}),
     rules={"closed": (("group:board",),)},
 )
 
@@ -119,7 +119,7 @@ def whole_daemon(folder: Path, **access: Any) -> TestClient:
     """The daemon's application as TCP clients meet it."""
     given = {"data_dir": str(folder)}
     made = Config.model_validate({"access": access, "daemon": given}, context={"base": folder})
-    audit, rules = AuditLog(folder / "audit.log"), AccessRules.of(made, RECORDED)
+    audit, rules = AuditLog(folder / "audit.log"), AccessRules.from_config(made, RECORDED)
     app = guard_daemon(APP, Access(lambda: rules), audit, made, None, OnePage())
     return TestClient(_from(UNKNOWN, app), base_url="http://localhost", client=("192.0.2.7", 1))
 

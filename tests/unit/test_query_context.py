@@ -70,7 +70,7 @@ def test_words_are_weighted_by_the_share_of_passages_that_have_them() -> None:
     coverage = found.coverage
     assert coverage.share.sum() == pytest.approx(1)
     gaul, rome = coverage.share.tolist()
-    assert coverage.of(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
+    assert coverage.sum_shares(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
     added = coverage.compute_gain(np.array([1, 2]), np.array([0, 1]))
     assert added.tolist() == pytest.approx([gaul, rome])
 
@@ -151,7 +151,7 @@ def test_a_question_knows_the_names_that_are_there_at_its_version() -> None:
     )
     (vector,) = to_grid(np.array([EAST], dtype=np.float64))
     then, now = (
-        QueryContext.of(
+        QueryContext.build(
             "What of Rome and Gaul?", vector, snapshot_at(graph.index, at), lambda _: {}
         )
         for at in (1, 2)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hopsyncd.config.schedule import RETRY_MS, Moment, Run, When, at, every, next_ms
+from hopsyncd.config.schedule import RETRY_MS, Moment, Run, When, every, next_ms, parse_cron
 from tests.fakes.life import DAY_MS, HOUR_MS, MINUTE_MS, Machine, Ran, gaps_ms, unix_ms
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
@@ -29,7 +29,7 @@ def named(expression: str, zone: ZoneInfo, since: str, times: int) -> list[str]:
     """The next times of an expression, in UTC, each found from the run before."""
     found: list[str] = []
     while len(found) < times:
-        due_ms = next_ms("job", at(expression, zone), run_at(since), after(since, since))
+        due_ms = next_ms("job", parse_cron(expression, zone), run_at(since), after(since, since))
         since = datetime.fromtimestamp(due_ms / 1000, UTC).isoformat()
         found.append(since[:16])
     return found
@@ -37,7 +37,7 @@ def named(expression: str, zone: ZoneInfo, since: str, times: int) -> list[str]:
 
 def test_a_job_that_never_ran_is_due_now() -> None:
     now = Moment(unix_ms("2026-05-01T12:00"), 0.0)
-    assert next_ms("job", at("0 3 * * *", BERLIN), None, now) == now.wall_ms
+    assert next_ms("job", parse_cron("0 3 * * *", BERLIN), None, now) == now.wall_ms
     assert next_ms("job", every(300), None, now) == now.wall_ms
 
 
@@ -85,7 +85,7 @@ def test_a_job_of_every_half_hour_does_not_notice_the_change_of_the_clock(since:
 def test_jitter_is_the_same_whenever_it_is_asked_for_and_differs_between_jobs() -> None:
     last = "2026-05-01T12:00"
     due = [
-        next_ms(job, at("0 3 * * *", BERLIN, 60), run_at(last), after(last, last))
+        next_ms(job, parse_cron("0 3 * * *", BERLIN, 60), run_at(last), after(last, last))
         for job in ("a", "b", "a")
     ]
     assert due[0] == due[2] != due[1]
@@ -100,13 +100,13 @@ def test_the_jitter_of_an_interval_is_a_tenth_of_it_at_most() -> None:
 
 def test_a_failed_job_is_retried_soon_but_not_before_its_interval() -> None:
     failed = run_at("2026-05-01T12:00", failed=True)
-    daily, often = at("0 3 * * *", BERLIN), every(60)
+    daily, often = parse_cron("0 3 * * *", BERLIN), every(60)
     assert next_ms("job", daily, failed, failed.ended) == failed.ended.wall_ms + RETRY_MS
     assert next_ms("job", often, failed, failed.ended) == failed.ended.wall_ms + 60_000
 
 
 def test_a_clock_put_back_an_hour_does_not_repeat_a_daily_job() -> None:
-    daily = at("30 3 * * *", BERLIN)
+    daily = parse_cron("30 3 * * *", BERLIN)
     last = run_at("2026-05-01T01:30:05")
     now = Moment(unix_ms("2026-05-01T01:00"), 1800.0)  # half an hour later, and put back by one
     assert next_ms("job", daily, last, now) == unix_ms("2026-05-02T01:30")
@@ -118,16 +118,16 @@ def test_a_clock_put_back_an_hour_does_not_repeat_a_daily_job() -> None:
 )
 def test_an_invalid_cron_expression_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        at(expression)
+        parse_cron(expression)
 
 
 def month(zone: ZoneInfo) -> dict[str, When]:
     return {
         "scan a": every(300, 30),
         "scan b": every(3600, 30),
-        "scan c": at("0 6,18 * * *", zone, 30),
-        "gc": at("30 2 * * *", zone, 30),
-        "full scan a": at("30 1 * * *", zone, 30),
+        "scan c": parse_cron("0 6,18 * * *", zone, 30),
+        "gc": parse_cron("30 2 * * *", zone, 30),
+        "full scan a": parse_cron("30 1 * * *", zone, 30),
     }
 
 
@@ -220,7 +220,7 @@ def no_gap_but_sleep(machine: Machine, job: str, most_ms: int, woken: list[int])
 
 
 def test_a_daily_job_that_was_slept_through_runs_when_the_machine_wakes() -> None:
-    machine = Machine(unix_ms("2026-05-01T20:00"), {"gc": at("30 3 * * *", BERLIN)})
+    machine = Machine(unix_ms("2026-05-01T20:00"), {"gc": parse_cron("30 3 * * *", BERLIN)})
     machine.awake_until(machine.true_ms + HOUR_MS)
     for _ in range(3):
         machine.asleep_until(machine.true_ms + 20 * HOUR_MS)
@@ -247,7 +247,7 @@ def test_after_a_jump_of_the_clock_a_source_is_scanned_as_before(by_ms: int) -> 
 
 @pytest.mark.parametrize("by_ms", [-DAY_MS, DAY_MS])
 def test_a_start_with_a_clock_that_is_wrong_by_a_day_silences_no_job(by_ms: int) -> None:
-    jobs = {"scan": every(300), "gc": at("30 3 * * *", BERLIN)}
+    jobs = {"scan": every(300), "gc": parse_cron("30 3 * * *", BERLIN)}
     machine = Machine(unix_ms("2026-05-01T09:00"), jobs)
     machine.awake_until(machine.true_ms + HOUR_MS)
     machine.restarted()

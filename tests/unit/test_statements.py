@@ -207,7 +207,7 @@ def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
     assert [one.score for one in answer.ranked] != [one.score for one in by_path.ranked]
     scores = [{one.passage: one.score for one in some.ranked} for some in (by_path, answer, mean)]
     served, vector = mean.snapshot, engine.vector(QUESTION)
-    context = QueryContext.of(QUESTION, vector, served, lambda _: {})
+    context = QueryContext.build(QUESTION, vector, served, lambda _: {})
     whole = context.first_cosines(served.passage_rows) + context.by_words[served.passage_rows]
     of_passages = dict(
         zip(served.passage_ids[served.passage_rows].tolist(), whole.tolist(), strict=True)

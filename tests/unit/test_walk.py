@@ -223,9 +223,11 @@ def test_only_the_heaviest_passages_send_their_mass_on() -> None:
 
 
 def test_the_limits_are_those_that_are_configured() -> None:
-    assert WalkSettings.of(QueryConfig()) == WalkSettings()
+    assert WalkSettings.from_config(QueryConfig()) == WalkSettings()
     given = QueryConfig(hops=2, heaviest=7, mentions=3, least_share=0.0)
-    assert WalkSettings.of(given) == WalkSettings(hops=2, heaviest=7, mentions=3, least_share=0.0)
+    assert WalkSettings.from_config(given) == WalkSettings(
+        hops=2, heaviest=7, mentions=3, least_share=0.0
+    )
 
 
 def test_a_score_below_the_least_share_is_not_passed_on() -> None:

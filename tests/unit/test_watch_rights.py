@@ -116,22 +116,22 @@ def test_the_number_of_a_users_watches_is_bounded(watching: Watching) -> None:
 
 
 def test_rights_are_stored_and_compared_by_what_was_known() -> None:
-    before = Rights.of(Acl(frozenset({"notes"}), frozenset([FOLDER])), ["notes", "pay"])
+    before = Rights.from_acl(Acl(frozenset({"notes"}), frozenset([FOLDER])), ["notes", "pay"])
     assert Rights.from_json(before.to_json()) == before
-    same = Rights.of(Acl(frozenset({"notes"}), frozenset([FOLDER])), ["notes", "pay", "new"])
+    same = Rights.from_acl(Acl(frozenset({"notes"}), frozenset([FOLDER])), ["notes", "pay", "new"])
     assert not before.has_lost(same) and not before.differs(same)  # a new hidden source
-    for lost in (NOTHING_SEEN, Rights.of(Acl(frozenset()), ["notes"])):
+    for lost in (NOTHING_SEEN, Rights.from_acl(Acl(frozenset()), ["notes"])):
         assert before.has_lost(lost)
-    more = Rights.of(Acl(frozenset({"notes", "pay"}), frozenset([FOLDER])), ["notes", "pay"])
+    more = Rights.from_acl(Acl(frozenset({"notes", "pay"}), frozenset([FOLDER])), ["notes", "pay"])
     assert before.differs(more) and not before.has_lost(more) and more.has_lost(before)
-    everything = Rights.of(EVERYTHING, ["notes", "pay"])
+    everything = Rights.from_acl(EVERYTHING, ["notes", "pay"])
     assert everything.to_json() is None and everything.has_lost(before)
     assert covers(EVERYTHING, before, ["notes", "pay"])
     assert not covers(Acl(frozenset({"pay"})), before, ["notes", "pay"])
     assert covers(Acl(frozenset({"notes"}), frozenset([FOLDER])), before, ["notes", "pay"])
 
 
-NOTHING_SEEN = Rights.of(Acl(frozenset()), ["notes", "pay"])
+NOTHING_SEEN = Rights.from_acl(Acl(frozenset()), ["notes", "pay"])
 
 
 def test_the_rights_come_from_the_token_and_end_with_it(tmp_path: Path) -> None:

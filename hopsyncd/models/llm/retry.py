@@ -211,7 +211,7 @@ def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
     section = texts.section
     match failure.status:
         case 401 if not texts.api_key_env:
-            return f"Name the environment variable of its key in {section} and restart"
+            return f"Name the environment variable that has the API key in {section}, and restart"
         case 401:
             return f"Set the environment variable {texts.api_key_env} to a valid key and restart"
         case 402 | 429:

@@ -60,7 +60,7 @@ class PathExplainer:
         self._ids, self._asked = snapshot.passage_ids, snapshot.index.outgoing.id
         self._keys = snapshot.index.name_numbers.keys
 
-    def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
+    def list_hops(self, entry: int, limit: int) -> tuple[Hop, ...]:
         """List the hops to a passage, at most `limit`, from first to last.
 
         The list is empty if most of the passage's score is from the seeds.
@@ -211,12 +211,16 @@ def rank_hops(
     context: QueryContext, search: HopSearch, k: int, settings: WalkSettings
 ) -> list[Ranked]:
     """Return the k most helpful passages of a search."""
-    trail = PathExplainer(context.snapshot, search)
+    explainer = PathExplainer(context.snapshot, search)
     ids, reached_scores = context.snapshot.passage_ids, mark_reached(context, search.scores)
     found = helpful(context, reached_scores, max(k, FIRST_RESULTS), search.second_ask.fits)
     found = promote_direct_hits(found, find_direct_hits(context).rows)[:k]
     return [
-        Ranked(PassageId(int(ids[row])), score, find_hops=partial(trail.to, row, settings.hops))
+        Ranked(
+            PassageId(int(ids[row])),
+            score,
+            find_hops=partial(explainer.list_hops, row, settings.hops),
+        )
         for row, score, _ in found
     ]
 
