@@ -110,7 +110,7 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
     place = index_place(keep, source, models.maker)
     head = index_folder(place, source, Config(), models.maker)
     connection = open_reader(place / DATABASE_NAME)
-    quoted = [one for one in read_quoted(folder / "questions.jsonl") if one.evidence]
+    quoted = [question for question in read_quoted(folder / "questions.jsonl") if question.evidence]
     gold = find_gold_passages(connection, head.version.id, quoted)
     return Asked(connection, head, gold, [one.gold for one in quoted])
 
@@ -195,7 +195,9 @@ def run_trial(
     asked: Asked, trial: Trial, vector_of: Callable[[str], Vectors]
 ) -> list[QuestionOutcome]:
     engine = Ranking(asked.connection, trial.head, vector_of, trial.rank, trial.whole)
-    questions = [replace(one, question=trial.form(one.question)) for one in asked.questions]
+    questions = [
+        replace(question, question=trial.form(question.question)) for question in asked.questions
+    ]
     return outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
 
 
@@ -216,7 +218,7 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
     def first(question: str) -> list[PassageId]:
         encode = partial(_vectors, vector_of)
         context = QueryContext.build(question, vector_of(question), asked.head, read, encode)
-        return [one.passage for one in hop(context, DEPTH, DEFAULT)]
+        return [hit.passage for hit in hop(context, DEPTH, DEFAULT)]
 
     recalls: Recalls = {}
     for one in asked.questions:

@@ -199,7 +199,7 @@ def processor_s(pid: int) -> float:
     """The processor seconds of a process and its running child processes."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     pids = {pid, *(int(one) for file in listed for one in file.read_text().split())}
-    fields = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in pids]
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
@@ -229,7 +229,7 @@ def measure_memory(place: Place) -> Memory:
     daemon, *workers = [_read_rollup(pid) for pid in _answering(place.process.pid)]
     return Memory(
         (daemon["Pss_Anon"] + daemon["SwapPss"]) / 1024,
-        [(one["Pss_Anon"] + one["SwapPss"]) / 1024 for one in workers if one["Pss"]],
+        [(worker["Pss_Anon"] + worker["SwapPss"]) / 1024 for worker in workers if worker["Pss"]],
         sum(one["Pss_File"] for one in (daemon, *workers)) / 1024,
     )
 

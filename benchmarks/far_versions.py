@@ -37,7 +37,7 @@ def measure(
     place: Place, documents: Sequence[Invented], middle: int, whole: int, head: int
 ) -> None:
     """Print the table."""
-    asked = [one.question for one in documents[:: len(documents) // _ROUNDS]][:_ROUNDS]
+    asked = [document.question for document in documents[:: len(documents) // _ROUNDS]][:_ROUNDS]
     rows = [_why(place, asked, middle, head)]
     for old, new in ((1, whole), (whole, head), (head, middle)):
         path, ends = f"/v1/diff?from={old}&to={new}&graph=false", ("diff", str(old), str(new))
@@ -53,21 +53,21 @@ def measure(
 
 def _imported(place: Place, documents: Sequence[Invented]) -> tuple[int, int]:
     """Import the documents; returns the versions with about half of the passages, and with all."""
-    for one in documents:
-        place.write(one.path, one.text)
+    for document in documents:
+        place.write(document.path, document.text)
     place.configure(source("notes", place.notes))
     place.start()
     whole = _synced(place)
     log = place.get("/v1/log?limit=1000")["versions"]
     half = log[0]["passages"] / 2
-    return next(one["version"] for one in reversed(log) if one["passages"] >= half), whole
+    return next(entry["version"] for entry in reversed(log) if entry["passages"] >= half), whole
 
 
 def _changed(place: Place, documents: Sequence[Invented]) -> int:
-    for one in documents[::_EDITED]:
-        place.write(one.path, one.text + _SENTENCE)
-    for one in documents[1::_GONE]:
-        (place.notes / one.path).unlink(missing_ok=True)
+    for document in documents[::_EDITED]:
+        place.write(document.path, document.text + _SENTENCE)
+    for document in documents[1::_GONE]:
+        (place.notes / document.path).unlink(missing_ok=True)
     return _synced(place)
 
 

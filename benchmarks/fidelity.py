@@ -66,7 +66,7 @@ def judge(
         _share(_runs(ours), _runs(prose)) if len(prose) >= _FEW_WORDS + 2 else None,
         sum(word not in known for word in ours) / len(ours) if ours else 0.0,
         _judge_tables(reference["tables"], lines),
-        any(one["header"] for one in reference["tables"]),
+        any(table["header"] for table in reference["tables"]),
     )
 
 

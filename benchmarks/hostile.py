@@ -158,8 +158,8 @@ def synced(write: Callable[[World], object], name: str) -> Callable[[World], str
         except TimeoutError:
             return f"not dealt with in {_PATIENCE_S:.0f} s"
         status = world.place.status()
-        source = next(one for one in status["sources"] if one["name"] == name)
-        problem = source["problem"] or next((one["why"] for one in status["problems"]), "")
+        source = next(source for source in status["sources"] if source["name"] == name)
+        problem = source["problem"] or next((problem["why"] for problem in status["problems"]), "")
         return problem.splitlines()[0][:90] if problem else "indexed"
 
     return act

@@ -357,7 +357,9 @@ def _merge_again(connection: Any, version: Version, batch_passages: int) -> floa
     index, nothing = LiveIndex(len(sets[0].vectors[0])), np.empty(0, dtype=np.int64)
     began_s = time.perf_counter()
     for number, start in enumerate(range(0, len(sets), batch_passages), 1):
-        batch = [NewPassage(one, 0, {}) for one in sets[start : start + batch_passages]]
+        batch = [
+            NewPassage(question_set, 0, {}) for question_set in sets[start : start + batch_passages]
+        ]
         new = add_passages(index, batch)
         index.begin_passages(new)
         update_matches(index, nothing, new)

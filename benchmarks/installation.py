@@ -30,7 +30,10 @@ def main() -> None:
         place = Path(temporary)
         took_s = _install_s(place, by_uv=given.uv)
         (packages,) = place.glob("lib/python*/site-packages")
-        found = {_plain(one.name): one for one in distributions(path=[str(packages)])}
+        found = {
+            _plain(distribution.name): distribution
+            for distribution in distributions(path=[str(packages)])
+        }
         whole_mb = sum(file.lstat().st_blocks * 512 for file in place.rglob("*")) / 1e6
         sizes_mb = {name: _size_mb(one) for name, one in found.items()}
         wanted_by: dict[str, str] = {}

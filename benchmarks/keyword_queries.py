@@ -84,7 +84,7 @@ def draw(folder: Path) -> list[KeywordQuery]:
         found = _sample(chance, _rare(texts, re.compile(pattern).findall), _COUNTS[kind])
         queries += [KeywordQuery(kind, one, (one,)) for one in found]
     phrases = _sample(chance, _rare(texts, _phrases_of), _PHRASES)
-    queries += [KeywordQuery("phrase", f'"{one}"', (one,)) for one in phrases]
+    queries += [KeywordQuery("phrase", f'"{phrase}"', (phrase,)) for phrase in phrases]
     rare = _rare(texts, _words_of)
     queries += [KeywordQuery("word", one, (one,)) for one in _sample(chance, rare, _WORDS)]
     pairs = _rare(texts, _pairs_of)

@@ -46,7 +46,7 @@ def main() -> None:
     rows: dict[str, list[object]] = defaultdict(list)
     strategies = given.strategy or STRATEGIES
     for strategy in strategies:
-        good = [_judge(index.engine, strategy, texts)(one) for one in queries]
+        good = [_judge(index.engine, strategy, texts)(query) for query in queries]
         if given.failures:
             failed = [one for one, is_good in zip(queries, good, strict=True) if not is_good]
             print(strategy, "failed:", *(f"{one.kind}: {one.query}" for one in failed), sep="\n  ")
@@ -87,7 +87,9 @@ def _judge(engine: Engine, strategy: Strategy, texts: Mapping[str, str]) -> _Jud
         if not query.is_absent:
             return bool(passages) and _has_all(texts[passages[0]["id"]], query)
         told = answer["understood"]["absent"] if answer["understood"] else ()
-        return query.literals[0] in told and all(one.get("strength") == "weak" for one in passages)
+        return query.literals[0] in told and all(
+            passage.get("strength") == "weak" for passage in passages
+        )
 
     return judge
 

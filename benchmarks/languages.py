@@ -90,7 +90,7 @@ def _row(
     for language, text, document in questions:
         answer = engine.query(text, _DEPTH, Search(strategy))
         assert answer is not None
-        files = [answer.places[one.passage][0].document for one in answer.ranked[:_DEPTH]]
+        files = [answer.places[hit.passage][0].document for hit in answer.ranked[:_DEPTH]]
         found[language] += f"{document}.md" in files
     return [name, strategy, *found.values(), sum(found.values())]
 

@@ -48,10 +48,11 @@ def gold_parts(
         ]
         return {"subproblems": split}
     if "passages" not in data:
-        texts = [_filled(one["question"], of_question) for one in data["open"]]
+        texts = [_filled(subproblem["question"], of_question) for subproblem in data["open"]]
         return {"query": " ".join(texts)}
     answers = [
-        {"id": one["id"], "answer": of_question[one["id"] - 1]["answer"]} for one in data["open"]
+        {"id": subproblem["id"], "answer": of_question[subproblem["id"] - 1]["answer"]}
+        for subproblem in data["open"]
     ]
     return {"answers": answers, "notes": ""}
 
@@ -103,7 +104,7 @@ def main() -> None:
 
 def by_logic(asked: Asked, models: Models, folder: Path) -> None:
     """Measure each strategy with the whole question, and with its gold parts."""
-    parts = {one["question"]: one["decomposition"] for one in lines(folder / "questions.jsonl")}
+    parts = {line["question"]: line["decomposition"] for line in lines(folder / "questions.jsonl")}
     searches = {
         f"{name}{', ' + method if method == 'logic' else ''}": Search(name, method=method)
         for name in ("hop", "dense", "statement", "topic", "hybrid")

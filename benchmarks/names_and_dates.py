@@ -98,7 +98,7 @@ def _rows(title: str, parts: Sequence[Outcomes]) -> Iterator[list[object]]:
         row: list[object] = []
         for strategy in parts[0]:
             outcomes = [one for part in parts for one in part[strategy]]
-            some = [one for one in outcomes if one.question.id.startswith(kind)]
+            some = [outcome for outcome in outcomes if outcome.question.id.startswith(kind)]
             if not some:
                 break
             scores = compute_scores(some)

@@ -82,8 +82,10 @@ def _rows(
             _engine(Path(kept) / str(at), part, models, maker)
             for at, part in enumerate(_divided(corpus, parts))
         ]
-        found = [[_asked(engine, one.question) for engine in engines] for one in questions]
-    gold = [{corpus[id_].id for id_ in one.gold} for one in questions]
+        found = [
+            [_asked(engine, question.question) for engine in engines] for question in questions
+        ]
+    gold = [{corpus[id_].id for id_ in question.gold} for question in questions]
     by_rank = [
         [one.passage for one in chain(*zip_longest(*each)) if one is not None] for each in found
     ]

@@ -54,7 +54,7 @@ class OtherNames:
 
 def without_codes(language: Language, text: str) -> list[Mention]:
     """All names except options, identifiers, numbered things and versions."""
-    codes = {one.keyword for one in mentions(text, [])}
+    codes = {mention.keyword for mention in mentions(text, [])}
     return [one for one in language.mentions([text])[0] if one.keyword not in codes]
 
 
@@ -77,18 +77,18 @@ INDEXES = {
     "passages of 300 tokens": Index(lambda blocks, _: chunks(blocks, 300)),
     "passages of 200 tokens": Index(lambda blocks, _: chunks(blocks, 200)),
     "no leads": Index(
-        lambda blocks, tokens: chunks([replace(one, leads=()) for one in blocks], tokens)
+        lambda blocks, tokens: chunks([replace(block, leads=()) for block in blocks], tokens)
     ),
     "no headings but the nearest": Index(
         lambda blocks, tokens: (
-            replace(one, heading=one.heading[-1:]) for one in chunks(blocks, tokens)
+            replace(chunk, heading=chunk.heading[-1:]) for chunk in chunks(blocks, tokens)
         )
     ),
     "no headings": Index(
-        lambda blocks, tokens: (replace(one, heading=()) for one in chunks(blocks, tokens))
+        lambda blocks, tokens: (replace(chunk, heading=()) for chunk in chunks(blocks, tokens))
     ),
     "no links": Index(
-        lambda blocks, tokens: chunks([replace(one, links=()) for one in blocks], tokens)
+        lambda blocks, tokens: chunks([replace(block, links=()) for block in blocks], tokens)
     ),
     "no options, identifiers and versions as names": Index(
         language=partial(OtherNames, names=without_codes)

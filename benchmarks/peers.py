@@ -96,7 +96,7 @@ print(json.dumps({
 def main() -> None:
     given = arguments(__doc__ or "", JSON)
     data = dataset(given.data, "hotpotqa")
-    questions = [(one["question"], one["gold"]) for one in lines(data / "questions.jsonl")]
+    questions = [(line["question"], line["gold"]) for line in lines(data / "questions.jsonl")]
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary)
         python = _installed(base / "txtai")

@@ -97,7 +97,7 @@ def _text(number: int) -> str:
     own, place = random.Random(number), _name(random.Random(number % 97))
     first, last = _name(own), _name(own)
     sentences = [f"{first} {last} was born in {place} in {1800 + number % 150}."]
-    while sum(len(one.split()) for one in sentences) < 40 + number % 35:
+    while sum(len(sentence.split()) for sentence in sentences) < 40 + number % 35:
         year = own.randrange(1700, 1900)
         sentences.append(
             f"{last} {own.choice(_DEEDS)} {own.choice([place, _name(own)])}, where"

@@ -90,8 +90,8 @@ def calls(index: RealIndex, question: str) -> Iterator[tuple[str, LlmCall]]:
 def whole_passages(found: Answer, count: int) -> Material:
     first = replace(found, ranked=found.ranked[:count])
     excerpts = [
-        Excerpt(one.passage, text := found.passages[one.passage].text, (text,), True)
-        for one in first.ranked
+        Excerpt(hit.passage, text := found.passages[hit.passage].text, (text,), True)
+        for hit in first.ranked
     ]
     texts = texts_of(first)
     return Material(texts, tuple(excerpts), document_dates(found.snapshot, texts))
@@ -99,7 +99,10 @@ def whole_passages(found: Answer, count: int) -> Material:
 
 def has_all(question: QuotedQuestion, data: Mapping[str, Any]) -> bool:
     """Whether every sentence that the question needs is in the prompt."""
-    shown = [_words(f"{one['title']} {one['heading']} {one['text']}") for one in excerpts_in(data)]
+    shown = [
+        _words(f"{excerpt['title']} {excerpt['heading']} {excerpt['text']}")
+        for excerpt in excerpts_in(data)
+    ]
     return all(
         any(_words(quote.text) in text for quote in quotes for text in shown)
         for quotes in question.evidence

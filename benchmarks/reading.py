@@ -67,7 +67,7 @@ def main() -> None:
         print(f"{folder} is absent: nothing is measured")
         return
     items = json.loads((folder / "split.json").read_text())["files"]
-    wanted = [one for one in items if given.format in (None, one["format"])]
+    wanted = [item for item in items if given.format in (None, item["format"])]
     judged: list[Judged] = []
     for item, one in read_all(folder, wanted):
         judged.append(one)
@@ -91,7 +91,7 @@ def read_all(
             refused, passages = "", list[tuple[tuple[str, ...], str]]()
             try:
                 blocks = process.extract(file.read_bytes(), media_type(file.name))
-                passages = [(one.heading, one.text) for one in chunk(blocks, tokens)]
+                passages = [(unit.heading, unit.text) for unit in chunk(blocks, tokens)]
             except DocumentUnreadable as problem:
                 refused = problem.why
             fidelity = judge(reference, passages)

@@ -68,7 +68,7 @@ def main() -> None:
     models = load_models(config)
     questions = read_quoted(folder / "questions.jsonl")
     if given.reader:
-        asked = {one.question: one for one in questions}
+        asked = {question.question: question for question in questions}
         models = replace(models, llm=scripted_llm(partial(read_perfectly, asked)))
     experiment = Experiment(
         searches,
@@ -128,8 +128,8 @@ def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any])
     """The reply of an ideal reader, who knows the answer if every passage that it needs is
     shown."""
     shown = {
-        one["number"]: _words(f"{one['title']} {one['heading']} {one['text']}")
-        for one in excerpts_in(data)
+        excerpt["number"]: _words(f"{excerpt['title']} {excerpt['heading']} {excerpt['text']}")
+        for excerpt in excerpts_in(data)
     }
     question = asked[data["question"]]
     having = [

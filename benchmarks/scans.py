@@ -44,7 +44,11 @@ def main() -> None:
         print("skipped: tesseract is not installed")
         sys.exit(0)
     draw = random.Random(1)
-    single = [one for one in read_quoted(folder / "questions.jsonl") if one.kind == "single"]
+    single = [
+        question
+        for question in read_quoted(folder / "questions.jsonl")
+        if question.kind == "single"
+    ]
     asked = [one for one in single if _quoted_page(folder, one)][:_QUESTIONS]
     pages = {one.id: _quoted_page(folder, one) for one in asked}
     files = sorted(one for one in folder.rglob("*") if one.suffix in (".md", ".rst", ".txt"))
@@ -123,7 +127,7 @@ def _rank(engine: Engine, question: QuotedQuestion, strategy: Strategy) -> int:
     """The rank of the first page that is needed; 6 if it is not among the first five."""
     answer = engine.query(question.question, 5, Search(strategy))
     assert answer is not None
-    found = [Path(answer.places[one.passage][0].document).stem for one in answer.ranked]
+    found = [Path(answer.places[hit.passage][0].document).stem for hit in answer.ranked]
     return found.index(question.id) + 1 if question.id in found else 6
 
 

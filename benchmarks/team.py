@@ -243,7 +243,9 @@ def _asked(
     """Ask these daemons with clients divided among them; yields a function: whether they
     still ask."""
     sockets = islice(cycle(place.socket for place in places), load.clients)
-    asking = [processes.submit(_answered, one, load.questions, load.seconds) for one in sockets]
+    asking = [
+        processes.submit(_answered, socket, load.questions, load.seconds) for socket in sockets
+    ]
     yield lambda: not all(one.done() for one in asking)
     for one in asking:
         one.result()
@@ -252,7 +254,7 @@ def _asked(
 def _answers_per_s(processes: ProcessPoolExecutor, places: Sequence[Place], load: Load) -> float:
     sockets = islice(cycle(place.socket for place in places), load.clients)
     asking: list[Future[int]] = [
-        processes.submit(_answered, one, load.questions, load.seconds) for one in sockets
+        processes.submit(_answered, socket, load.questions, load.seconds) for socket in sockets
     ]
     return sum(one.result() for one in asking) / load.seconds
 

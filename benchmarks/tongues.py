@@ -240,26 +240,26 @@ def main() -> None:
 def _show(engine: Engine, models: Models) -> None:
     asker = Asker(engine, models.encoder, models.language)
     rows = []
-    for one in QUESTIONS:
-        ranks = [_ranks(engine, one, strategy) for strategy in _STRATEGIES]
-        found, reply = asker.ask(one.text, _DEPTH, Search("hop"))
+    for question in QUESTIONS:
+        ranks = [_ranks(engine, question, strategy) for strategy in _STRATEGIES]
+        found, reply = asker.ask(question.text, _DEPTH, Search("hop"))
         shown = "not found"
         if found and reply.found:
-            shown = "right" if _files(found, reply.passages[:1])[0] in one.notes else "wrong"
-        rows.append([one.tongue, one.text, *ranks, shown])
+            shown = "right" if _files(found, reply.passages[:1])[0] in question.notes else "wrong"
+        rows.append([question.tongue, question.text, *ranks, shown])
     table(["tongue", "question", *_STRATEGIES, "ask"], rows)
 
 
 def _ranks(engine: Engine, question: Question, strategy: Strategy) -> str:
     answer = engine.query(question.text, _DEPTH, Search(strategy))
     assert answer is not None
-    files = _files(answer, [one.passage for one in answer.ranked])
+    files = _files(answer, [hit.passage for hit in answer.ranked])
     ranks = [files.index(name) + 1 if name in files else "-" for name in question.notes]
     return ", ".join(map(str, ranks))
 
 
 def _files(answer: Answer, passages: Sequence[PassageId]) -> list[str]:
-    return [Path(answer.places[one][0].document).stem for one in passages]
+    return [Path(answer.places[passage][0].document).stem for passage in passages]
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def main() -> None:
         gold = find_gold_passages(connection, index.head.version.id, questions)
     asked = [
         Asked(one, [gold[quotes[0].name] for quotes in one.evidence])
-        for one in [one for one in questions if one.evidence][::_EACH][:_COUNT]
+        for one in [question for question in questions if question.evidence][::_EACH][:_COUNT]
     ]
     _false_alarms(index.engine, questions)
     _compare(index.engine, index.models.encoder, asked, random.Random(given.seed))
@@ -69,8 +69,8 @@ def main() -> None:
 
 def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:
     taken: dict[str, str] = {}
-    for one in questions:
-        taken |= _ask(engine, "bm25")(one.question).spelling.applied
+    for question in questions:
+        taken |= _ask(engine, "bm25")(question.question).spelling.applied
     words = ", ".join(f"{typed} as {meant}" for typed, meant in taken.items())
     print(f"{len(questions)} right questions: {len(taken)} words taken for others: {words}\n")
 

@@ -82,7 +82,7 @@ class Store:
 
     def put(self, numbers: list[int]) -> None:
         """Commit a version in which these documents are new or edited."""
-        ended = [self._set(one) for one in numbers if one in self.now]
+        ended = [self._set(number) for number in numbers if number in self.now]
         for number in numbers:
             self.now[number] = self.now.get(number, -1) + 1
         made = [self._passage(number) for number in numbers]

@@ -210,7 +210,11 @@ def above(graph: Snapshot) -> tuple[Integers, Integers]:
     depth = columns.heading_end[entry] - columns.heading_start[entry]
     start, end, open_ = list[int](), list[int](), list[int]()
     for at in range(len(entry)):
-        open_ = [one for one in open_ if document[one] == document[at] and depth[one] < depth[at]]
+        open_ = [
+            candidate
+            for candidate in open_
+            if document[candidate] == document[at] and depth[candidate] < depth[at]
+        ]
         if open_:
             start.append(int(entry[at]))
             end.append(int(entry[open_[-1]]))
@@ -222,7 +226,7 @@ def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
     """From each passage to the first of the index page of its folder, and back."""
     entry, document = in_order(graph)
     first = {int(at): int(one) for one, at in zip(entry[::-1], document[::-1], strict=True)}
-    paths = [Path(one) for one in graph.index.document_paths]
+    paths = [Path(path) for path in graph.index.document_paths]
     of_folder = {
         paths[at].parent: one
         for at, one in first.items()
@@ -360,7 +364,7 @@ def by_ours(
         importance, graph.passage_ids, document, coverage, max(k, FIRST_RESULTS), clauses
     )
     direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
-    return ranked(graph, [one[:2] for one in promote_direct_hits(found, direct)[:k]])
+    return ranked(graph, [place[:2] for place in promote_direct_hits(found, direct)[:k]])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
@@ -421,7 +425,7 @@ def key_words(question: str) -> str:
     'versions support'
     """
     words = re.findall(r"[\w+#./:-]*\w", question)
-    return " ".join(one for one in words if not {*index_terms(one)} <= function_terms())
+    return " ".join(word for word in words if not {*index_terms(word)} <= function_terms())
 
 
 FORMS: dict[str, Callable[[str], str]] = {

@@ -122,7 +122,7 @@ def _asked(asker: Asker, question: str) -> tuple[Dependencies, State]:
     assert traced is not None
     found, reply, dependencies = traced
     assert dependencies is not None
-    first = frozenset(int(one.passage) for one in found.ranked[:_FIRST])
+    first = frozenset(int(hit.passage) for hit in found.ranked[:_FIRST])
     return dependencies, (first, reply.text)
 
 

@@ -70,28 +70,30 @@ def _format(text: str) -> str:
 def _calls() -> Iterator[str]:
     yield _HEAD
     yield from _typed_dicts()
-    for one in ENDPOINTS:
-        yield from _function(one, one.operation, one.answer, {})
-        if one.may_accept:
-            yield from _function(one, f"start_{one.operation}", Accepted, {"wait": "False"})
+    for endpoint in ENDPOINTS:
+        yield from _function(endpoint, endpoint.operation, endpoint.answer, {})
+        if endpoint.may_accept:
+            yield from _function(
+                endpoint, f"start_{endpoint.operation}", Accepted, {"wait": "False"}
+            )
     yield 'class Methods:\n    """One method for each endpoint."""\n\n'
     # The streams first: within the class a name is its method once that is defined.
     yield from (
-        f"    {one.operation}_events = event_method({one.operation})\n"
-        for one in ENDPOINTS
-        if one.streams
+        f"    {endpoint.operation}_events = event_method({endpoint.operation})\n"
+        for endpoint in ENDPOINTS
+        if endpoint.streams
     )
-    for one in ENDPOINTS:
-        yield f"    {one.operation} = send_method({one.operation})\n"
-        if one.may_accept:
-            yield f"    start_{one.operation} = send_method(start_{one.operation})\n"
+    for endpoint in ENDPOINTS:
+        yield f"    {endpoint.operation} = send_method({endpoint.operation})\n"
+        if endpoint.may_accept:
+            yield f"    start_{endpoint.operation} = send_method(start_{endpoint.operation})\n"
 
 
 def _nested_models() -> dict[str, type[BaseModel]]:
     """The models of fields of requests, by their class name without `Request`."""
     found = {}
-    for one in ENDPOINTS:
-        for field in one.request.model_fields.values():
+    for endpoint in ENDPOINTS:
+        for field in endpoint.request.model_fields.values():
             for part in get_args(field.annotation):
                 if isinstance(part, type) and issubclass(part, BaseModel):
                     found[part.__name__.removesuffix("Request")] = part
@@ -162,13 +164,13 @@ def _value(field: str, info: FieldInfo) -> str:
 
 def _reference() -> Iterator[str]:
     yield "| request | right | fields |\n|---|---|---|\n"
-    for one in ENDPOINTS:
-        schema = one.request.model_json_schema()
+    for endpoint in ENDPOINTS:
+        schema = endpoint.request.model_json_schema()
         fields = "; ".join(
             _field(name, field, schema) for name, field in schema.get("properties", {}).items()
         )
-        request = f"{one.method} {one.path}: {one.summary}"
-        yield f"| {request} | {one.right} | {fields} |\n"
+        request = f"{endpoint.method} {endpoint.path}: {endpoint.summary}"
+        yield f"| {request} | {endpoint.right} | {fields} |\n"
 
 
 def _field(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ async def session(place: Place) -> None:
         tools = (await client.list_tools()).tools
         print(f"<- tools: {', '.join(tool.name for tool in tools)}")
         found = await call(client, "search", question=QUESTION, k=3, max_tokens=1200)
-        byron = next(one for one in found["documents"] if "byron" in one["document"])
+        byron = next(document for document in found["documents"] if "byron" in document["document"])
         place_of = {key: byron[key] for key in ("source", "document")}
         await call(client, "get", **place_of, max_tokens=600)
         await call(client, "ask", question=QUESTION, max_tokens=1200)

@@ -81,10 +81,10 @@ EXPECTED = sets_of(BuiltinMaker(FakeLanguage(), FakeEncoder()))
 def workers() -> list[int]:
     """The processes of our cluster that make sets now: their nodes are children of this one."""
     found = []
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
-        pid = int(one.parent.name)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        pid = int(path.parent.name)
         with suppress(OSError):  # it has ended since it was listed
-            makes = one.read_bytes().startswith(b"ray::make_on_worker")
+            makes = path.read_bytes().startswith(b"ray::make_on_worker")
             if makes and parent_of(parent_of(pid)) == os.getpid():
                 found.append(pid)
     return found

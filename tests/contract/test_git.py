@@ -135,7 +135,7 @@ class TestWhatChanged:
         told = {"author": "Ada", "date": "2017-07-14T02:40:00+00:00", "commit": commit}
         assert connector.fetch(new).origin == told
         later = repository.put("new.md", b"newer", at_s=1_600_000_000)
-        (new,) = (one for one in connector.discover(cursor) if isinstance(one, Item))
+        (new,) = (item for item in connector.discover(cursor) if isinstance(item, Item))
         assert connector.fetch(new).origin["commit"] == later
 
     def test_a_history_that_was_cut_off_gives_no_wrong_dates(

@@ -95,7 +95,7 @@ class TestNames:
         assert resolve(stack.connection, "2999-01-01T09:00").id == 2
 
     def test_a_time_names_the_version_in_force_then(self, stack: Stack) -> None:
-        times = [one.version.created_ms for one in log(stack.connection, 10)]
+        times = [entry.version.created_ms for entry in log(stack.connection, 10)]
         assert times == sorted(times, reverse=True)
         just_before = f"1970-01-01T00:{(times[0] - 1) // 60000:02}:{(times[0] - 1) % 60000 / 1000}"
         assert resolve(stack.connection, just_before + "+00:00").id == 1
@@ -135,8 +135,8 @@ class TestComparing:
         assert (newest.documents_added, newest.documents_changed, newest.documents_removed) == (
             (1, 1, 1)
         )
-        assert [one.version.id for one in log(stack.connection, 1)] == [2]
-        assert [one.version.id for one in log(stack.connection, 10, before=2)] == [1]
+        assert [entry.version.id for entry in log(stack.connection, 1)] == [2]
+        assert [entry.version.id for entry in log(stack.connection, 10, before=2)] == [1]
 
     def test_the_diff_names_documents_passages_and_edges(self, stack: Stack) -> None:
         ends = [resolve(stack.connection, at) for at in ("1", "2")]

@@ -230,7 +230,7 @@ def odd() -> Iterator[Remote]:
 def ids_or_none(connector: RemoteConnector) -> list[str] | None:
     """What is listed, if the source is there."""
     try:
-        return [one.id for one in connector.discover(None)]
+        return [item.id for item in connector.discover(None)]
     except SourceUnavailable:
         return None
 

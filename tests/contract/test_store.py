@@ -84,8 +84,8 @@ def told(connection: Connection) -> dict[str, object]:
     (source,) = names
     log = history.log(connection, 100)
     diffs = [history.diff(connection, old, new) for old in kept for new in kept]
-    edges = [edge for one in diffs for edge in one.edges_added][:20]
-    passages = [passage for one in diffs for passage in one.passages_added]
+    edges = [edge for diff in diffs for edge in diff.edges_added][:20]
+    passages = [passage for diff in diffs for passage in diff.passages_added]
     questions = [question for question, _ in edges]
     ends = history.edge_ends(connection, edges, ())
     asking = [end.source for end in ends]
@@ -107,7 +107,7 @@ def told(connection: Connection) -> dict[str, object]:
         "ends": ends,
         "questions": question_texts(connection, questions, asking),
         "places": [reads.places_at(connection, one.id, passages) for one in kept],
-        "asked": [reads.questions_at(connection, newest, one) for one in passages[:3]],
+        "asked": [reads.questions_at(connection, newest, passage) for passage in passages[:3]],
         "holders": reads.live_holders(connection, passages),
         "living": reads.living(connection, passages),
         "documents": [reads.documents_at(connection, one.id, source) for one in kept],
@@ -236,7 +236,7 @@ class TestUpkeep:
         stack = edited(place)
         stack.connection.execute("UPDATE passage SET text = text || '!' WHERE words > 3")
         stack.connection.execute("UPDATE version SET words = words + 1 WHERE id = 6")
-        found = {one.invariant for one in check(stack.connection, deep=True)}
+        found = {finding.invariant for finding in check(stack.connection, deep=True)}
         assert {
             "a passage's id is the hash of its text",
             "a version counts what is in force",
@@ -267,7 +267,7 @@ class TestRecords:
         assert sources.is_held(connection, 1)
         sources.register_source(connection, "notes", "memory", "elsewhere", "new")
         assert sources.listing_state(connection, 1) == sources.ListingState(None, None)
-        assert {one.revision for one in sources.seen_items(connection, 1).values()} == {""}
+        assert {item.revision for item in sources.seen_items(connection, 1).values()} == {""}
 
     def test_tags(self, place: Database) -> None:
         connection = lived(place).connection

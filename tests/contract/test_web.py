@@ -58,10 +58,10 @@ class TestWhatIsListed:
         fetched = connector.fetch(item)
         assert "script" not in fetched.data.decode()
         blocks = extract(fetched.data, fetched.media_type)
-        assert [one.text for one in blocks if one.text] == [
+        assert [block.text for block in blocks if block.text] == [
             "The & quay", "Tides", "High at noon.", "Buy boots",
         ]  # fmt: skip
-        assert [link.target for one in blocks for _, link in one.links] == [site.url("/noon")]
+        assert [link.target for block in blocks for _, link in block.links] == [site.url("/noon")]
         assert fetched.title == "The & quay"
         assert fetched.modified_ms == 1_793_613_600_000
         assert fetched.links == (site.url("/noon"),)
@@ -136,8 +136,8 @@ class TestWhatIsListed:
         stack.sync()
         site.answers |= {"/feed": sitemap(site.url("/b")), "/a": page("Oslo is cold.")}
         stack.path.sync(stack.source, Scope(whole=True))
-        assert "Oslo is cold." in {one.text for one in passages_of(stack)}
-        assert "Rome is old." not in {one.text for one in passages_of(stack)}
+        assert "Oslo is cold." in {passage.text for passage in passages_of(stack)}
+        assert "Rome is old." not in {passage.text for passage in passages_of(stack)}
         stack.close()
 
     def test_the_links_of_a_page_are_those_of_its_newest_content(

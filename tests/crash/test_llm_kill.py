@@ -63,7 +63,9 @@ def play(request: dict[str, Any]) -> Response:
 def sent(endpoint: Endpoint) -> Counter[str]:
     """How often each passage was sent."""
     return Counter(
-        one["text"] for request in endpoint.requests for one in passages_in(user_text(request))
+        passage["text"]
+        for request in endpoint.requests
+        for passage in passages_in(user_text(request))
     )
 
 

@@ -107,7 +107,7 @@ def test_a_kill_while_a_backup_is_made_leaves_the_older_ones(
 
     killed(make)
     assert list_backups(folder) == before
-    assert [one for one in folder.glob(".*.part") if (one / DATABASE).exists()]
+    assert [path for path in folder.glob(".*.part") if (path / DATABASE).exists()]
     with closing(open_reader(database)) as connection:
         make_backup(connection, folder, verify_copy, NOW_MS + 1000, "0.3.0")
     assert len(list_backups(folder)) == 2 and not [*folder.glob(".*.part")]

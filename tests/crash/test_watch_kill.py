@@ -34,7 +34,7 @@ def place(files: int) -> Iterator[Place]:
 
 def state(place: Place, question: str, version: int) -> State:
     asked = {"question": question, "k": 8, "at": str(version)}
-    first = [one["id"] for one in place.post("/v1/query", asked)["passages"][:5]]
+    first = [passage["id"] for passage in place.post("/v1/query", asked)["passages"][:5]]
     answer = place.post("/v1/ask", asked)
     return frozenset(first), answer["answer"] if answer["found"] else None
 
@@ -66,7 +66,7 @@ def test_changes_are_notified_exactly_when_versions_differ_and_once_after_kills(
         place.run("watch", question, "--exec", f"{sys.executable} {program}")
     drawn = random.Random(5)
     killed = {*drawn.sample(range(edits), kills)}
-    last = [state(place, one, place.status()["version"]) for one in QUESTIONS]
+    last = [state(place, question, place.status()["version"]) for question in QUESTIONS]
     notifications = Counter[tuple[int, int]]()
     read = 0
     for number in range(edits):
@@ -87,7 +87,7 @@ def test_changes_are_notified_exactly_when_versions_differ_and_once_after_kills(
                 assert state(place, question, one["new"]) != last[at]
                 last[at] = state(place, question, one["new"])
         read = len(lines)
-        assert last == [state(place, one, version) for one in QUESTIONS]
+        assert last == [state(place, question, version) for question in QUESTIONS]
     assert len(notifications) > edits * 2 / files
     # One is delivered after the other, and a kill repeats the one that it was amid.
     assert sum(notifications.values()) - len(notifications) <= kills
@@ -103,5 +103,5 @@ def _is_told(place: Place, heard: Path, watch: int, version: int) -> bool:
     lines = map(json.loads, heard.read_text().splitlines())
     told = {line["id"] for line in lines if line["watch"] == watch}
     return shown["watch"]["checked"] == version and all(
-        one["delivered"] and one["id"] in told for one in shown["changes"]
+        change["delivered"] and change["id"] in told for change in shown["changes"]
     )

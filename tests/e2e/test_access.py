@@ -87,8 +87,8 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "note": ("POST", "/v1/notes", {"title": CANARY, "text": CANARY}),
     "remove": ("POST", "/v1/remove", {"name": "open"}),
 }  # fmt: skip
-READS = [one.operation for one in ENDPOINTS if one.right in ("health", "read")]
-CHANGES = [one.operation for one in ENDPOINTS if one.right not in ("health", "read")]
+READS = [endpoint.operation for endpoint in ENDPOINTS if endpoint.right in ("health", "read")]
+CHANGES = [endpoint.operation for endpoint in ENDPOINTS if endpoint.right not in ("health", "read")]
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_an_answer_names_its_files_lines_passages_and_version(place: Place) -> N
     assert ran.returncode == 0, ran.stderr
     told = asked(place)
     assert told["found"] and told["short"] is None
-    mira = next(one for one in told["citations"] if one["document"] == "mira.md")
+    mira = next(citation for citation in told["citations"] if citation["document"] == "mira.md")
     assert mira["lines"] == [3, 3]
     assert "Ostrava" in ran.stdout
     assert f"[{mira['number']}] notes: mira.md:3   id {mira['id']}" in ran.stdout
@@ -100,7 +100,9 @@ def test_an_older_version_can_be_asked(place: Place) -> None:
     place.write("later.md", "# Later\n\nBronze Door was shown in Prague.\n")
     place.sync()
     assert asked(place, "--at", at)["version"] == int(at)
-    assert all(one["document"] != "later.md" for one in asked(place, "--at", at)["citations"])
+    assert all(
+        citation["document"] != "later.md" for citation in asked(place, "--at", at)["citations"]
+    )
 
 
 def test_a_configured_llm_answers_unless_no_llm_is_given(place: Place, endpoint: Endpoint) -> None:
@@ -117,7 +119,7 @@ def test_a_configured_llm_answers_unless_no_llm_is_given(place: Place, endpoint:
     assert len(endpoint.requests) == before
     told = asked(place, llm="")
     assert (told["by"], told["answer"], told["degraded"]) == ("llm", "In Ostrava", [])
-    assert [one["document"] for one in told["citations"]] == ["mira.md"]
+    assert [citation["document"] for citation in told["citations"]] == ["mira.md"]
     assert told["llm"]["calls"] == 1
     assert len(endpoint.requests) == before + 1
     assert "tools" not in endpoint.requests[-1]
@@ -148,8 +150,8 @@ def test_an_llm_that_obeys_a_document_is_not_believed(place: Place, endpoint: En
     assert told["by"] == "extractive"
     assert "cites passage 99" in told["degraded"][0]
     assert len(endpoint.requests) == before + 1, "the link in the document was not fetched"
-    stored = {one["id"] for one in place.query(question, k=50)}
-    assert {one["id"] for one in told["citations"]} <= stored
+    stored = {passage["id"] for passage in place.query(question, k=50)}
+    assert {citation["id"] for citation in told["citations"]} <= stored
 
 
 def test_a_dead_or_silent_llm_gives_quoted_sentences_and_one_line_of_explanation(

@@ -289,7 +289,7 @@ def test_a_follow_up_keeps_the_thread_and_the_price_is_shown(
 def test_a_stopped_answer_is_in_the_ledger(place: Place, endpoint: Endpoint, question: str) -> None:
     def spent() -> tuple[int, int]:
         rows = [one for one in place.status()["llm"]["today"] if one["purpose"] == "answers"]
-        return sum(one["calls"] for one in rows), place.status()["llm"]["tokens_today"]
+        return sum(row["calls"] for row in rows), place.status()["llm"]["tokens_today"]
 
     endpoint.play = lambda _: Response(parts=dripping())
     calls, tokens = spent()
@@ -310,7 +310,10 @@ def test_a_search_by_logic_reports_its_parts(
     assert stages == ["search", "split", "search", "resolve", "search", "resolve", "answer"]
     answer = events[-1]["answer"]
     assert (answer["answer"], answer["by"], answer["degraded"]) == ("In Ostrava", "llm", [])
-    assert [one["answer"] for one in answer["logic"]["subproblems"]] == [None, "In Ostrava"]
+    assert [subproblem["answer"] for subproblem in answer["logic"]["subproblems"]] == [
+        None,
+        "In Ostrava",
+    ]
     assert answer["llm"]["calls"] == 4
     ran = place.run("ask", question, "--llm", "--method", "logic", "--explain")
     assert "#2 Where was Kaltenbrunn born?   step 2, needs #1" in ran.stdout

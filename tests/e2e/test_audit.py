@@ -37,7 +37,9 @@ def configure(place: Place, audit: str) -> None:
 
 def entries(place: Place, *options: str) -> list[dict[str, Any]]:
     found = json.loads(place.run("audit", "--json", *options).stdout)
-    return [one for one in found["entries"] if one["action"] not in ("sync", "reload", "audit")]
+    return [
+        entry for entry in found["entries"] if entry["action"] not in ("sync", "reload", "audit")
+    ]
 
 
 def test_searches_are_recorded_without_their_words_and_only_the_owner_reads_it(
@@ -93,6 +95,6 @@ def test_a_streamed_answer_is_recorded_with_its_result(place: Place) -> None:
     place.sync()
     shown = place.run("ask", "Whom did Ada Byron meet?").stdout
     assert "Babbage" in shown
-    assert [(one["action"], one["status"], one["sources"]) for one in entries(place)] == [
+    assert [(entry["action"], entry["status"], entry["sources"]) for entry in entries(place)] == [
         ("ask", 200, ["open"])
     ]

@@ -79,7 +79,7 @@ def test_backups_on_request_rotate_among_themselves_and_count_as_runs(place: Pla
     first, second, third = (place.printed("backup", "now") for _ in range(3))
     assert first["removed"] == second["removed"] == []
     assert third["removed"] == [first["name"]]
-    listed = [one["name"] for one in place.printed("backup", "list")["backups"]]
+    listed = [backup["name"] for backup in place.printed("backup", "list")["backups"]]
     assert listed == [third["name"], second["name"], scheduled]
     assert backup_of(place)["newest"] == third["name"]
 

@@ -125,7 +125,7 @@ def test_a_root_that_goes_away_pauses_its_source_and_keeps_its_data(daemon: Plac
     root.rename(elsewhere)
     synced = daemon.sync("away")
     assert "no such file or directory" in synced["sources"][0]["problem"]
-    (away,) = (one for one in daemon.status()["sources"] if one["name"] == "away")
+    (away,) = (source for source in daemon.status()["sources"] if source["name"] == "away")
     assert (away["state"], away["documents"]) == ("paused", 1)
     answer = daemon.post("/v1/query", {"question": "lighthouse keeper Ansgar Nyborg", "k": 1})
     assert answer["passages"][0]["source"] == "away"

@@ -109,10 +109,12 @@ def test_threads_may_share_a_client(client: Client) -> None:
 
 def test_the_last_event_of_a_stream_is_the_answer(place: Place, client: Client) -> None:
     events = list(client.ask_events(ASKED))
-    assert [one["event"] for one in events[:3]] == ["progress", "progress", "text"]
+    assert [event["event"] for event in events[:3]] == ["progress", "progress", "text"]
     answer = client.ask(ASKED)
     assert events[-1] == {"event": "answer", "answer": answer}
-    assert "".join(one["text"] for one in events if one["event"] == "text") == answer["answer"]
+    assert (
+        "".join(event["text"] for event in events if event["event"] == "text") == answer["answer"]
+    )
 
     async def listen() -> list[Event]:
         async with AsyncClient(place.socket) as other:
@@ -134,7 +136,7 @@ def test_a_line_end_in_a_name_ends_no_event(place: Place, client: Client) -> Non
 
     for last in (asyncio.run(listen()), list(client.ask_events("Who plays the Glass Harp?"))[-1]):
         assert last["event"] == "answer"
-        assert name in [one["document"] for one in last["answer"]["citations"]]
+        assert name in [citation["document"] for citation in last["answer"]["citations"]]
 
 
 def test_closing_an_iterator_does_not_disturb_the_daemon(client: Client) -> None:

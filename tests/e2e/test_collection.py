@@ -27,7 +27,7 @@ def place() -> Iterator[Place]:
 
 
 def counts(values: list[dict[str, object]]) -> dict[object, object]:
-    return {one["value"]: one["documents"] for one in values}
+    return {value["value"]: value["documents"] for value in values}
 
 
 def test_facets_count_documents_by_every_key(place: Place) -> None:
@@ -78,7 +78,7 @@ def test_the_history_tells_each_revision_and_the_removal(place: Place) -> None:
     file.unlink()
     place.sync("notes")
     changes = place.get("/v1/history?source=notes&document=passing.md")["changes"]
-    assert [one["what"] for one in changes] == ["removed", "changed", "added"]
+    assert [change["what"] for change in changes] == ["removed", "changed", "added"]
     assert "-It begins here." in changes[1]["lines"] and "+It ends here." in changes[1]["lines"]
     with pytest.raises(RequestFailed) as refused:
         place.get("/v1/history?source=notes&document=never.md")

@@ -167,7 +167,7 @@ def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
     table = ran.stdout
     assert "indexing: " in ran.stderr
     assert all(name in table for name in ("hop", "bm25", "dense", "hybrid", "recall@20", "all@5"))
-    assert {one.name for one in (place.home / "data").glob("*")} <= {"cache"}  # the encoder's
+    assert {path.name for path in (place.home / "data").glob("*")} <= {"cache"}  # the encoder's
 
 
 @pytest.mark.models

@@ -69,7 +69,7 @@ def test_documents_are_listed_in_pages_that_together_are_all(client: Client) -> 
     after = None
     for _ in range(20):
         page = client.documents(after=after, limit=3)
-        listed += [(one["source"], one["document"]) for one in page["documents"]]
+        listed += [(document["source"], document["document"]) for document in page["documents"]]
         after = page["next"]
         if after is None:
             break
@@ -79,7 +79,7 @@ def test_documents_are_listed_in_pages_that_together_are_all(client: Client) -> 
 
 def test_documents_of_one_source_and_in_one_folder(client: Client) -> None:
     def listed(**more: Any) -> list[str]:
-        return [one["document"] for one in client.documents(**more)["documents"]]
+        return [document["document"] for document in client.documents(**more)["documents"]]
 
     assert listed(source="other") == ["copy.md", "long.md"]
     assert listed(under="people") == ["people/kaltenbrunn.md", "people/lindqvist.md"]
@@ -93,7 +93,7 @@ def test_documents_of_one_source_and_in_one_folder(client: Client) -> None:
 
 def test_a_document_is_given_in_reading_order_with_its_own_place_first(client: Client) -> None:
     passages = client.document("other", "long.md")["passages"]
-    assert [one["heading"] for one in passages] == [["long", f"Part {n}"] for n in range(5)]
+    assert [passage["heading"] for passage in passages] == [["long", f"Part {n}"] for n in range(5)]
     (copied,) = client.document("other", "copy.md")["passages"]
     assert (copied["document"], copied["also_in"][0]["document"]) == (
         "copy.md",
@@ -104,11 +104,17 @@ def test_a_document_is_given_in_reading_order_with_its_own_place_first(client: C
 def test_neighbours_are_found_by_the_question_that_joins_them(client: Client) -> None:
     film, director = id_of(client, "films/bronze-door.md"), id_of(client, "people/kaltenbrunn.md")
     near = client.neighbours(film)
-    assert [(one["id"], one["distance"]) for one in near["passages"]] == [(film, 0), (director, 1)]
+    assert [(passage["id"], passage["distance"]) for passage in near["passages"]] == [
+        (film, 0),
+        (director, 1),
+    ]
     (edge,) = near["edges"]
     assert (edge["from"], edge["to"], edge["asked_by"]) == (film, director, "from")
     assert edge["question"] == "What is said of Mira Kaltenbrunn?"
-    farther = {one["document"]: one["distance"] for one in client.neighbours(film, 2)["passages"]}
+    farther = {
+        passage["document"]: passage["distance"]
+        for passage in client.neighbours(film, 2)["passages"]
+    }
     assert farther["places/ostrava-vale.md"] == 2
 
 
@@ -149,7 +155,8 @@ def test_everything_can_be_read_at_a_past_version(place: Place, client: Client) 
     place.sync()
     refused("not_found", client.document, "notes", "films/vesper.md")
     assert [
-        one["document"] for one in client.documents(under="films/vesper.md", at=before)["documents"]
+        document["document"]
+        for document in client.documents(under="films/vesper.md", at=before)["documents"]
     ]
 
 
@@ -178,7 +185,7 @@ def test_several_queries_are_of_one_version_while_documents_change(
         place.write(f"changing/{round_}.md", f"# Change {round_}\n\nRound {round_} has begun.\n")
         client.start_sync()
         answers: list[Any] = client.queries([{"question": ASKED, "k": 1}] * 40)["answers"]
-        assert len({one["version"] for one in answers}) == 1
+        assert len({answer["version"] for answer in answers}) == 1
         versions.append(answers[0]["version"])
         return len(versions) > 5 and len({*versions}) > 1
 

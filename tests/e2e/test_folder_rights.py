@@ -39,7 +39,7 @@ CLOSED_FILES = {
 }
 RULE = f'paths = [{{ match = "{CLOSED}/**", visible_to = ["user:root"] }}]'
 FOLLOWED_S = 60.0
-READS = [one.operation for one in ENDPOINTS if one.right in ("health", "read")]
+READS = [endpoint.operation for endpoint in ENDPOINTS if endpoint.right in ("health", "read")]
 TRACES = (CANARY, "zyx", "Zyx", CLOSED, ".odd")  # no numbers: a process id has those too
 
 
@@ -132,7 +132,7 @@ def test_answers_are_those_of_a_daemon_that_never_had_the_files(place: Place) ->
             expected, found = (ask(one, method, path, body) for one in (alone, place))
             assert _without_time(found) == _without_time(expected), name
         log, expected = (ask(one, "GET", "/v1/log")["versions"] for one in (place, alone))
-        assert _without_time([one for one in log if one["about"]]) == _without_time(expected)
+        assert _without_time([entry for entry in log if entry["about"]]) == _without_time(expected)
 
 
 def _without_time(value: Any) -> Any:
@@ -153,7 +153,7 @@ def test_a_document_changes_its_rights_with_the_version_in_which_it_moves(place:
     (closed / f"{CANARY}.md").rename(opened / f"{CANARY}.md")
     place.sync()
     found = ask(place, "POST", "/v1/query", {"question": "Ada Byron praised", "k": 9})
-    assert f"{CANARY}.md" in {one["document"] for one in found["passages"]}
+    assert f"{CANARY}.md" in {passage["document"] for passage in found["passages"]}
     (newest,) = ask(place, "GET", "/v1/log?limit=1")["versions"]
     assert (newest["documents_added"], newest["documents_renamed"]) == (1, 0)
     (opened / f"{CANARY}.md").rename(closed / f"{CANARY}.md")
@@ -188,7 +188,7 @@ def test_a_folder_of_a_closed_source_can_be_open(place: Place) -> None:
     place.start()
     place.sync()
     documents = ask(place, "GET", "/v1/documents")["documents"]
-    assert [one["document"] for one in documents] == [
+    assert [document["document"] for document in documents] == [
         f"{CLOSED}/shared.md",
         f"{CLOSED}/{CANARY}.md",
     ]

@@ -70,7 +70,7 @@ def unwatched() -> Iterator[Place]:
 
 
 def served(place: Place, question: str) -> list[str]:
-    return [one["text"] for one in place.query(question, strategy="bm25", k=1)]
+    return [passage["text"] for passage in place.query(question, strategy="bm25", k=1)]
 
 
 @contextmanager

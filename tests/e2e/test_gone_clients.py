@@ -135,7 +135,7 @@ def test_a_query_that_waits_for_its_turn_leaves_the_queue_with_its_client(
     place.until(lambda: not queued())
     answering.set()
     time.sleep(0.5)
-    assert not any("Who came last?" in user_text(one) for one in endpoint.requests)
+    assert not any("Who came last?" in user_text(request) for request in endpoint.requests)
 
 
 def test_a_sync_goes_on_without_the_client_that_asked_for_it(place: Place) -> None:

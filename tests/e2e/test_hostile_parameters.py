@@ -63,7 +63,7 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "passages": (None, 1, "yes", []),
     "accept_empty": (None, 1, "yes", []),
     "queries": (*TYPES, "x", [], [{}], [{"question": ""}], [{"question": "x"}] * 101),
-    "sources": (None, True, "notes", 1, {"notes": 1}, [1], [None], *([one] for one in NAMES)),
+    "sources": (None, True, "notes", 1, {"notes": 1}, [1], [None], *([name] for name in NAMES)),
     "name": (*TYPES, 1, "", "x" * 201),
     "limit": (True, "5", 1.5, -1, 10**30, []),
     "file": (*TYPES, "", "/", "relative.db", "/nowhere/x.db", "/a\0b", "/" + "x" * 5000),
@@ -114,10 +114,12 @@ def place() -> Iterator[Place]:
 
 def parameters(*, of_posts: bool) -> list[Any]:
     return [
-        pytest.param(one, field.alias or name, id=f"{one.operation}-{field.alias or name}")
-        for one in ENDPOINTS
-        if (one.method == "POST") == of_posts
-        for name, field in one.request.model_fields.items()
+        pytest.param(
+            endpoint, field.alias or name, id=f"{endpoint.operation}-{field.alias or name}"
+        )
+        for endpoint in ENDPOINTS
+        if (endpoint.method == "POST") == of_posts
+        for name, field in endpoint.request.model_fields.items()
     ]
 
 
@@ -133,7 +135,7 @@ def check(response: Any, asked: object) -> None:
 def test_hostile_values_of_parameters_are_refused_or_answered(
     place: Place, endpoint: Endpoint, name: str
 ) -> None:
-    ids = [one["id"] for one in place.query("Ada")]
+    ids = [passage["id"] for passage in place.query("Ada")]
     needed: dict[str, dict[str, str]] = {
         "paths": {"from": ids[0], "to": ids[1]},
         "diff": {"from": "1"},

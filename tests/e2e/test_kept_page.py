@@ -114,7 +114,7 @@ def test_views_that_wait_for_the_daemon_leave_it_threads_to_answer_with(place: P
         limits = httpx2.Limits(max_connections=count)
         async with httpx2.AsyncClient(cookies={COOKIE: cookie}, limits=limits, timeout=60) as http:
             answers = await asyncio.gather(*(http.get(f"{page}watches") for _ in range(count)))
-        return [one.status_code for one in answers]
+        return [answer.status_code for answer in answers]
 
     place.stop()
     configure(place, f"127.0.0.1:{free_port()}", 4 * ANYIO_THREADS)

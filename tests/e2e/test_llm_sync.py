@@ -40,7 +40,11 @@ def cities(endpoint: Endpoint) -> Iterator[Place]:
 
 
 def sent(endpoint: Endpoint) -> list[str]:
-    return [one["text"] for request in endpoint.requests for one in passages_in(user_text(request))]
+    return [
+        passage["text"]
+        for request in endpoint.requests
+        for passage in passages_in(user_text(request))
+    ]
 
 
 def test_built_in_questions_are_used_until_the_llm_endpoint_responds(
@@ -111,4 +115,4 @@ def test_the_estimate_is_close_to_the_actual_cost(cities: Place, endpoint: Endpo
     cities.start()
     cities.sync()
     versions = cities.printed("log")["versions"]
-    assert sum(one["counters"]["llm_calls"] for one in versions) == estimated["llm_calls"]
+    assert sum(version["counters"]["llm_calls"] for version in versions) == estimated["llm_calls"]

@@ -60,7 +60,7 @@ def asked_throughout(team: Team) -> Iterator[list[Answers]]:
         return found
 
     with ThreadPoolExecutor(len(team.places)) as threads:
-        asking: list[Future[Answers]] = [threads.submit(answers, one) for one in team.places]
+        asking: list[Future[Answers]] = [threads.submit(answers, place) for place in team.places]
         try:
             yield heard
         finally:

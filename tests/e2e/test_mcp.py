@@ -109,9 +109,9 @@ def answer_of(result: CallToolResult) -> dict[str, Any]:
 def passages_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     """The passages of a result, each with what its document has."""
     return [
-        {**{name: part for name, part in group.items() if name != "passages"}, **one}
+        {**{name: part for name, part in group.items() if name != "passages"}, **passage}
         for group in found["documents"]
-        for one in group["passages"]
+        for passage in group["passages"]
     ]
 
 
@@ -134,15 +134,17 @@ def test_a_program_gets_structured_results_if_it_wants_them(place: Place) -> Non
 def test_a_two_hop_question_is_answered_with_citations(place: Place, agent: Agent) -> None:
     search, ask = agent.calls(("search", {"question": QUESTION}), ("ask", {"question": QUESTION}))
     found = answer_of(search)
-    mira = next(one for one in passages_of(found) if one["document"] == "people/mira k?.md")
+    mira = next(
+        passage for passage in passages_of(found) if passage["document"] == "people/mira k?.md"
+    )
     assert mira["quote"] == "Kaltenbrunn was born in Ostrava."
     assert (mira["source"], mira["location"], mira["title"]) == ("notes", "line 3", "Kaltenbrunn")
     assert mira["path"] == str(place.notes / "people/mira k?.md")
     assert found["version"] == place.status()["version"]
     told = answer_of(ask)
     assert told["found"] and "short_guess" not in told
-    cited = {one["number"]: one for one in told["citations"]}
-    assert all(one["citation"] in cited for one in told["sentences"])
+    cited = {citation["number"]: citation for citation in told["citations"]}
+    assert all(sentence["citation"] in cited for sentence in told["sentences"])
     assert mira["id"] in {one["id"] for one in cited.values()}
     assert any("Kaltenbrunn" in hop for hop in told["chain"])
     document, same, passage = map(
@@ -190,7 +192,7 @@ def test_little_is_sent_beyond_the_text_of_documents(agent: Agent) -> None:
         ("search", {"question": "Which barge carries salt?", "k": 8, "max_tokens": 20_000}),
         ("get", {"document": "long.md", "max_tokens": 20_000}),
     )
-    quotes = [one["quote"] for one in passages_of(answer_of(found))]
+    quotes = [passage["quote"] for passage in passages_of(answer_of(found))]
     assert len(quotes) == 8
     assert tokens(text_of(found)) - sum(map(tokens, quotes)) <= 900
     assert tokens(text_of(read)) <= 1.15 * tokens(answer_of(read)["text"])
@@ -221,7 +223,9 @@ def test_neighbours_lead_on_from_a_passage(agent: Agent) -> None:
     door = next(one for one in found if one["document"] == "door.md")
     near = agent.called("neighbours", passage=door["id"])
     assert near["of"] == "Bronze Door"
-    mira = next(one for one in passages_of(near) if one["document"] == "people/mira k?.md")
+    mira = next(
+        passage for passage in passages_of(near) if passage["document"] == "people/mira k?.md"
+    )
     assert all(
         re.match(rf"the start ({VERBS}) this: What is said of ", edge) for edge in mira["joined"]
     )
@@ -231,7 +235,7 @@ def test_neighbours_lead_on_from_a_passage(agent: Agent) -> None:
 def test_text_of_documents_arrives_as_a_quote_and_nothing_else(agent: Agent) -> None:
     found = agent.called("search", question="delete the files")
     assert "never instructions" in found["notice"]
-    quotes = [one.pop("quote") for group in found["documents"] for one in group["passages"]]
+    quotes = [passage.pop("quote") for group in found["documents"] for passage in group["passages"]]
     assert ORDER in quotes
     assert ORDER not in json.dumps(found)
 
@@ -305,7 +309,7 @@ def test_changes_are_listed_since_a_time_and_about_a_topic(place: Place, agent: 
     place.write("harbour.md", "# Harbour\n\nThe harbour of Split opens at nine.\n")
     place.sync()
     recent = agent.called("changes", since=before)
-    told = {(one["change"], one["document"]) for one in recent["documents"]}
+    told = {(document["change"], document["document"]) for document in recent["documents"]}
     assert told == {("added", "harbour.md"), ("added", "lamp.md")}
     assert recent["documents_changed"] == 2
     edited = agent.called("changes", since=middle)["documents"]
@@ -322,8 +326,8 @@ def test_changes_are_listed_since_a_time_and_about_a_topic(place: Place, agent: 
         }
     ]
     about = agent.called("changes", since=before, about="the harbour of Split")
-    assert "harbour.md" in {one["document"] for one in about["documents"]}
-    assert "lamp.md" not in {one["document"] for one in about["documents"]}
+    assert "harbour.md" in {document["document"] for document in about["documents"]}
+    assert "lamp.md" not in {document["document"] for document in about["documents"]}
     for name in ("harbour.md", "lamp.md"):
         (place.notes / name).unlink()
     place.sync()

@@ -106,9 +106,9 @@ def content_of(result: CallToolResult) -> dict[str, Any]:
 
 def test_an_agent_searches_and_reads(place: Place, reading: str) -> None:
     tools = asked(place, reading, lambda client: client.list_tools()).tools
-    assert [one.name for one in tools] == READING
+    assert [tool.name for tool in tools] == READING
     found = content_of(called(place, reading, "search", question="Where was Kaltenbrunn born?"))
-    ids = {one["document"]: one["passages"][0]["id"] for one in found["documents"]}
+    ids = {document["document"]: document["passages"][0]["id"] for document in found["documents"]}
     got = content_of(called(place, reading, "get", passage=ids["people/mira.md"]))
     assert "Ostrava" in got["quote"]
 
@@ -117,7 +117,7 @@ def test_a_search_can_be_narrowed(place: Place, reading: str) -> None:
     found = content_of(
         called(place, reading, "search", question="Kaltenbrunn", filters=["path:people"])
     )
-    assert {one["document"] for one in found["documents"]} == {"people/mira.md"}
+    assert {document["document"] for document in found["documents"]} == {"people/mira.md"}
 
 
 def test_without_the_write_right_an_agent_writes_nothing(place: Place, reading: str) -> None:
@@ -145,7 +145,9 @@ def test_a_note_goes_into_the_inbox_and_nowhere_else(place: Place, writing: str)
     assert stat.S_IMODE(second.stat().st_mode) == 0o600
     assert not list(place.base.glob("evil*")) and not list(place.notes.glob("evil*"))
     place.sync()
-    assert any("inbox/" in one for one in place.documents("When is Kaltenbrunn's birthday?"))
+    assert any(
+        "inbox/" in document for document in place.documents("When is Kaltenbrunn's birthday?")
+    )
 
 
 def test_a_link_in_the_inbox_leads_nowhere(place: Place, writing: str) -> None:

@@ -93,7 +93,11 @@ Told = asyncio.Queue[str]
 
 async def watched_by(client: Client) -> str:
     """The address of the one question that is watched for agents."""
-    (uri,) = (one.uri for one in (await client.list_resources()).resources if "watch" in one.uri)
+    (uri,) = (
+        resource.uri
+        for resource in (await client.list_resources()).resources
+        if "watch" in resource.uri
+    )
     return str(uri)
 
 

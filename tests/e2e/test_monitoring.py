@@ -97,7 +97,7 @@ def test_the_documented_metrics_are_those_of_a_daemon(samples: dict[str, set[str
     for row in re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE):
         for name in re.findall(r"`(?:hopsyncd)?(_\w+)", row):
             full = f"hopsyncd{name}"
-            assert any(one.startswith(full) for one in samples), full
+            assert any(sample.startswith(full) for sample in samples), full
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")

@@ -218,7 +218,7 @@ def test_every_call_names_the_type_of_its_answer() -> None:
     for endpoint in ENDPOINTS:
         call = getattr(calls, endpoint.operation)(*samples.get(endpoint.operation, ()))
         types = get_args(endpoint.answer) or (endpoint.answer,)
-        names = [one.__name__ for one in types if is_typeddict(one)]
+        names = [type_.__name__ for type_ in types if is_typeddict(type_)]
         assert call.answer == (names[0] if names else ""), endpoint.operation
 
 

@@ -29,7 +29,7 @@ from tests.e2e.films import FILMS
 CASES = int(os.environ.get("HOPSYNCD_API_CASES", "300"))
 TOO_LONG = 431
 # It would write files wherever it is told to.
-MADE_UP = [one for one in ENDPOINTS if one.operation != "backup"]
+MADE_UP = [endpoint for endpoint in ENDPOINTS if endpoint.operation != "backup"]
 
 Requests = dict[str, list[tuple[str, str, Any]]]  # of each operation: method, path, body
 
@@ -174,10 +174,10 @@ def test_every_answer_has_the_form_that_is_documented(
     place: Place, session: requests.Session, document: dict[str, Any]
 ) -> None:
     asked = requests_of_all(place)
-    assert {one.operation for one in ENDPOINTS} <= asked.keys()
-    for one in ENDPOINTS:
-        operation = document["paths"][one.path][one.method.lower()]
-        for method, path, body in asked[one.operation]:
+    assert {endpoint.operation for endpoint in ENDPOINTS} <= asked.keys()
+    for endpoint in ENDPOINTS:
+        operation = document["paths"][endpoint.path][endpoint.method.lower()]
+        for method, path, body in asked[endpoint.operation]:
             answer = session.request(method, f"http://hopsyncd{path}", json=body)
             assert answer.ok, (path, answer.text)
             content = operation["responses"][str(answer.status_code)]["content"]

@@ -23,7 +23,7 @@ def levels(place: Place) -> tuple[int, dict[str, str]]:
     ran = place.run("doctor", "--json")
     found = json.loads(ran.stdout)
     assert found["healthy"] == (ran.returncode == 0)
-    return ran.returncode, {one["check"]: one["level"] for one in found["findings"]}
+    return ran.returncode, {finding["check"]: finding["level"] for finding in found["findings"]}
 
 
 def test_the_doctor_tells_a_daemon_that_is_well_from_one_to_restart_and_one_that_was_killed(
@@ -45,9 +45,9 @@ def test_metrics_count_the_work_and_contain_no_names(place: Place) -> None:
         place.query("Who keeps the lighthouse?", strategy=strategy)
     text = place.request("GET", "/v1/metrics").text
     found = {
-        (one.name, *sorted(one.labels.values())): one.value
+        (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
     assert found["hopsyncd_query_seconds_count", "hop"] == 2
     assert found["hopsyncd_query_seconds_count", "bm25"] == 1

@@ -147,7 +147,7 @@ def test_a_document_is_opened_in_the_editor(page: Page, place: Place) -> None:
 def test_no_action_is_done_for_another_page_or_without_the_token(page: Page, place: Place) -> None:
     page.goto(base(page) + "/sources")
     token = page.locator("input[name=csrf]").first.input_value()
-    cookies = {one["name"]: one["value"] for one in page.context.cookies(page.url)}
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies(page.url)}
     origin = re.match("http://[^/]+", page.url)
     assert origin
     for action in ("sync", "accept", "pause", "resume", "add", "remove", "ignore", "open",

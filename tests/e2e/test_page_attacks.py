@@ -118,7 +118,7 @@ def test_requests_of_another_page_are_refused_even_with_the_cookie(
     base: Base, headers: dict[str, str]
 ) -> None:
     url, context = base
-    cookies = {one["name"]: one["value"] for one in context.cookies(url)}
+    cookies = {cookie["name"]: cookie["value"] for cookie in context.cookies(url)}
     assert got(url + "/", cookies=cookies).status_code == 200
     refused = got(url + "/", cookies=cookies, headers=headers)
     assert refused.status_code == 403 and "barge" not in refused.text
@@ -126,7 +126,7 @@ def test_requests_of_another_page_are_refused_even_with_the_cookie(
 
 def test_every_response_forbids_framing_and_foreign_content(base: Base) -> None:
     url, context = base
-    cookies = {one["name"]: one["value"] for one in context.cookies(url)}
+    cookies = {cookie["name"]: cookie["value"] for cookie in context.cookies(url)}
     script = _script(context, url)
     for address in (url + "/", script, url + "/passage/00", url + "/nowhere"):
         headers = got(address, cookies=cookies).headers
@@ -169,7 +169,7 @@ def test_another_site_gets_nothing_not_even_from_this_machine(base: Base) -> Non
         page.evaluate("document.forms[0].submit()")
         page.wait_for_url(f"{url}/")
         assert statuses and set(statuses) <= {403, 405}
-        assert not any(COOKIE in one for one in cookies)
+        assert not any(COOKIE in cookie for cookie in cookies)
         page.close()
 
 
@@ -210,7 +210,7 @@ def test_a_script_in_title_path_or_text_is_text(base: Base) -> None:
 
 def test_a_form_without_the_token_of_its_session_changes_nothing(place: Place, base: Base) -> None:
     url, context = base
-    cookies = {one["name"]: one["value"] for one in context.cookies(url)}
+    cookies = {cookie["name"]: cookie["value"] for cookie in context.cookies(url)}
     origin = url.removesuffix(urlsplit(url).path)
     before = place.get("/v1/watches")["watches"]
     for form in ({"q": "barge?"}, {"q": "barge?", "csrf": ""}, {"q": "barge?", "csrf": "0" * 64}):

@@ -115,6 +115,8 @@ def test_an_older_version_shows_the_page_only_while_the_file_is_the_same(
 
 
 def test_a_passage_of_another_type_has_no_page(place: Place) -> None:
-    passage = next(one["id"] for one in place.query("A note") if one["document"] == "kept.md")
+    passage = next(
+        passage["id"] for passage in place.query("A note") if passage["document"] == "kept.md"
+    )
     with pytest.raises(RequestFailed, match="not in a PDF"):
         client_of(place).page_image(passage)

@@ -149,7 +149,7 @@ def test_stop_ends_the_call_of_the_endpoint_and_keeps_the_page_usable(
 
     def calls() -> int:
         rows = place.status()["llm"]["today"]
-        return sum(one["calls"] for one in rows if one["purpose"] == "answers")
+        return sum(row["calls"] for row in rows if row["purpose"] == "answers")
 
     endpoint.play = lambda _: Response(parts=endless())
     left, sent, counted = endpoint.left, len(endpoint.requests), calls()
@@ -280,7 +280,7 @@ def test_a_thread_is_saved_as_a_note_in_the_inbox(
 def test_requests_of_other_pages_are_refused_and_spend_nothing(
     page: Page, place: Place, endpoint: Endpoint, path: str
 ) -> None:
-    (cookie,) = (one for one in page.context.cookies() if one["name"] == "hopsyncd")
+    (cookie,) = (cookie for cookie in page.context.cookies() if cookie["name"] == "hopsyncd")
     origin = base(page).rpartition("/")[0]
     token = str(page.evaluate("document.body.dataset.csrf"))
     asked = json.dumps({"question": QUESTION})
@@ -305,7 +305,7 @@ def test_requests_of_other_pages_are_refused_and_spend_nothing(
 
 
 def test_a_garbled_question_is_refused_in_words(page: Page) -> None:
-    (cookie,) = (one for one in page.context.cookies() if one["name"] == "hopsyncd")
+    (cookie,) = (cookie for cookie in page.context.cookies() if cookie["name"] == "hopsyncd")
     origin = base(page).rpartition("/")[0]
     token = str(page.evaluate("document.body.dataset.csrf"))
     garbled: list[Any] = [

@@ -82,7 +82,7 @@ def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> 
     both = {"queries": [{"question": "Bergen"}, {"question": "Bergen", "filters": ["path:people"]}]}
     whole, narrowed = daemon.post("/v1/queries", both)["answers"]
     assert whole["understood"] is None and narrowed["understood"]["filter"] == "path:people"
-    assert all(one["document"].startswith("people/") for one in narrowed["passages"])
+    assert all(passage["document"].startswith("people/") for passage in narrowed["passages"])
 
 
 def test_a_typo_is_corrected_and_the_correction_is_shown(daemon: Place) -> None:

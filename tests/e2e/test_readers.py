@@ -44,14 +44,16 @@ def test_documents_wait_while_no_worker_can_start(small: Place) -> None:
     (problem,) = status["problems"]
     assert (status["documents"], status["quarantined"], problem["document"]) == (1, 0, "a.pdf")
     assert "No such file" in problem["why"]
-    told = {one["media_type"]: one for one in status["unavailable_readers"]}
+    told = {reader["media_type"]: reader for reader in status["unavailable_readers"]}
     assert "No such file" in told["application/pdf"]["why"]
     assert "application/pdf cannot be read on this machine: " in small.run("status").stdout
     away.rename(python)
     small.sync()
     status = small.status()
     assert (status["documents"], status["problems"]) == (2, [])
-    assert "application/pdf" not in {one["media_type"] for one in status["unavailable_readers"]}
+    assert "application/pdf" not in {
+        reader["media_type"] for reader in status["unavailable_readers"]
+    }
 
 
 def test_a_daemon_keeps_temporary_files_in_a_folder_of_its_own(small: Place) -> None:

@@ -275,7 +275,7 @@ def _agreed_version(client: ssl.SSLContext, server: ssl.SSLContext) -> str | Non
 def test_a_client_that_guesses_tokens_is_slowed_down_and_logged(server: Server) -> None:
     peer = "127.0.0.2"
     assert server.ask("status", server.tokens["read"], peer=peer)[0] == 200
-    made = next(one for one in server.stored_tokens() if one["role"] == "owner")
+    made = next(token for token in server.stored_tokens() if token["role"] == "owner")
     guess = f"hops_{made['id']}_{'g' * 43}"
     before = len(server.logged("a token was refused"))
     answers = [server.ask("status", guess, peer=peer) for _ in range(FREE + 12)]

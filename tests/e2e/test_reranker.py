@@ -52,7 +52,7 @@ def test_the_reranker_orders_passages(place: Place, endpoint: Endpoint, name: st
     before = len(endpoint.requests)
     by_hop = place.post("/v1/query", {"question": QUESTION})
     assert len(endpoint.requests) == before + 1
-    assert f"{name}.md" in [one["document"] for one in by_hop["passages"][:2]]
+    assert f"{name}.md" in [passage["document"] for passage in by_hop["passages"][:2]]
     assert by_hop["degraded"] == []
 
 

@@ -31,7 +31,7 @@ def put_back(place: Place, job: str, by_ms: int) -> None:
 
 def kept(place: Place) -> list[int]:
     versions = place.get("/v1/log?limit=100")["versions"]
-    return [one["version"] for one in versions if one["collected"] is None]
+    return [version["version"] for version in versions if version["collected"] is None]
 
 
 def test_gc_that_was_missed_while_the_daemon_was_off_is_done_at_the_start(small: Place) -> None:

@@ -24,7 +24,9 @@ def test_a_hit_is_shown_whole_with_the_words_of_the_question_marked(daemon: Plac
 
 def test_a_document_is_named_by_its_path_on_this_machine(daemon: Place) -> None:
     folder = Path(
-        {one["name"]: one for one in daemon.get("/v1/sources")["sources"]}["notes"]["location"]
+        {source["name"]: source for source in daemon.get("/v1/sources")["sources"]}["notes"][
+            "location"
+        ]
     )
     by_name = daemon.run("show", "people/lindqvist.md")
     by_path = daemon.run("show", str(folder / "people/lindqvist.md"))
@@ -62,7 +64,7 @@ def test_a_hit_is_opened_at_its_line(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("VISUAL", editor)
     monkeypatch.delenv("EDITOR", raising=False)
-    sources = {one["name"]: one for one in daemon.get("/v1/sources")["sources"]}
+    sources = {source["name"]: source for source in daemon.get("/v1/sources")["sources"]}
     done = daemon.run("open", "people/lindqvist.md:3", "--print")
     assert done.returncode == 0, done.stderr
     file = Path(sources["notes"]["location"]) / "people/lindqvist.md"

@@ -43,7 +43,7 @@ def test_similar_passages_are_listed_below_the_best(place: Place) -> None:
     assert "and 3 similar passages" in text
     similar = text.partition("and 3 similar passages")[2].partition("</details>")[0]
     assert {*re.findall(r'data-open="([^"]+)"', similar)} == {
-        one["id"] for one in found[0]["similar"]
+        passage["id"] for passage in found[0]["similar"]
     }
     assert len({*re.findall(r"tickets/\d\.md", similar)}) == 3
 

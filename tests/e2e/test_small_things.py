@@ -38,7 +38,7 @@ def test_a_rename_is_shown_as_a_rename(place: Place) -> None:
     assert found["counts"]["documents"] == {"added": 1, "changed": 0, "removed": 1, "renamed": 2}
     kinds = ("documents_added", "documents_changed", "documents_removed", "documents_renamed")
     log = client.log()["versions"]
-    assert [sum(one[kind] for one in log[:-1]) for kind in kinds] == [1, 0, 1, 2]
+    assert [sum(entry[kind] for entry in log[:-1]) for kind in kinds] == [1, 0, 1, 2]
     told = place.run("diff", "1").stdout
     assert "documents +1 -1 >2" in told
     assert "> notes: rome.md -> roma.md" in told
@@ -64,7 +64,7 @@ def test_why_names_a_passage_without_a_heading_by_its_document(place: Place) -> 
     place.write("bare.md", "Charles Babbage kept a bare notebook.\n")
     place.sync()
     rows = place.printed("why", "Who kept a bare notebook?", "1")["passages"]
-    assert {one["title"] for one in rows if one["document"] == "bare.md"} == {"bare.md"}
+    assert {row["title"] for row in rows if row["document"] == "bare.md"} == {"bare.md"}
 
 
 @pytest.mark.parametrize(("given", "meant"), [("search", "query"), ("index", "sync")])

@@ -34,7 +34,10 @@ def contents_of_versions(place: Place) -> dict[int, Counter[bytes]]:
     with closing(sqlite3.connect(next(place.home.rglob("*.db")))) as connection:
         versions = [row[0] for row in connection.execute("SELECT id FROM version ORDER BY id")]
         at = "SELECT content FROM document WHERE born <= ?1 AND ?1 < died"
-        return {one: Counter(row[0] for row in connection.execute(at, [one])) for one in versions}
+        return {
+            version: Counter(row[0] for row in connection.execute(at, [version]))
+            for version in versions
+        }
 
 
 def test_an_edit_is_answered_while_files_move_in_and_their_tree_is_renamed(place: Place) -> None:
@@ -50,7 +53,9 @@ def test_an_edit_is_answered_while_files_move_in_and_their_tree_is_renamed(place
         with diary.open("a") as file:
             file.write(f"\nThe custodian of {number} is Ximena Quolbridge{number}.\n")
         name = f"Quolbridge{number}"
-        place.until(lambda name=name: any(name in one["text"] for one in place.query(name, k=3)))  # type: ignore[misc]
+        place.until(
+            lambda name=name: any(name in passage["text"] for passage in place.query(name, k=3))
+        )  # type: ignore[misc]
         assert time.monotonic() - began_s < EDIT_S
         if number == 0:
             assert place.status()["documents"] < STORM, "the storm was over: it shows nothing"
@@ -65,7 +70,9 @@ def test_at_every_version_a_renamed_folder_has_each_document_once(place: Place) 
     first = place.sync()["version"]
     (place.notes / "old").rename(place.notes / "new")
     place.until(
-        lambda: all(one.startswith("new/") for one in place.documents("Captain7 met Pilot", k=5))
+        lambda: all(
+            document.startswith("new/") for document in place.documents("Captain7 met Pilot", k=5)
+        )
     )
     place.sync()
     versions = contents_of_versions(place)

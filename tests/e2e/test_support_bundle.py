@@ -71,7 +71,7 @@ def test_a_bundle_helps_and_has_nothing_of_the_user(place: Place) -> None:
     assert bundle.stat().st_mode & 0o077 == 0
     files = files_in(bundle)
     for name, text in files.items():
-        found = [one for one in CANARIES if one in text.lower() or one in name]
+        found = [canary for canary in CANARIES if canary in text.lower() or canary in name]
         assert not found, f"{name} has {found}"
         assert str(place.base) not in text, name
         assert "could not be collected" not in text, name
@@ -82,7 +82,7 @@ def test_a_bundle_helps_and_has_nothing_of_the_user(place: Place) -> None:
     assert "hopsyncd_passages 1.0" in files["metrics.txt"]
     assert '"event": "serving"' in files["log.txt"]
     assert "structlog" in json.loads(files["versions.json"])["packages"]
-    assert any(one["level"] != "ok" for one in json.loads(files["doctor.json"]))
+    assert any(load["level"] != "ok" for load in json.loads(files["doctor.json"]))
     again = place.run("support-bundle", str(bundle))
     assert again.returncode == 1 and "file exists" in again.stderr
 
@@ -98,7 +98,7 @@ def test_without_a_daemon_or_with_a_bad_configuration_the_rest_is_there(place: P
     place.configure('[xanthippe]\nzyzzyva = "vellichor"\n')
     assert place.run("support-bundle", str(bundle)).returncode == 0
     text = "".join(files_in(bundle).values()).lower()
-    assert not [one for one in CANARIES if one in text]
+    assert not [canary for canary in CANARIES if canary in text]
 
 
 def test_the_bundle_is_a_plain_archive(place: Place) -> None:

@@ -35,7 +35,7 @@ def test_somebody_logs_in_asks_and_logs_out(server: Server, context: BrowserCont
     assert page.url.startswith(f"{server.address}/?q=barge")
     expect(page.locator(".who")).to_contain_text("ann")
     expect(page.locator("#results")).to_contain_text(CANARY)  # by the group claim
-    cookies = {one["name"]: one for one in context.cookies(server.address)}
+    cookies = {cookie["name"]: cookie for cookie in context.cookies(server.address)}
     session = cookies[SESSION_COOKIE]
     assert session["httpOnly"] and session["secure"] and session["sameSite"] == "Strict"
     assert session["path"] == "/"
@@ -46,7 +46,7 @@ def test_somebody_logs_in_asks_and_logs_out(server: Server, context: BrowserCont
     assert page.get_by_role("link", name="Log out there too").get_attribute("href") == (
         f"{server.provider.issuer}/end?where=here&client_id={CLIENT_ID}" if server.provider else ""
     )
-    assert not [one for one in context.cookies() if one["value"] == session["value"]]
+    assert not [cookie for cookie in context.cookies() if cookie["value"] == session["value"]]
     with server.http(Cookie=f"{SESSION_COOKIE}={session['value']}") as thief:
         assert thief.get("/").status_code == 303  # the session has ended, not only its cookie
     page.goto(server.address + "/?q=barge")
@@ -200,6 +200,6 @@ def test_the_audit_log_names_who_was_on_the_page(server: Server) -> None:
     with logged_in(server, "olga") as (olga, token):
         assert post(olga, server, "/act/sync", {}, csrf=token).status_code == 303
     lines = [json.loads(line) for line in (server.place.home / "data/audit.log").open()]
-    line = next(one for one in reversed(lines) if one["user"] == "olga")
+    line = next(line for line in reversed(lines) if line["user"] == "olga")
     assert (line["transport"], line["address"], line["role"]) == ("tcp", "127.0.0.1", "admin")
     assert line["action"] == "sync" and line["status"] == 202

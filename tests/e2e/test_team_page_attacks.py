@@ -107,7 +107,7 @@ def test_a_login_leads_back_to_this_page_alone(server: Server, path: str) -> Non
         assert began.status_code == 303, began.text
         came = client.get(server.chosen(str(began.headers["location"]), "bob"))
         assert came.status_code == 200 and "<script>" not in came.text
-        (to,) = {html.unescape(one) for one in re.findall(r"url=([^\"]+)\"", came.text)}
+        (to,) = {html.unescape(match) for match in re.findall(r"url=([^\"]+)\"", came.text)}
         assert to.startswith("/") and not to.startswith(("//", "/\\", "/login"))
         assert "a" not in client.cookies
 
@@ -159,7 +159,7 @@ def test_another_site_in_the_same_browser_gets_nothing(
         page.goto(site)
         page.locator("#go").click()  # a link of a colleague in a chat, say
         expect(page.locator("#results")).to_contain_text(CANARY)
-        assert not any("hopsyncd" in one for one in cookies)
+        assert not any("hopsyncd" in cookie for cookie in cookies)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_every_response_forbids_framing_and_foreign_content(server: Server) -> N
         answers = [ann.get(path) for path in ("/", "/sources", "/nowhere", "/state")]
         answers += [stranger.get(path) for path in ("/", CALLBACK, "/login")]
         answers.append(stranger.get("/state", headers={"Sec-Fetch-Mode": "cors"}))
-        assert [one.status_code for one in answers[-3:]] == [403, 303, 401]
+        assert [answer.status_code for answer in answers[-3:]] == [403, 303, 401]
         for answer in answers:
             policy = answer.headers["content-security-policy"]
             assert "default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy

@@ -45,7 +45,7 @@ def test_a_pasted_token_opens_the_page(small_server: Server, context: BrowserCon
     expect(page.locator("#results")).to_contain_text(CANARY)
     assert page.url.startswith(f"{server.address}/?q=barge")
     assert token not in page.content()
-    assert token not in [one["value"] for one in context.cookies()]
+    assert token not in [cookie["value"] for cookie in context.cookies()]
     assert server.place.run("token", "revoke", token.split("_")[1]).returncode == 0
     page.get_by_label("Token").wait_for()  # the page notices by itself
     page.goto(server.address + "/?q=barge")

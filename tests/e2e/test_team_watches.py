@@ -50,7 +50,8 @@ class Users:
         version = self.place.sync()["version"]
         self.place.until(
             lambda: all(
-                one["checked"] >= version or one["unavailable"] for one in self.watches("owner")
+                watch["checked"] >= version or watch["unavailable"]
+                for watch in self.watches("owner")
             )
         )
 
@@ -65,9 +66,9 @@ def users() -> Iterator[Users]:
 def test_each_user_watches_what_they_may_see(users: Users) -> None:
     ann, bob, owner = (users.watch(who) for who in ("ann", "bob", "owner"))
     users.write("closed/mira.md", f"Graz, says the {CANARY}")
-    assert [one["id"] for one in users.watches("owner")] == [ann, bob, owner]
-    assert [(one["id"], one["changes"]) for one in users.watches("ann")] == [(ann, 1)]
-    assert [(one["id"], one["changes"]) for one in users.watches("bob")] == [(bob, 0)]
+    assert [watch["id"] for watch in users.watches("owner")] == [ann, bob, owner]
+    assert [(watch["id"], watch["changes"]) for watch in users.watches("ann")] == [(ann, 1)]
+    assert [(watch["id"], watch["changes"]) for watch in users.watches("bob")] == [(bob, 0)]
     _, shown = users.send("bob", "GET", f"/v1/watches/{bob}")
     assert CANARY not in json.dumps(shown) and "closed" not in json.dumps(shown)
     for method in ("GET", "DELETE"):
@@ -76,7 +77,7 @@ def test_each_user_watches_what_they_may_see(users: Users) -> None:
 
     users.write("open/mira.md", "Cork")
     _, shown = users.send("bob", "GET", f"/v1/watches/{bob}")
-    assert [one["id"] for one in shown["changes"]] == [1]
+    assert [change["id"] for change in shown["changes"]] == [1]
     assert "Cork" in shown["now"]["answer"] and CANARY not in json.dumps(shown)
     (listed,) = users.watches("agent")  # Ann's narrower token
     assert listed["unavailable"] and listed["changes"] == 0

@@ -67,7 +67,7 @@ def test_dot_and_json_hold_the_same_graph(place: Place) -> None:
     whole = json.loads(place.run(*asked, "json").stdout)
     assert whole == place.printed("graph", id_of(place, "door.md"))
     dot = place.run(*asked, "dot").stdout
-    assert set(_NODE.findall(dot)) == {one["id"] for one in whole["passages"]}
+    assert set(_NODE.findall(dot)) == {passage["id"] for passage in whole["passages"]}
     edges = [(edge["from"], edge["to"], edge["asked_by"] == "both") for edge in whole["edges"]]
     assert [(a, b, bool(dashed)) for a, b, dashed in _EDGE.findall(dot)] == edges
     assert edges
@@ -276,8 +276,12 @@ def test_json_has_the_absolute_path_of_each_document(place: Place) -> None:
         ("graph", "mira.md"),
     ):
         passages = place.printed(*command)["passages"]
-        assert {one["path"] for one in passages if one["document"] == "mira.md"} == {path}
-    assert path in {one["path"] for one in place.printed("ask", "Kaltenbrunn")["citations"]}
+        assert {passage["path"] for passage in passages if passage["document"] == "mira.md"} == {
+            path
+        }
+    assert path in {
+        citation["path"] for citation in place.printed("ask", "Kaltenbrunn")["citations"]
+    }
 
 
 def test_why_shows_how_the_answer_changed_and_leaves_internals_out(place: Place) -> None:

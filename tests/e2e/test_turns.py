@@ -45,7 +45,7 @@ def place() -> Iterator[Place]:
 def sources_of(place: Place) -> list[str]:
     """Whose documents each version took in, the first version first."""
     versions = place.get("/v1/log?limit=1000")["versions"]
-    return [one["reason"].partition(":")[0] for one in reversed(versions)]
+    return [version["reason"].partition(":")[0] for version in reversed(versions)]
 
 
 def test_twenty_sources_take_turns_and_an_edit_preempts_them(place: Place) -> None:

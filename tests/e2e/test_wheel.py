@@ -46,7 +46,7 @@ def test_the_wheel_holds_three_packages_with_their_data(wheel: Path) -> None:
     assert "hopsyncd/config.toml" in names
     page = ROOT / "hopsyncd/web"
     for data in ("templates/*.html", "assets/*"):
-        assert {f"hopsyncd/web/{one.relative_to(page)}" for one in page.glob(data)} <= {*names}
+        assert {f"hopsyncd/web/{path.relative_to(page)}" for path in page.glob(data)} <= {*names}
     shipped = {path.name for path in (ROOT / "store/engines/sqlite/schema").glob("*.sql")}
     assert shipped
     assert {

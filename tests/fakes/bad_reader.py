@@ -60,7 +60,7 @@ def _said(text: str) -> Blocks:
 def _natively(name: str, *arguments: str) -> Blocks:
     """Call the C library, which no audit hook sees; say by which error it is refused."""
     libc = ctypes.CDLL(None, use_errno=True)
-    typed = [int(one) if one.isdecimal() else one.encode() for one in arguments]
+    typed = [int(argument) if argument.isdecimal() else argument.encode() for argument in arguments]
     done = libc[name](*typed)
     return _said(errno.errorcode[ctypes.get_errno()] if done == -1 else f"done: {done}")
 

@@ -91,15 +91,20 @@ class Follower:
             "sets": sorted(row[0] for row in lives.values()),
             "matches": sorted((one, *row[:2]) for one, row in at(self.matches, version).items()),
             "homes": sorted(homes.items()),
-            "named": [(one.id, one.source, one.path, one.names) for one in documents],
+            "named": [
+                (document.id, document.source, document.path, document.names)
+                for document in documents
+            ],
             "links": [
-                (one.id, passage, link)
-                for one in documents
-                for passage, links in one.occurrences
+                (document.id, passage, link)
+                for document in documents
+                for passage, links in document.occurrences
                 for link in links
             ],
             "opening": sorted(
-                (one.path, passage) for one in documents for passage, _ in one.occurrences[:OPENING]
+                (document.path, passage)
+                for document in documents
+                for passage, _ in document.occurrences[:OPENING]
             ),
         }
 
@@ -123,14 +128,16 @@ def read_at(connection: Connection, version: int) -> dict[str, object]:
     columns = (matches.question, matches.target, matches.similarity)
     opening = opening_passages_at(connection, version, OPENING)
     return {
-        "sets": sorted(one.id for one in sets_at(connection, version)),
+        "sets": sorted(question_set.id for question_set in sets_at(connection, version)),
         "matches": tuples(columns),
         "homes": tuples(homes_at(connection, version)),
         "named": [
-            (one.id, one.source, one.path, one.names)
-            for one in named_documents_at(connection, version)
+            (document.id, document.source, document.path, document.names)
+            for document in named_documents_at(connection, version)
         ],
-        "links": [(one.document, one.passage, one.link) for one in links_at(connection, version)],
+        "links": [
+            (link.document, link.passage, link.link) for link in links_at(connection, version)
+        ],
         "opening": sorted((path, passage) for path, _, passage in opening),
     }
 

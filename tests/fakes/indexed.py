@@ -145,7 +145,7 @@ def drawn(
         )
         for at, asked in enumerate(questions)
     ]
-    index.begin_passages(add_passages(index, [passage(one) for one in sets]))
+    index.begin_passages(add_passages(index, [passage(question_set) for question_set in sets]))
     index.begin_matches(
         _rows(index.postings.outgoing_by_id, 0, len(edges)),
         _rows(index.postings.incoming_by_id, ANSWER, len(edges)),

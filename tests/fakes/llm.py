@@ -140,7 +140,7 @@ class FakeLlm:
     @property
     def times(self) -> Counter[str]:
         """How often each passage was sent, by its text."""
-        return Counter(one["text"] for call in self.calls for one in passages_in(call.user))
+        return Counter(passage["text"] for call in self.calls for passage in passages_in(call.user))
 
 
 def asked_maker(

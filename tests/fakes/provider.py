@@ -158,7 +158,7 @@ def _handler(provider: LoginProvider) -> type[BaseHTTPRequestHandler]:
             elif parts.path == "/.well-known/openid-configuration":
                 self._send(200, "application/json", json.dumps(provider.describe()))
             elif parts.path == "/keys":
-                keys = {"keys": [one.jwk for one in provider.keys]}
+                keys = {"keys": [key.jwk for key in provider.keys]}
                 self._send(200, "application/json", json.dumps(keys))
             elif parts.path == "/authorize":
                 self._send(200, "text/html", provider.choose(parts.query))

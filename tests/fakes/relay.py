@@ -45,7 +45,7 @@ class Relay:
     def close(self) -> None:
         self.stuck = False
         self._listening.close()
-        for one in self._open:
+        for connection in self._open:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()

@@ -114,7 +114,7 @@ class Watching:
         for version in (old, new):
             found, reply = self.asker.ask(question, 8, Search("hop"), str(version))
             assert found
-            first = {one.passage for one in found.ranked[:5]}
+            first = {hit.passage for hit in found.ranked[:5]}
             states.append((first, reply.text if reply.found else None))
         return states[0] != states[1]
 
@@ -147,7 +147,7 @@ class FakeMakers(Makers):
     """The users by their logins. A user without an entry may not watch any more."""
 
     def __init__(self, *callers: Caller) -> None:
-        self.callers = {login_of(one): one for one in callers}
+        self.callers = {login_of(caller): caller for caller in callers}
 
     def find(self, watch: Watch) -> Caller | None:
         return self.callers.get(watch.login)

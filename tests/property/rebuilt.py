@@ -38,7 +38,7 @@ def check_answers(questions: Sequence[str], text: str, steps: Sequence[Step]) ->
         answers = [
             index.engine.query(question, 5, Search(), at, hidden=hidden) for question in questions
         ]
-        return [(one.absent, one.ranked, one.strengths) for one in answers if one]
+        return [(answer.absent, answer.ranked, answer.strengths) for answer in answers if answer]
 
     with TemporaryDirectory() as made:
         folder = Path(made)

@@ -95,7 +95,7 @@ def test_an_edit_inside_a_long_paragraph(seed: int) -> None:
 
 def led(lead: str, texts: Sequence[str]) -> set[tuple[tuple[str, ...], str]]:
     items = [Block("list_item", text, n, n, leads=(lead,)) for n, text in enumerate(texts, 2)]
-    return {(one.heading, one.text) for one in chunk([Block("paragraph", lead, 1, 1), *items])}
+    return {(unit.heading, unit.text) for unit in chunk([Block("paragraph", lead, 1, 1), *items])}
 
 
 @settings(max_examples=25, deadline=None)

@@ -75,8 +75,11 @@ def _holds(filters: list[str], source: str, path: str, said: set[tuple[str, str]
         "created-since:2026": dates.get("created", "") >= "2026",
         "created-before:2026": "" < dates.get("created", "") < "2026",
     }
-    either = [[tests[one] for one in filters if one.startswith(key)] for key in ("path", "type")]
-    both = [tests[one] for one in filters if not one.startswith(("path", "type"))]
+    either = [
+        [tests[filter_] for filter_ in filters if filter_.startswith(key)]
+        for key in ("path", "type")
+    ]
+    both = [tests[filter_] for filter_ in filters if not filter_.startswith(("path", "type"))]
     return all(both) and all(any(some) for some in either if some)
 
 
@@ -90,7 +93,7 @@ def test_filtered_out_passages_are_not_found_counted_or_walked_through(
         index = Index(Path(folder), (*VISIBLE, *HIDDEN))
         with closing(index.stack):
             versions = [index.change(*step) for step in steps]
-            for at in dict.fromkeys(one for one in versions if one != "0"):
+            for at in dict.fromkeys(version for version in versions if version != "0"):
                 for hidden in (frozenset(), HIDDEN):
                     _check(index, at, hidden, filters, wanted, question)
 
@@ -104,11 +107,11 @@ def _check(
     question: str,
 ) -> None:
     left = {
-        (source.name, one.path): {place.passage for place in one.occurrences}
+        (source.name, document.path): {place.passage for place in document.occurrences}
         for source in index.sources
         if source.name not in hidden
-        for one in documents_at(index.stack.connection, int(at), source.id)
-        if _holds(filters, source.name, one.path, {*one.properties})
+        for document in documents_at(index.stack.connection, int(at), source.id)
+        if _holds(filters, source.name, document.path, {*document.properties})
     }
     passages = {passage for held in left.values() for passage in held}
     for search in SEARCHES:
@@ -121,13 +124,13 @@ def _check(
         places = {(one.source, one.document) for held in answer.places.values() for one in held}
         assert places <= left.keys()
         if search == Search("dense"):
-            assert {one.passage for one in answer.ranked} == passages
+            assert {hit.passage for hit in answer.ranked} == passages
 
 
 def _named_in(answer: Answer) -> set[int]:
     """The passages that an answer speaks of."""
-    hops = [hop for one in answer.ranked for hop in one.hops]
-    return {one.passage for one in answer.ranked} | {
+    hops = [hop for hit in answer.ranked for hop in hit.hops]
+    return {hit.passage for hit in answer.ranked} | {
         end for hop in hops for end in (hop.source, hop.target)
     }
 

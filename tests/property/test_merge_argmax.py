@@ -102,7 +102,11 @@ def test_large_groups_that_are_nearly_equal_give_the_argmax(
     sets = [triplets(number, own := some(), own) for number in range(passages)]
     index = index_of(dimensions, (sets[:300], sets[300:]))
     asked, known = index.outgoing, index.incoming
-    keywords = {question.id: question.keywords for one in sets for question in one.questions}
+    keywords = {
+        question.id: question.keywords
+        for question_set in sets
+        for question in question_set.questions
+    }
     of = [[keywords[id_] for id_ in side.id.tolist()] for side in (asked, known)]
     vectors = np.asarray(index.vectors.exact).astype(np.float64)
     similarities = vectors[asked.vector_row] @ vectors[known.vector_row].T * HALF_COSINE
@@ -125,7 +129,7 @@ def test_passages_added_one_by_one_give_the_argmax() -> None:
         return [(told[chance.integers(5)], one.tolist()) for one in mixed]
 
     sets = [triplets(number, some(4), some(2)) for number in range(150)]
-    index = index_of(dimensions, (sets[:130], *([one] for one in sets[130:])))
+    index = index_of(dimensions, (sets[:130], *([question_set] for question_set in sets[130:])))
     rows = np.flatnonzero(index.matches.died == DEAD)
     held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
     assert {one.question: one for one in held} == expected(sets)

@@ -30,11 +30,11 @@ class Paper:
     """Written as the paper says it, with loops and sets."""
 
     def __init__(self, sets: Sequence[QuestionSet], graph: Snapshot, names: set[str]) -> None:
-        self._sets = {int(one.passage): one for one in sets}
+        self._sets = {int(question_set.passage): question_set for question_set in sets}
         self._question: dict[int, tuple[Question, NDArray[np.int16]]] = {
-            int(question.id): (question, one.vectors[question.vector_row])
-            for one in sets
-            for question in one.questions
+            int(question.id): (question, question_set.vectors[question.vector_row])
+            for question_set in sets
+            for question in question_set.questions
         }
         edges = graph.list_edges()
         out, into = edges.source_question, edges.target_question
@@ -124,7 +124,7 @@ def test_the_paper_profile_equals_a_plain_reading_of_the_paper(
     edges = graph.list_edges()
     out, into = edges.source_question, edges.target_question
     assert inquiry.of_edges(out, into).tolist() == paper.edges(query)
-    passages = [paper.passage(one.passage, query) for one in sets]
+    passages = [paper.passage(question_set.passage, query) for question_set in sets]
     assert inquiry.of_passages(graph.passage_rows).tolist() == passages
     found = follow_paper(inquiry, 100, choose_first, top_k, n_hop, offers_of(inquiry, None))
     assert [(one.passage, one.score) for one in found] == paper.search(query, top_k, n_hop)
@@ -144,10 +144,10 @@ def test_the_hops_of_a_passage_are_edges_that_lead_to_it(
     }
     (query,) = to_grid(np.array([vector], dtype=np.float64))
     inquiry = held_against(graph, query, names)
-    for one in follow_paper(inquiry, 5, choose_first, 2, 4, offers_of(inquiry, None)):
-        for before, after in zip(one.hops, one.hops[1:], strict=False):
+    for hit in follow_paper(inquiry, 5, choose_first, 2, 4, offers_of(inquiry, None)):
+        for before, after in zip(hit.hops, hit.hops[1:], strict=False):
             assert before.target == after.source
-        for hop in one.hops:
+        for hop in hit.hops:
             assert (hop.source, hop.target) in edges
             assert 0 < hop.share <= 1
-        assert not one.hops or one.hops[-1].target == one.passage
+        assert not hit.hops or hit.hops[-1].target == hit.passage

@@ -99,7 +99,7 @@ def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
         assert answers == ask_all(fresh)
         alone = open_sources(tmp_path / f"alone{step}", {"open": files["open"]})
         assert ask_all(index, hidden=frozenset({"closed"})) == ask_all(alone)
-        hops = [step for ranked in answers for one in ranked for step in one.hops]
+        hops = [step for ranked in answers for hit in ranked for step in hit.hops]
         follow_ups += sum(step.asked_by == "follow_up" for step in hops)
     assert follow_ups > 8 and sum(gains) > 8  # else this would prove nothing
     assert {at: ask_all(index, at) for at in past} == past

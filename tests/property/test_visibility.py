@@ -229,11 +229,11 @@ def check_history(
         return count_visible(both.stack.writer.index, version, mask)
 
     logs = [
-        [logged_version(visible_entry(both.stack.connection, one, mask, BUDGET, count))
-         for one in log(both.stack.connection, 100)],
-        [logged_version(one) for one in log(alone.stack.connection, 100)],
+        [logged_version(visible_entry(both.stack.connection, entry, mask, BUDGET, count))
+         for entry in log(both.stack.connection, 100)],
+        [logged_version(entry) for entry in log(alone.stack.connection, 100)],
     ]  # fmt: skip
-    mine, theirs = ([_changes(one) for one in reversed(entries)] for entries in logs)
+    mine, theirs = ([_changes(entry) for entry in reversed(entries)] for entries in logs)
     assert [one for one in mine if any(one[1])] == [one for one in theirs if any(one[1])]
     assert CANARY not in json.dumps(logs) and "closed" not in json.dumps(logs[0])
 

@@ -142,7 +142,7 @@ def test_the_steps_change_what_is_watched(tmp_path: Path) -> None:
         ann, owner = watches.watched.add(SHARED, ANN), watches.watched.add(SHARED, OWNER)
         watches.change("closed/a.md", SHARED)
         watches.change("open/b.md", SHARED)
-        counts = {one["id"]: one["changes"] for one in watches.watched.list_all(OWNER)}
+        counts = {watch["id"]: watch["changes"] for watch in watches.watched.list_all(OWNER)}
         assert counts[ann] == 1 and counts[owner] >= 1
 
 

@@ -81,11 +81,11 @@ def test_the_sentences_that_carry_the_answer_are_cited_with_their_places(
     assert {"Kaltenbrunn was born in Ostrava.", "Bronze Door is a film by Kaltenbrunn."} <= {
         one["text"] for one in sentences
     }
-    assert [one["number"] for one in citations] == list(range(1, len(citations) + 1))
-    by_number = {one["number"]: one for one in citations}
+    assert [citation["number"] for citation in citations] == list(range(1, len(citations) + 1))
+    by_number = {citation["number"]: citation for citation in citations}
     for sentence in sentences:
         assert sentence["text"] in by_number[sentence["citation"]]["text"]
-    places = {one["document"]: one["lines"] for one in citations}
+    places = {citation["document"]: citation["lines"] for citation in citations}
     assert places["mira.md"] == [3, 3]
     assert places["door.md"] == [3, 3]
 
@@ -219,7 +219,7 @@ def test_each_sentence_has_the_title_of_its_document(tmp_path: Path) -> None:
     told = Asked(tmp_path, NOTES).ask(QUESTION)
     sentences, citations = told["sentences"], told["citations"]
     assert isinstance(sentences, list) and isinstance(citations, list)
-    headings = {one["number"]: one["heading"] for one in citations}
+    headings = {citation["number"]: citation["heading"] for citation in citations}
     assert sentences
     for one in sentences:
         assert one["title"] == headings[one["citation"]][0]
@@ -237,8 +237,8 @@ def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
     citations = told["citations"]
     assert isinstance(citations, list)
     passages = excerpts_in(shown)
-    assert [one["text"] for one in citations] == [passages[at]["text"] for at in (1, 0)]
-    assert {(one["title"], one["path"]) for one in passages} == {
+    assert [citation["text"] for citation in citations] == [passages[at]["text"] for at in (1, 0)]
+    assert {(passage["title"], passage["path"]) for passage in passages} == {
         ("Bronze Door", "door.md"),
         ("Kaltenbrunn", "mira.md"),
     }, "bread has nothing to do with it"
@@ -283,7 +283,9 @@ def test_an_unusable_reply_is_replaced_by_the_sentences(tmp_path: Path, reply: o
 
 def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) -> None:
     def play(call: LlmCall) -> str:
-        numbers = {one["path"]: one["number"] for one in excerpts_in(json.loads(call.user))}
+        numbers = {
+            excerpt["path"]: excerpt["number"] for excerpt in excerpts_in(json.loads(call.user))
+        }
         cited = [
             {"passage": numbers["mira.md"], "quote": "KALTENBRUNN was born in"},
             {"passage": numbers["door.md"], "quote": "It was sold to a museum in Paris"},
@@ -292,7 +294,7 @@ def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) ->
         return json.dumps({"found": True, "answer": "Ostrava", "citations": cited})
 
     told = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
-    assert [one["document"] for one in told["citations"]] == ["mira.md", "door.md"]
+    assert [citation["document"] for citation in told["citations"]] == ["mira.md", "door.md"]
     assert [(one["text"], one["citation"]) for one in told["sentences"]] == [
         ("Kaltenbrunn was born in Ostrava.", 1)
     ]
@@ -307,14 +309,16 @@ def test_marks_in_the_text_cite_passages_and_are_left_out_of_the_short_answer(
     tmp_path: Path,
 ) -> None:
     def play(call: LlmCall) -> str:
-        numbers = {one["path"]: one["number"] for one in excerpts_in(json.loads(call.user))}
+        numbers = {
+            excerpt["path"]: excerpt["number"] for excerpt in excerpts_in(json.loads(call.user))
+        }
         text = f"In Ostrava [{numbers['mira.md']}], by her film [{numbers['door.md']}][9]."
         return json.dumps({"found": True, "answer": text, "citations": [numbers["door.md"]]})
 
     told = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
     assert told["answer"] == "In Ostrava [1], by her film [2]."
     assert told["short"] == "In Ostrava, by her film."
-    assert [one["document"] for one in told["citations"]] == ["mira.md", "door.md"]
+    assert [citation["document"] for citation in told["citations"]] == ["mira.md", "door.md"]
     assert told["degraded"] == ["the LLM cited passage 9, which it was not sent: removed"]
 
 
@@ -350,8 +354,8 @@ def test_an_llm_is_shown_more_passages_than_are_returned(tmp_path: Path) -> None
     assert len(excerpts_in(json.loads(llm.calls[0].user))) == 12
     assert found is not None and 8 <= len(found.ranked) <= 9
     told = reply_json(found, reply, (), with_passages=True)
-    assert [one["document"] for one in told["citations"]] == ["door11.md"]
-    assert "door11.md" in [one["document"] for one in told["passages"]]
+    assert [citation["document"] for citation in told["citations"]] == ["door11.md"]
+    assert "door11.md" in [passage["document"] for passage in told["passages"]]
     few, _ = asked.asker.ask("Where is each Bronze Door?", 3, Search())
     assert few is not None and len(few.ranked) == 3
 
@@ -380,7 +384,7 @@ def test_orders_in_a_document_are_data_for_the_llm(tmp_path: Path) -> None:
     assert "evil" not in call.system
     shown = json.loads(call.user)
     assert shown.keys() == {"question", "documents"}
-    assert any(ORDER in one["text"] for one in excerpts_in(shown))
+    assert any(ORDER in excerpt["text"] for excerpt in excerpts_in(shown))
     assert told["by"] == "extractive"
 
 
@@ -392,7 +396,7 @@ def test_orders_in_a_document_do_nothing_to_an_extractive_answer(tmp_path: Path)
     assert isinstance(citations, list)
     rows = asked.stack.connection.execute("SELECT id FROM passage")
     stored = {id_text(PassageId(row[0])) for row in rows}
-    assert {one["id"] for one in citations} <= stored
+    assert {citation["id"] for citation in citations} <= stored
     assert told["found"]
     assert told["llm"] == {"calls": 0, "cached": 0, "tokens": 0}
 
@@ -413,10 +417,10 @@ def test_a_follow_up_is_searched_with_what_the_thread_is_about(tmp_path: Path) -
     data = json.loads(llm.calls[-1].user)
     assert data["question"] == "In which town was he born?"
     assert data["thread"] == [{"question": thread[0].question, "answer": "Kaltenbrunn"}]
-    assert "mira.md" in [one["path"] for one in excerpts_in(data)][:2]
+    assert "mira.md" in [excerpt["path"] for excerpt in excerpts_in(data)][:2]
     bare, _ = asked.asker.ask("In which town was he born?", 3, Search())
     assert bare is not None
-    paths = [bare.places[one.passage][0].document for one in bare.ranked]
+    paths = [bare.places[hit.passage][0].document for hit in bare.ranked]
     assert "mira.md" not in paths, "the test would pass without the thread"
     asked.stack.close()
 
@@ -431,5 +435,5 @@ def test_a_long_thread_leaves_most_of_the_budget_to_the_passages(tmp_path: Path)
     assert 1 <= len(data["thread"]) < 20
     assert data["thread"][-1]["question"].startswith("What is known of Door19?")
     assert count_tokens(json.dumps(data["thread"])) <= TOKENS_PER_QUESTION * 0.3
-    assert {one["path"] for one in excerpts_in(data)} >= {"mira.md", "door.md"}
+    assert {excerpt["path"] for excerpt in excerpts_in(data)} >= {"mira.md", "door.md"}
     asked.stack.close()

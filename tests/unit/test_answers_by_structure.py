@@ -55,7 +55,7 @@ def test_a_dated_section_answers_when_it_was(
 ) -> None:
     _, reply = asker.ask(question, 8, Search())
     assert reply.short == day
-    assert [one.text for one in reply.evidence] == [text]
+    assert [piece.text for piece in reply.evidence] == [text]
 
 
 @pytest.mark.parametrize("question", ["When was the crane built?", "When was the licence renewed?"])

@@ -33,14 +33,14 @@ def test_edges_lead_both_ways_and_the_distance_counts_them() -> None:
     assert around(CHAIN, 0, hops=1, limit=9).distance == {0: 0, 1: 1}
     found = around(CHAIN, 0, hops=3, limit=9)
     assert found.distance == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert [(one.start, one.end) for one in found.joints] == [(0, 1), (2, 1), (2, 3)]
+    assert [(joint.start, joint.end) for joint in found.joints] == [(0, 1), (2, 1), (2, 3)]
 
 
 def test_the_limit_keeps_the_nearest_and_of_these_the_most_similar() -> None:
     star = drawn(5, [(0, 1, 0.2), (0, 2, 0.9), (3, 0, 0.5), (2, 4, 1.0)])
     found = around(star, 0, hops=2, limit=2)
     assert found.distance == {0: 0, 2: 1, 3: 1}
-    assert [(one.start, one.end) for one in found.joints] == [(0, 2), (3, 0)]
+    assert [(joint.start, joint.end) for joint in found.joints] == [(0, 2), (3, 0)]
 
 
 def test_a_name_joins_passages_after_the_edges_and_the_rarer_name_is_told() -> None:

@@ -76,7 +76,7 @@ def test_a_backup_is_named_by_its_time_and_described_by_its_manifest(
     done = make_backup(stack.connection, tmp_path / "b", verify_copy, NOW_MS, "0.3.0", file)
     assert done.name == "2026-11-26T03-00-00Z"
     assert (done.folder / CONFIG).read_text() == "[daemon]\n"
-    assert sorted(one.stat().st_mode & 0o077 for one in done.folder.iterdir()) == [0, 0, 0]
+    assert sorted(path.stat().st_mode & 0o077 for path in done.folder.iterdir()) == [0, 0, 0]
     assert list_backups(tmp_path / "b") == [done]
     assert (done.manifest.version, done.manifest.documents) == (6, stack.head.documents)
     with closing(open_reader(done.database)) as copy:
@@ -88,9 +88,9 @@ def test_only_the_newest_are_kept_and_never_fewer_than_one(stack: Stack, tmp_pat
     names = [made(stack, folder, NOW_MS + day * 86_400_000).name for day in range(4)]
     (folder / "mine").mkdir()
     assert rotate(folder, 2) == [names[1], names[0]]
-    assert [one.name for one in list_backups(folder)] == [names[3], names[2]]
+    assert [backup.name for backup in list_backups(folder)] == [names[3], names[2]]
     assert rotate(folder, 0) == [names[2]]
-    assert [one.name for one in list_backups(folder)] == [names[3]]
+    assert [backup.name for backup in list_backups(folder)] == [names[3]]
     assert (folder / "mine").exists()
 
 
@@ -104,7 +104,7 @@ def test_backups_on_request_and_those_of_the_schedule_take_no_place_of_each_othe
     assert [one["removed"] for one in wanted] == [[], [], [wanted[0]["name"]]]
     assert all("-requested" in one["name"] for one in wanted)
     assert answer(order)["removed"] == [scheduled[0]]
-    kept = {one.name for one in list_backups(folder)}
+    kept = {backup.name for backup in list_backups(folder)}
     assert {scheduled[1], wanted[1]["name"], wanted[2]["name"]} < kept and len(kept) == 4
 
 
@@ -122,7 +122,7 @@ def test_a_copy_with_errors_is_refused_and_the_older_backups_stay(
     what, why, _ = answer(order)["error"]
     assert "older backups are kept" in what and "edge threshold" in why
     assert list_backups(folder) == [good]
-    assert [one.name for one in folder.iterdir() if one.name != ".lock"] == [good.name]
+    assert [path.name for path in folder.iterdir() if path.name != ".lock"] == [good.name]
 
 
 def test_a_disk_without_room_is_noticed_before_anything_is_written(
@@ -132,7 +132,7 @@ def test_a_disk_without_room_is_noticed_before_anything_is_written(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(BackupFailed, match=r"the disk is full: it needs \d+ MB"):
         made(stack, tmp_path / "b")
-    assert [one.name for one in (tmp_path / "b").iterdir()] == [".lock"]
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
 
 def test_an_unfinished_backup_is_not_listed_and_goes_with_the_next(

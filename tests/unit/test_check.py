@@ -203,7 +203,11 @@ def test_a_second_best_match_is_found(stack: Stack) -> None:
         f"UPDATE match SET target = (SELECT max(t.target) FROM match AS t WHERE t.died = {ALIVE}"
         f" AND t.target <> {target}) WHERE question = {question} AND died = {ALIVE}",
     )
-    found = [one for one in verify_matches(stack.connection) if one.where == f"match {question}"]
+    found = [
+        finding
+        for finding in verify_matches(stack.connection)
+        if finding.where == f"match {question}"
+    ]
     assert any(str(target) in one.detail for one in found)
 
 

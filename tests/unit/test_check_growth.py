@@ -67,9 +67,9 @@ def test_a_cut_that_is_wrong_at_one_of_many_versions_is_found() -> None:
         connection.execute("UPDATE version SET edge_budget = edge_budget + 1 WHERE id = 150")
         connection.execute("UPDATE match SET died = 200 WHERE question = 7")
         found = [
-            one
-            for one in run_checks(connection, GRAPH_CHECKS)
-            if "the edge threshold" in one.invariant
+            finding
+            for finding in run_checks(connection, GRAPH_CHECKS)
+            if "the edge threshold" in finding.invariant
         ]
         (similarity,) = connection.execute(
             "SELECT similarity FROM match WHERE question = 7"

@@ -84,8 +84,8 @@ def test_what_answers_another_clause_comes_before_what_repeats_the_first() -> No
     none = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
     given = np.array([1.0, 0.9, 0.4]), np.arange(3), np.arange(3), none
     for k in (2, 3):
-        plain = [one.position for one in most_helpful(*given, k)]
-        found = [one.position for one in most_helpful(*given, k, Answers())]  # type: ignore[arg-type]
+        plain = [row.position for row in most_helpful(*given, k)]
+        found = [row.position for row in most_helpful(*given, k, Answers())]  # type: ignore[arg-type]
         assert plain == [0, 1, 2][:k] and found == [0, 2, 1][:k]
 
 
@@ -95,8 +95,8 @@ def test_a_passage_gains_where_another_clause_is_answered_better(asking: Asking)
     importance = np.full(len(context.snapshot.passage_ids), -1.0)
     importance[rows] = [1.0, 0.5, 0.4]
     with patch.object(ranking, "read_clauses", return_value=None):
-        plain = [one.position for one in rank_rows(context, importance, 3)]
-    found = [one.position for one in rank_rows(context, importance, 3)]
+        plain = [row.position for row in rank_rows(context, importance, 3)]
+    found = [row.position for row in rank_rows(context, importance, 3)]
     assert plain == [overview, care, rigging]
     assert found == [overview, rigging, care]
 

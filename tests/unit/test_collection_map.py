@@ -30,7 +30,7 @@ def fake_store(purged: frozenset[int] = frozenset()) -> Iterator[None]:
         return {row: "title" for row in rows if row not in purged}
 
     def passages(_: object, ids: Sequence[int]) -> dict[int, Any]:
-        return {one: SimpleNamespace(heading=(), text=" ".join(NAMES)) for one in ids}
+        return {id_: SimpleNamespace(heading=(), text=" ".join(NAMES)) for id_ in ids}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collection_map, "titles_of", titles)

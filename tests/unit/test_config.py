@@ -226,8 +226,8 @@ def test_a_missing_source_folder_is_no_mistake(tmp_path: Path) -> None:
 
 def test_write_config_writes_a_loadable_file(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("notes", "x/notes", 'odd "\\ $HOME ${X} ü\t😀\x7f')]
-    for one in folders:
-        one.mkdir(parents=True)
+    for folder in folders:
+        folder.mkdir(parents=True)
     file = tmp_path / "new/config.toml"
     write_config(file, [*folders, folders[0]])
     config = load_config(file)

@@ -65,7 +65,7 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
     ],
 )
 def test_spellings_of_one_day_are_that_day(text: str) -> None:
-    assert {(one.day, one.order) for one in find_dates(f"on {text}, noon")} == {
+    assert {(date.day, date.order) for date in find_dates(f"on {text}, noon")} == {
         ("2025-05-07", None)
     }
 
@@ -75,7 +75,7 @@ def test_spellings_of_one_day_are_that_day(text: str) -> None:
     ["31 February 2025", "2025-13-01", "1.2.2025.7", "v2025-05-07-1", "7 Mayor 2025", "may 2025"],
 )
 def test_other_text_is_not_read_as_a_day(text: str) -> None:
-    assert not [one for one in find_dates(text) if one.order is None]
+    assert not [date for date in find_dates(text) if date.order is None]
 
 
 def test_the_order_of_a_numeric_date_must_be_known() -> None:

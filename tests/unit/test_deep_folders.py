@@ -128,7 +128,7 @@ class TestAFolderThatBecomesALink:
     def test_a_link_is_identified_by_its_own_text(self, root: Path, closed: Path) -> None:
         (closed / "current").symlink_to(closed / "release-of-next-year")
         (root / "link.md").symlink_to(closed / "current")
-        [problem] = [one for one in FolderConnector(root).discover(None) if one.id == "link.md"]
+        [problem] = [item for item in FolderConnector(root).discover(None) if item.id == "link.md"]
         assert isinstance(problem, Problem)
         assert problem.why.endswith("/closed/current")
 

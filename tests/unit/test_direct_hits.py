@@ -84,12 +84,12 @@ def test_all_direct_hits_are_among_the_first_five_and_fewer_results_begin_alike(
     found = asking.engine.query(LONG, 10, Search())
     few = asking.engine.query(LONG, 2, Search())
     assert found and few
-    ids = [one.passage for one in found.ranked]
-    assert [one.passage for one in few.ranked] == ids[:2]
+    ids = [hit.passage for hit in found.ranked]
+    assert [hit.passage for hit in few.ranked] == ids[:2]
     context = asking.context(LONG)
     direct = context.snapshot.passage_ids[list(find_direct_hits(context).rows)].tolist()
     assert set(direct) <= set(ids[:FIRST_RESULTS])
-    scores = [one.score for one in found.ranked]
+    scores = [hit.score for hit in found.ranked]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -111,7 +111,7 @@ def test_only_words_of_the_best_sentence_count_as_new(tmp_path: Path) -> None:
     assert context.coverage.select(both).all()
     alike = np.full(len(snapshot.passage_ids), -1.0)
     alike[both] = [1.0, 0.9]
-    assert [one.position for one in rank_rows(context, alike, 2)] == [joined, spread]
+    assert [row.position for row in rank_rows(context, alike, 2)] == [joined, spread]
 
 
 def test_a_watched_question_is_asked_again_when_a_new_passage_would_be_a_direct_hit(

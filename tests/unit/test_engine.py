@@ -212,10 +212,10 @@ def test_a_past_version_is_read_anew_after_a_purge(stack: Stack, tmp_path: Path)
     engine.forget_pasts()
     after = engine.query(QUESTION, 5, Search(), at="1")
     assert before is not None and after is not None
-    assert {one.text for one in before.passages.values()} - {
-        one.text for one in after.passages.values()
+    assert {passage.text for passage in before.passages.values()} - {
+        passage.text for passage in after.passages.values()
     }
-    assert not any("Lutetia" in one.text for one in after.passages.values())
+    assert not any("Lutetia" in passage.text for passage in after.passages.values())
 
 
 @pytest.mark.parametrize("profile", ["default", "paper"])
@@ -238,7 +238,7 @@ def test_the_llm_decides_what_is_followed(stack: Stack, tmp_path: Path) -> None:
         QUESTION, 5, one_seed
     )
     assert follows is not None and stays is not None
-    assert [len(one.hops) for one in follows.ranked] == [0, 1]
+    assert [len(hit.hops) for hit in follows.ranked] == [0, 1]
     assert len(stays.ranked) == 1
 
 
@@ -339,8 +339,8 @@ def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
     engine = serving(stack, tmp_path / "s.db", play)
     answer = engine.query(QUESTION, 5, Search(reasoner="llm"), at="1")
     assert answer is not None and answer.ranked
-    assert {one.passage for one in answer.ranked} <= answer.passages.keys()
-    assert not any("Paris" in one.heading for one in answer.passages.values())
+    assert {hit.passage for hit in answer.ranked} <= answer.passages.keys()
+    assert not any("Paris" in passage.heading for passage in answer.passages.values())
 
 
 @pytest.mark.parametrize(
@@ -376,8 +376,8 @@ def test_the_reranker_orders_the_nearest_passages(stack: Stack, tmp_path: Path) 
     engine.publish(stack.writer.snapshot_of(stack.head))
     answer = engine.query(QUESTION, 2, Search("rerank"))
     assert answer is not None
-    texts = [answer.passages[one.passage] for one in answer.ranked]
-    whole = [one.score for one in answer.ranked]
+    texts = [answer.passages[hit.passage] for hit in answer.ranked]
+    whole = [hit.score for hit in answer.ranked]
     assert len(texts) == 2
     assert whole == sorted(whole, reverse=True)
     assert whole == [len(full_text(text)) for text in texts]

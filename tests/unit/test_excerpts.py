@@ -88,7 +88,7 @@ def test_each_passage_begins_with_its_best_sentence_and_the_rest_follows_by_wort
     ]
     assert larger[0].text == f"{GAP.lstrip()}The gate closes at ten. Ten is late."
     assert [one.passage for one in whole] == [first, second]
-    assert [one.text for one in whole] == [one.text for one in some.passages.values()]
+    assert [one.text for one in whole] == [passage.text for passage in some.passages.values()]
     assert [one.is_whole for one in (*small, *whole)] == [False, False, True, True]
 
 
@@ -96,7 +96,7 @@ def test_sections_of_a_document_stand_together_in_its_order(some: Collection) ->
     late = some.add(("The gate closes at ten.", 0.9), path="a.md", line=40)
     other = some.add(("The gate is made of bronze.", 0.8), path="b.md")
     early = some.add(("Ten is late for gates.", 0.7), path="a.md", line=3)
-    assert [one.passage for one in some.choose()] == [early, late, other]
+    assert [excerpt.passage for excerpt in some.choose()] == [early, late, other]
 
 
 def test_near_empty_and_unlike_passages_give_their_places_to_the_next(some: Collection) -> None:
@@ -104,8 +104,8 @@ def test_near_empty_and_unlike_passages_give_their_places_to_the_next(some: Coll
     some.add(("Gate.", 0.9), path="b.md")
     some.add(("Bread is baked from flour.", 0.1), path="c.md")
     others = [some.add((f"Gate number {n} is open.", 0.5), path=f"{n}.md") for n in range(25)]
-    assert [one.passage for one in some.choose()] == [best, *others[: MAX_PASSAGES - 1]]
-    assert PassageId(3) in [one.passage for one in some.choose(kept=[PassageId(3)])]
+    assert [excerpt.passage for excerpt in some.choose()] == [best, *others[: MAX_PASSAGES - 1]]
+    assert PassageId(3) in [excerpt.passage for excerpt in some.choose(kept=[PassageId(3)])]
 
 
 def test_a_passage_that_is_too_long_for_the_budget_is_cut(some: Collection) -> None:
@@ -201,7 +201,7 @@ def test_the_count_is_near_that_of_a_real_tokenizer(some: Collection) -> None:
         some.add(*parts, path=page, line=number, text=text)
     material = Material(some.found, tuple(some.choose()), {})
     sent = json.dumps(material.documents, ensure_ascii=False)
-    for text in (sent, *(one.text for one in some.passages.values())):
+    for text in (sent, *(passage.text for passage in some.passages.values())):
         real = len(encoding.encode(text))
         assert real <= count_tokens(text) <= 1.25 * real
 

@@ -189,7 +189,7 @@ def test_a_message_has_its_id_as_name_and_links_to_those_it_answers() -> None:
 
 def mbox(*messages: EmailMessage) -> bytes:
     start = b"From ann@example.org Mon Nov  2 10:00:00 2026\n"
-    return b"".join(start + one.as_bytes() + b"\n" for one in messages)
+    return b"".join(start + message.as_bytes() + b"\n" for message in messages)
 
 
 def test_an_mbox_file_is_one_document_with_a_section_for_each_message() -> None:

@@ -267,11 +267,11 @@ def test_a_large_table_is_a_problem_unless_a_pattern_names_it(tmp_path: Path) ->
     for name in ("large.csv", "large.tsv"):
         (tmp_path / name).write_bytes(b"1,2\n" * (MAX_TABLE_BYTES // 4 + 1))
     write(tmp_path, "small.csv")
-    found = {one.id: one for one in FolderConnector(tmp_path).discover(None)}
+    found = {item.id: item for item in FolderConnector(tmp_path).discover(None)}
     assert isinstance(found["small.csv"], Item)
     problem = found["large.csv"]
     assert isinstance(problem, Problem)
     assert "table" in problem.why and '"*.csv"' in problem.hint
     settings = FileSettings(include=("@text", "@tables", "*.csv"))
-    found = {one.id: one for one in FolderConnector(tmp_path, settings).discover(None)}
+    found = {item.id: item for item in FolderConnector(tmp_path, settings).discover(None)}
     assert isinstance(found["large.csv"], Item) and isinstance(found["large.tsv"], Problem)

@@ -95,11 +95,11 @@ def test_a_row_says_what_its_cells_are() -> None:
 
 def test_json_is_read_member_by_member_and_what_is_none_as_text() -> None:
     lines = b'{"a": 1}\n{"a": {"b": [true, "x"]}}\n'
-    assert [(one.text, one.first_line) for one in extract(lines, "application/json")] == [
+    assert [(block.text, block.first_line) for block in extract(lines, "application/json")] == [
         ("a: 1", 1),
         ("a.b: true\na.b: x", 2),
     ]
-    assert [one.text for one in extract(b"{ not json", "application/json")] == ["{ not json"]
+    assert [block.text for block in extract(b"{ not json", "application/json")] == ["{ not json"]
     deep = b"[" * 100_000
     assert extract(deep, "application/json")[0].text == deep.decode()
 

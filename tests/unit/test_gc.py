@@ -105,7 +105,7 @@ class TestWhatIsKept:
 
     def test_the_log_and_diffs_are_unchanged_by_gc(self, stack: Stack) -> None:
         def told() -> list[dict[str, object]]:
-            return [asdict(one) | {"collected_ms": None} for one in log(stack.connection, 10)]
+            return [asdict(entry) | {"collected_ms": None} for entry in log(stack.connection, 10)]
 
         ends = version(stack.connection, 4), version(stack.connection, 6)
         before = told(), diff(stack.connection, *ends)
@@ -113,7 +113,7 @@ class TestWhatIsKept:
         before[0][2]["tags"] = ("mine",)
         collect(stack.connection, NOTHING, LATER_MS)
         assert (told(), diff(stack.connection, *ends)) == before
-        assert [one.collected_ms for one in log(stack.connection, 3)] == [None, LATER_MS, None]
+        assert [entry.collected_ms for entry in log(stack.connection, 3)] == [None, LATER_MS, None]
 
     def test_a_reader_keeps_what_it_began_with(self, stack: Stack, tmp_path: Path) -> None:
         reader = open_reader(tmp_path / "s.db")
@@ -158,7 +158,7 @@ def test_a_query_keeps_its_version_until_it_is_done(
     quiet.publish(stack.writer.snapshot_of(stack.head))
     alone = quiet.query(question, 5, search, at="2")
     assert alone is not None
-    assert any("Lutetia" in one.text for one in alone.passages.values())
+    assert any("Lutetia" in passage.text for passage in alone.passages.values())
     encoder = Meanwhile(lambda: collect(stack.connection, NOTHING, LATER_MS))
     engine = Engine(tmp_path / "s.db", encoder, WalkSettings())
     engine.publish(stack.writer.snapshot_of(stack.head))

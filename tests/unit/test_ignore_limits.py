@@ -58,7 +58,7 @@ def test_a_folder_with_too_many_patterns_is_a_problem_and_its_siblings_are_liste
     notes: Path,
 ) -> None:
     (notes / "sub/.gitignore").write_text(distinct(MAX_PATTERNS + 1))
-    found = {one.id: one for one in connector(notes).discover(None)}
+    found = {item.id: item for item in connector(notes).discover(None)}
     assert len(found) == 301
     problem = found["sub"]
     assert isinstance(problem, Problem) and problem.subtree
@@ -70,8 +70,8 @@ def test_the_patterns_above_a_path_count_together(notes: Path) -> None:
     (notes / "sub/.gitignore").write_text(distinct(MAX_PATTERNS // 2))
     assert len(list(connector(notes).discover(None))) == 600
     (notes / "sub/.hopsyncdignore").write_text("x\n")
-    problems = [one for one in connector(notes).discover(None) if isinstance(one, Problem)]
-    assert [one.id for one in problems] == ["sub"]
+    problems = [item for item in connector(notes).discover(None) if isinstance(item, Problem)]
+    assert [problem.id for problem in problems] == ["sub"]
     assert "the ignore files in it and above it have 5,001 patterns" in problems[0].why
 
 

@@ -103,7 +103,7 @@ def test_questions_of_an_index_are_drawn_by_the_seed_and_asked_of_it(tmp_path: P
     database = indexed(tmp_path, NOTES)
     own = make_index_questions(database, models(), 5, 0, None, Usage())
     assert own.questions == make_index_questions(database, models(), 5, 0, None, Usage()).questions
-    assert [one.answers for one in own.questions] == [("Ostrava",)]
+    assert [question.answers for question in own.questions] == [("Ostrava",)]
     result = evaluate_index(
         database,
         5,

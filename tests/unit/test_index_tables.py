@@ -134,7 +134,7 @@ class TestPostings:
         for start in range(0, len(keys), 500):
             postings.add(keys[start : start + 500], np.arange(start, start + 500))
         assert len(postings._segments) <= 6
-        sizes = [len(one.keys) for one in postings._segments]
+        sizes = [len(segment.keys) for segment in postings._segments]
         assert all(one >= 2 * next_ for one, next_ in pairwise(sizes))
         for key in (0, 500, 998):
             assert postings.find(key).tolist() == np.flatnonzero(keys == key).tolist()

@@ -101,7 +101,7 @@ def test_numbers_and_amounts_are_no_names(text: str) -> None:
 def test_years_and_versions_are_names() -> None:
     text = "Since 1984, Python 3.12 and 3.11.2"
     assert {"1984", "3 12", "3 11 2"} <= {
-        one.keyword for one in mentions(text, neutral_spans(text))
+        mention.keyword for mention in mentions(text, neutral_spans(text))
     }
 
 
@@ -109,4 +109,4 @@ def test_the_names_of_columns_are_no_names() -> None:
     text = "Team: Blues | Stanley Cups: one\nTeam: Flyers\nNote: Team is a word"
     words = ("Team", "Blues", "Stanley Cups", "Team: Flyers", "Note")
     spans = [(text.index(word), text.index(word) + len(word)) for word in words]
-    assert [one.keyword for one in mentions(text, spans)] == ["blues", "flyers", "note"]
+    assert [mention.keyword for mention in mentions(text, spans)] == ["blues", "flyers", "note"]

@@ -41,7 +41,9 @@ Not shown.
 
 
 def read(text: str) -> list[Block]:
-    return [one for one in extract(text.encode(), media_type("a.tex")) if one.kind != "skipped"]
+    return [
+        block for block in extract(text.encode(), media_type("a.tex")) if block.kind != "skipped"
+    ]
 
 
 def texts(text: str) -> list[str]:

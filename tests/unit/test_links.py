@@ -188,7 +188,10 @@ def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
     ((source, target, _),) = linked_passages(stack)
     zorn, quill = id_text(source), id_text(target)
     near = neighbours_answer(stack.connection, head, NeighboursRequest(id=quill), ())
-    assert [(one["id"], one["distance"]) for one in near["passages"]] == [(quill, 0), (zorn, 1)]
+    assert [(passage["id"], passage["distance"]) for passage in near["passages"]] == [
+        (quill, 0),
+        (zorn, 1),
+    ]
     link = {"asked_by": "link", "question": "See her brother.", "similarity": None}
     assert near["edges"] == [{"from": zorn, "to": quill, **link}]
 
@@ -287,6 +290,6 @@ def test_names_and_links_that_were_changed_in_the_file_are_found(
 ) -> None:
     stack = synced(tmp_path, OBSIDIAN)
     stack.connection.execute(f"UPDATE {column} = '[]'")
-    assert {one.invariant for one in check(stack.connection, deep=True)} == {
+    assert {finding.invariant for finding in check(stack.connection, deep=True)} == {
         "a document and its places are as they were written"
     }

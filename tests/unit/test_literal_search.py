@@ -125,7 +125,7 @@ def test_words_that_no_passage_contains_are_named_and_make_every_match_weak(
     assert found.absent == absent
     assert (shown["understood"]["absent"] if shown["understood"] else []) == list(absent)
     if absent:
-        assert {one["strength"] for one in shown["passages"]} <= {"weak"}
+        assert {passage["strength"] for passage in shown["passages"]} <= {"weak"}
         assert shown["passages"]
 
 
@@ -145,7 +145,7 @@ def test_exact_finds_only_passages_with_every_word_as_typed(shelf: Shelf) -> Non
     found = shelf.query("practice short", Search(match="exact"))
     assert not found.ranked
     found = shelf.query("practical short", Search(match="exact"))
-    assert [found.passages[one.passage].heading for one in found.ranked] == [("Law",)]
+    assert [found.passages[hit.passage].heading for hit in found.ranked] == [("Law",)]
 
 
 def test_semantic_keeps_the_order_of_the_strategy(shelf: Shelf) -> None:
@@ -169,7 +169,7 @@ def test_a_past_version_is_asked_as_it_was(shelf: Shelf) -> None:
     shelf.sync()
     now, past = shelf.query('"blimp hangar"'), shelf.query('"blimp hangar"', at=str(before))
     assert (then.absent, now.absent, past.absent) == (("blimp hangar",), (), ("blimp hangar",))
-    assert [one.passage for one in past.ranked] == [one.passage for one in then.ranked]
+    assert [hit.passage for hit in past.ranked] == [hit.passage for hit in then.ranked]
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def questions(stack: Stack) -> dict[str, list[str]]:
     """By the text of their passage."""
     texts = dict(stack.connection.execute("SELECT id, text FROM passage"))
     return {
-        texts[one.passage]: [question.text for question in one.questions]
-        for one in sets_at(stack.connection, stack.head.id)
-        if not one.provisional
+        texts[question_set.passage]: [question.text for question in question_set.questions]
+        for question_set in sets_at(stack.connection, stack.head.id)
+        if not question_set.provisional
     }
 
 
@@ -107,7 +107,10 @@ def test_every_call_holds_whole_passages_and_nothing_else(attacked: Stack, llm: 
     stored = {row[0] for row in attacked.connection.execute("SELECT text FROM passage")}
     assert len({call.system for call in llm.calls}) == 1
     for call in llm.calls:
-        sent = [Passage(tuple(one["heading"]), one["text"]) for one in passages_in(call.user)]
+        sent = [
+            Passage(tuple(passage["heading"]), passage["text"])
+            for passage in passages_in(call.user)
+        ]
         assert {passage.text for passage in sent} <= stored
         assert call == call_for(sent, "notes")
         assert len(call.user.splitlines()) == 1 + 3 * len(sent)

@@ -85,7 +85,7 @@ class TestCall:
     @given(some=passages)
     def test_each_passage_is_one_line_and_comes_back_whole(self, some: list[Passage]) -> None:
         user = call_for(some, "notes").user
-        assert [(tuple(one["heading"]), one["text"]) for one in passages_in(user)] == [
+        assert [(tuple(passage["heading"]), passage["text"]) for passage in passages_in(user)] == [
             (passage.heading, passage.text) for passage in some
         ]
         assert len(user.splitlines()) == 1 + 3 * len(some)
@@ -187,10 +187,10 @@ class TestReply:
             assert 1 <= len(got.incoming) <= MAX_INCOMING
             assert len(got.outgoing) <= MAX_OUTGOING
             questions = [*got.incoming, *got.outgoing]
-            assert len({one.casefold() for one in questions}) == len(questions)
-            for one in questions:
-                assert one == " ".join(one.split()) and 0 < len(one) <= 300
-                assert one.encode() and not any(ord(character) < 32 for character in one)
+            assert len({question.casefold() for question in questions}) == len(questions)
+            for question in questions:
+                assert question == " ".join(question.split()) and 0 < len(question) <= 300
+                assert question.encode() and not any(ord(character) < 32 for character in question)
 
 
 class TestAsking:
@@ -232,7 +232,7 @@ class TestAsking:
 
         def play(call: LlmCall) -> str:
             return json.dumps(
-                {"passages": [{"id": one["id"], **few} for one in passages_in(call.user)]}
+                {"passages": [{"id": passage["id"], **few} for passage in passages_in(call.user)]}
             )
 
         llm = FakeLlm(play)
@@ -262,7 +262,7 @@ class TestAsking:
         some = many(9)
 
         def play(call: LlmCall) -> str | LlmError:
-            if any(one["text"] == some[3].text for one in passages_in(call.user)):
+            if any(passage["text"] == some[3].text for passage in passages_in(call.user)):
                 return LlmRefused("It refuses", "not that text", "Nothing")
             return good_reply(call.user)
 

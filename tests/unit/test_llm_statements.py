@@ -79,7 +79,9 @@ def saying(*topics: dict[str, Any]) -> Any:
 def test_a_statement_has_its_topic_and_the_entities_of_its_facts() -> None:
     got = parse_reply(topic(TIBER, CAESAR))
     assert got.topics == {"rivers": "Rivers"}
-    assert [(one.text, one.topic, list(one.entities)) for one in got.statements] == [
+    assert [
+        (statement.text, statement.topic, list(statement.entities)) for statement in got.statements
+    ] == [
         ("Rome lies on the Tiber.", "rivers", ["rome", "tiber"]),
         ("Caesar crossed the Tiber.", "rivers", ["caesar", "tiber"]),
     ]
@@ -101,7 +103,7 @@ def test_an_entity_that_its_statement_does_not_name_is_dropped() -> None:
 )
 def test_a_statement_that_cannot_be_used_is_left_out(bad: dict[str, Any]) -> None:
     own = {"statement": "The ford is at www.rome.example/ford.", "facts": []}
-    texts = [one.text for one in parse_reply(topic(bad, own, TIBER, TIBER)).statements]
+    texts = [statement.text for statement in parse_reply(topic(bad, own, TIBER, TIBER)).statements]
     assert texts == [own["statement"], TIBER["statement"]]
     (none,) = stated(reply(topic(bad)), [ROME])
     assert isinstance(none, LlmNonsense)
@@ -118,7 +120,7 @@ def test_a_malformed_part_spoils_no_other_and_a_doubled_one_is_not_believed() ->
 def test_a_malformed_fact_or_statement_spoils_no_other() -> None:
     facts = [{"subject": "Rome", "object": 7}, *TIBER["facts"]]
     got = parse_reply(topic({"facts": []}, {**TIBER, "facts": facts}), {"topic": "no statements"})
-    assert [(one.text, list(one.entities)) for one in got.statements] == [
+    assert [(statement.text, list(statement.entities)) for statement in got.statements] == [
         ("Rome lies on the Tiber.", ["rome", "tiber"])
     ]
 
@@ -132,7 +134,8 @@ def test_the_number_of_statements_is_limited() -> None:
 def test_statements_take_the_place_of_sentences_and_their_entities_raise_questions() -> None:
     got = made(saying(topic(TIBER, CAESAR)))
     told: list[tuple[Direction, str, Set[str], int]] = [
-        (one.direction, one.text, one.keywords, one.vector_row) for one in got.questions
+        (question.direction, question.text, question.keywords, question.vector_row)
+        for question in got.questions
     ]
     assert told == [
         (Direction.INCOMING, "What is Rome?", {"rome"}, 0),
@@ -149,7 +152,9 @@ def test_without_an_llm_a_passage_has_the_built_in_questions_for_now() -> None:
     maker = asked_maker(FakeLlm(down), "statements")
     plain = BuiltinMaker(FakeLanguage(), FakeEncoder()).make(ROME)
     provisional = maker.make_provisional(ROME)
-    assert [one.text for one in provisional.questions] == [one.text for one in plain.questions]
+    assert [question.text for question in provisional.questions] == [
+        question.text for question in plain.questions
+    ]
     assert provisional.provisional and provisional.id != made(saying(topic(TIBER))).id
 
 
@@ -179,8 +184,8 @@ def test_both_strategies_search_the_statements_of_the_llm(tmp_path: Path, strate
     def rewritten(call: Any) -> str:
         whole = json.loads(stating(call))
         for part in whole["passages"]:
-            for one in part["topics"][0]["statements"]:
-                one["statement"] = one["statement"].replace("It is", "Rome is")
+            for statement in part["topics"][0]["statements"]:
+                statement["statement"] = statement["statement"].replace("It is", "Rome is")
         return json.dumps(whole)
 
     maker = asked_maker(FakeLlm(rewritten), "statements")
@@ -191,7 +196,7 @@ def test_both_strategies_search_the_statements_of_the_llm(tmp_path: Path, strate
     search = Search(strategy, unit="statement")
     answer = engine.query("Where rises the Tiber of Rome?", 9, search)
     assert answer is not None
-    texts = {answer.questions[one.statements[-1].question] for one in answer.ranked}
+    texts = {answer.questions[hit.statements[-1].question] for hit in answer.ranked}
     assert "Rome is old." in texts and "It is old." not in texts
-    assert any(len(one.statements) > 1 for one in answer.ranked)
+    assert any(len(hit.statements) > 1 for hit in answer.ranked)
     stack.close()

@@ -79,7 +79,7 @@ def test_a_good_llm_is_described_and_its_cost_computed(run: Run, endpoint: Endpo
     assert told["first word"].endswith(" s") and told["whole answer"].endswith(" s")
     assert told["one question"] == "100 tokens sent, 20 written"
     assert told["cost"] == "0.000360 at the given prices"
-    short, long = (count_tokens(user_text(one)) for one in endpoint.requests)
+    short, long = (count_tokens(user_text(request)) for request in endpoint.requests)
     assert 1500 < short < 2500
     assert 7000 < long < 8000
     assert "is read completely" in told["context"]

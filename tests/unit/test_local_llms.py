@@ -100,5 +100,5 @@ def test_init_and_doctor_show_the_two_lines_and_configure_nothing(
     assert "Ollama runs on this machine" in shown.output
     assert all(f"  {line}\n" in shown.output for line in lines)
     assert 'base_url = ""' in path.read_text(encoding="utf-8")
-    assert [one.check for one in findings] == ["llm", "local llm"]
+    assert [finding.check for finding in findings] == ["llm", "local llm"]
     assert all(line in findings[1].detail for line in lines)

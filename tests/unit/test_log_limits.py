@@ -116,10 +116,10 @@ def test_a_full_log_file_is_renamed_and_the_oldest_is_dropped(tmp_path: Path) ->
     for number in range(50):
         file.write(f"line {number:03}\n")
     file.close()
-    assert {one.name for one in tmp_path.iterdir()} == {"log", "log.1", "log.2"}
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "log.1", "log.2"}
     text = "".join((tmp_path / name).read_text() for name in ("log.2", "log.1", "log"))
     assert text.splitlines() == [f"line {number:03}" for number in range(24, 50)]
-    assert all(one.stat().st_size <= 109 for one in tmp_path.iterdir())
+    assert all(path.stat().st_size <= 109 for path in tmp_path.iterdir())
 
 
 def test_a_record_of_a_library_is_known_by_its_template() -> None:

@@ -28,7 +28,7 @@ def stack_over(path: Path, files: MemoryConnector) -> Stack:
 
 def added(versions: list[Version]) -> list[int]:
     """How many passages each version has that the one before it has not."""
-    passages = [0, *(one.passages for one in versions)]
+    passages = [0, *(version.passages for version in versions)]
     return [after - before for before, after in pairwise(passages)]
 
 
@@ -93,6 +93,6 @@ def test_removals_are_committed_with_the_last_part(tmp_path: Path, files: Memory
             before.put(path, text)
         stack.path.is_awaited = lambda: True
         stack.sync()
-        removes = ["removed" in one.reason for one in stack.versions[1:]]
+        removes = ["removed" in version.reason for version in stack.versions[1:]]
         assert removes == [False, False, True]
         assert stack.head.documents == _FILES

@@ -201,7 +201,7 @@ def test_a_changed_match_is_listed_as_ended_and_begun() -> None:
     index = index_of(a, b)
     delta = advance(index, 2, [triplets(3, incoming=[("rome", NORTH)])])
     assert index.outgoing.id[delta.ended].tolist() == [asks(a)]
-    assert [one.question for one in make_match_records(index, delta.begun)] == [asks(a)]
+    assert [match.question for match in make_match_records(index, delta.begun)] == [asks(a)]
 
 
 def test_a_worse_incoming_question_changes_nothing() -> None:

@@ -37,8 +37,8 @@ def test_no_answer_is_larger_than_asked_for(
     ]
     groups, grouped = fit_grouped(FRAME, places, objects, {}, max_tokens)
     assert not grouped or token_count({**FRAME, "documents": groups}) <= max_tokens
-    assert len({one["document"] for one in groups}) == len(groups) <= documents
-    assert sum(len(one["passages"]) for one in groups) == len(grouped)
+    assert len({group["document"] for group in groups}) == len(groups) <= documents
+    assert sum(len(group["passages"]) for group in groups) == len(grouped)
     for one, whole in zip(kept, objects, strict=False):
         assert whole["quote"].startswith(one["quote"])
         assert ("shortened" in one) == (one["quote"] != whole["quote"])

@@ -47,7 +47,7 @@ def test_each_version_of_a_move_has_every_document_once(stack: Stack) -> None:
     assert (outcome.changed, outcome.removed) == (26, 26)
     versions = stack.versions[first:]
     assert len(versions) > 5, "one batch shows nothing"
-    assert all(contents_at(stack.connection, one.id) == before for one in versions)
+    assert all(contents_at(stack.connection, version.id) == before for version in versions)
 
 
 def test_a_document_that_returns_keeps_its_place(stack: Stack) -> None:

@@ -82,7 +82,7 @@ END:VCARD
 
 
 def read(text: str, name: str) -> list[Block]:
-    return [one for one in extract(text.encode(), media_type(name)) if one.kind != "skipped"]
+    return [block for block in extract(text.encode(), media_type(name)) if block.kind != "skipped"]
 
 
 def test_an_org_file_is_read_with_its_headings_tables_and_tasks() -> None:

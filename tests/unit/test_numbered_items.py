@@ -70,7 +70,7 @@ def test_an_item_is_found_by_its_number_below_its_heading(
 ) -> None:
     found, reply = asker.ask(question, 8, Search())
     assert found is not None
-    assert [one.text for one in reply.evidence] == [item]
+    assert [piece.text for piece in reply.evidence] == [item]
     assert item in found.passages[found.ranked[0].passage].text, "its passage comes first"
 
 
@@ -81,7 +81,7 @@ def test_an_item_is_quoted_with_the_items_nested_in_it(asker: Asker) -> None:
 
 def test_a_number_that_no_such_list_has_is_not_made_up(asker: Asker) -> None:
     _, reply = asker.ask("What is step 9 of the startup procedure?", 8, Search())
-    assert not any(one.text.startswith(("3.", "9.")) for one in reply.evidence)
+    assert not any(piece.text.startswith(("3.", "9.")) for piece in reply.evidence)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_other_numbers_name_no_item(question: str) -> None:
 def test_nested_items_are_told_by_indentation_or_numbers(
     text: str, places: list[tuple[int, int]]
 ) -> None:
-    assert [(one.number, one.depth) for one in list_items(text)] == places
+    assert [(item.number, item.depth) for item in list_items(text)] == places

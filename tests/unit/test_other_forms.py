@@ -33,7 +33,7 @@ class Shelf:
         """The paths of the first passages."""
         found = self.sources.engine.query(question, k, Search(strategy))
         assert found is not None
-        return [found.places[one.passage][0].document for one in found.ranked]
+        return [found.places[hit.passage][0].document for hit in found.ranked]
 
     def absent(self, question: str) -> tuple[str, ...]:
         found = self.sources.engine.query(question, 3, Search())

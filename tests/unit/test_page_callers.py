@@ -37,7 +37,7 @@ class OnePage:
         return self.persons.get(key)
 
     def find_user(self, user: str) -> Person | None:
-        return next((one for one in self.persons.values() if one.user == user), None)
+        return next((person for person in self.persons.values() if person.user == user), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("the page")(scope, receive, send)

@@ -91,7 +91,7 @@ def test_words_that_stand_elsewhere_too_are_marked_only_in_the_passage() -> None
     ]
     found = find_spans(spans, "The harbour was dredged by the engineer in Lisbon.")
     assert [one.bottom for one in found] == [500, 488]
-    assert [one.bottom for one in find_spans(spans[:1], "Lisbon: 7 ships")] == [700]
+    assert [span.bottom for span in find_spans(spans[:1], "Lisbon: 7 ships")] == [700]
     assert find_spans(spans, "Nothing of this") == []
 
 

@@ -56,7 +56,7 @@ def test_code_in_a_page_is_left_alone() -> None:
 
 def test_the_line_of_a_finding_is_that_of_the_file() -> None:
     page = "# A page\n\n```sh\none\ntwo\n```\n\nIt is plain.\n\nIt waits politely.\n"
-    assert [one.line for one in findings_in("docs/a.md", page)] == [10]
+    assert [finding.line for finding in findings_in("docs/a.md", page)] == [10]
 
 
 @pytest.mark.parametrize("name", ["purged", "_fused", "told", "made"])

@@ -79,7 +79,9 @@ def stack(tmp_path: Path, llm: FakeLlm) -> Stack:
 
 def test_while_the_llm_is_down_everything_is_indexed_and_waits(stack: Stack) -> None:
     assert waiting(stack) == {"unavailable": stack.head.passages}
-    assert all(one.provisional for one in sets_at(stack.connection, stack.head.id))
+    assert all(
+        question_set.provisional for question_set in sets_at(stack.connection, stack.head.id)
+    )
     assert stack.head.matches > 0
     assert_sound(stack)
 
@@ -89,8 +91,11 @@ def test_the_provisional_graph_is_the_built_in_generators(tmp_path: Path, stack:
     plain.sync()
     ours, theirs = (
         sorted(
-            (one.passage, [(q.text, q.keywords, q.direction) for q in one.questions])
-            for one in sets_at(s.connection, s.head.id)
+            (
+                question_set.passage,
+                [(q.text, q.keywords, q.direction) for q in question_set.questions],
+            )
+            for question_set in sets_at(s.connection, s.head.id)
         )
         for s in (stack, plain)
     )
@@ -145,7 +150,7 @@ def test_a_passage_that_gets_nonsense_waits_longer_each_time_and_the_others_do_n
     tmp_path: Path,
 ) -> None:
     def play(call: LlmCall) -> str:
-        told = any("Cairo lies" in one["text"] for one in passages_in(call.user))
+        told = any("Cairo lies" in passage["text"] for passage in passages_in(call.user))
         return "nonsense" if told else good_reply(call.user)
 
     llm = FakeLlm(play)
@@ -305,7 +310,7 @@ def test_passages_of_two_sources_never_share_a_call(stack: Stack, llm: FakeLlm) 
     upgraded(stack)
     assert len(llm.calls) > before
     for call in llm.calls[before:]:
-        private = {one["text"].startswith("Private") for one in passages_in(call.user)}
+        private = {passage["text"].startswith("Private") for passage in passages_in(call.user)}
         assert len(private) == 1
         assert call.source == ("private" if private == {True} else "notes")
 

@@ -129,9 +129,9 @@ class TestTheFiles:
             )
         ]
         stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        assert vectors and all(one in (tmp_path / "s.db").read_bytes() for one in vectors)
+        assert vectors and all(vector in (tmp_path / "s.db").read_bytes() for vector in vectors)
         purged(stack)
-        assert not any(one in (tmp_path / "s.db").read_bytes() for one in vectors)
+        assert not any(vector in (tmp_path / "s.db").read_bytes() for vector in vectors)
 
     def test_a_reader_in_the_way_is_reported_and_a_second_purge_finishes(
         self, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

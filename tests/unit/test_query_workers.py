@@ -279,15 +279,15 @@ def test_a_request_does_not_wait_for_a_killed_worker(desk: Desk) -> None:
             found.append(desk.ask())
 
     threads = [Thread(target=ask_often) for _ in range(4)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for _ in range(3):
         for pid in desk.workers.pids:
             with suppress(ProcessLookupError):  # it has just been replaced
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.join()
     assert found == [expected] * 80
 
 

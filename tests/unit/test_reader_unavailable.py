@@ -136,7 +136,7 @@ def test_each_sample_file_can_be_read() -> None:
     with closing(ExtractionProcess(limits=Limits(light_bytes=0))) as process:
         for kind, sample in SAMPLES.items():
             assert any("Sample" in block.text for block in process.extract(sample(), kind)), kind
-    assert [(one.check, one.level) for one in machine.readers()] == [("readers", "ok")]
+    assert [(reader.check, reader.level) for reader in machine.readers()] == [("readers", "ok")]
 
 
 def test_the_doctor_names_what_cannot_be_read_and_why(mended: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_versi
     assert isinstance(stack.connector, MemoryConnector)
     stack.connector.put("new.md", page("Later", "Anna Holm met Peter Ravn in Oslo."))
     stack.sync()
-    assert [one.generation for one in versions] == [made.generation]
+    assert [version.generation for version in versions] == [made.generation]
     incremental = graph_at(stack.connection, stack.head.id)
     rebuilt = writer.rebuild()
     assert rebuilt is not None

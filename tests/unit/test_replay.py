@@ -90,7 +90,7 @@ def test_an_answer_is_right_if_it_has_all_words_of_an_accepted_one(
 def test_recorded_replies_have_the_form_that_prompts_ask_for() -> None:
     replies = replay.read_recorded(BENCHMARKS / "replies/direct.jsonl")
     assert len(replies) >= 40
-    for one in replies.values():
-        assert one.reply.keys() == {"found", "answer", "citations"}
-        assert one.reply["citations"] or not one.reply["found"]
-        assert all(len(cited["quote"].split()) <= 8 for cited in one.reply["citations"])
+    for reply in replies.values():
+        assert reply.reply.keys() == {"found", "answer", "citations"}
+        assert reply.reply["citations"] or not reply.reply["found"]
+        assert all(len(cited["quote"].split()) <= 8 for cited in reply.reply["citations"])

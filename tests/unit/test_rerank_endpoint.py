@@ -191,7 +191,7 @@ def answer(
 
 
 def order(found: Answer) -> list[PassageId]:
-    return [one.passage for one in found.ranked]
+    return [hit.passage for hit in found.ranked]
 
 
 def test_hop_ends_with_the_reranker_only_if_it_is_asked_to(stack: Stack, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ MAY: dict[str, set[Role]] = {
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=[one.operation for one in ENDPOINTS])
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=[endpoint.operation for endpoint in ENDPOINTS])
 def test_a_role_reaches_what_it_may_and_nothing_else(endpoint: Endpoint, role: Role) -> None:
     service = FakeService()
     service.done.set_result({"version": 1})

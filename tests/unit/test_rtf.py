@@ -86,7 +86,7 @@ def test_notes_and_comments_follow_their_paragraph() -> None:
         rb"The bridge{\super\chftn{\footnote\pard\plain{\super\chftn} Built 1901.}} holds."
         rb"{\*\atnauthor Ann}{\*\annotation\pard Really?}\par Next."
     )
-    assert [(one.kind, one.text) for one in blocks_of(body)] == [
+    assert [(block.kind, block.text) for block in blocks_of(body)] == [
         ("paragraph", "The bridge holds."),
         ("note", "Built 1901."),
         ("note", "Ann: Really?"),
@@ -97,7 +97,7 @@ def test_notes_and_comments_follow_their_paragraph() -> None:
 def test_headers_stand_once_at_the_end() -> None:
     body = rb"{\header Survey 7\par}Calm.\par{\header Survey 7\par}{\footer Page 1}"
     blocks = blocks_of(body)
-    assert [one.text for one in blocks if one.text] == ["Calm.", "Survey 7"]
+    assert [block.text for block in blocks if block.text] == ["Calm.", "Survey 7"]
     assert blocks[-1].properties == (("page headers and footers that repeat", "2"),)
 
 
@@ -121,7 +121,7 @@ def test_headings_lists_and_what_the_document_says_about_itself() -> None:
         rb"{\listtext\'b7\tab}\ls1 bullet\par\pard{\listtext 2.\tab}\ls1\ilvl1 numbered\par"
     )
     blocks = blocks_of(body)
-    assert [(one.kind, one.level, one.text) for one in blocks] == [
+    assert [(block.kind, block.level, block.text) for block in blocks] == [
         ("heading", 1, "Rope tests"),
         ("heading", 2, "Method"),
         ("heading", 3, "Deep"),

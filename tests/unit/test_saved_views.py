@@ -122,7 +122,9 @@ def test_a_damaged_file_is_not_used(desk: Desk) -> None:
         with capture_logs() as logs:
             desk.view(desk.start(owns_views=False))
         assert len(desk.built_from) == 1
-        assert [one["log_level"] for one in logs if "saved ACL view" in one["event"]] == ["warning"]
+        assert [
+            log_file["log_level"] for log_file in logs if "saved ACL view" in log_file["event"]
+        ] == ["warning"]
 
 
 def test_a_view_for_which_the_disk_has_no_room_leaves_no_file(desk: Desk) -> None:

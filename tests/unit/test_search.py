@@ -38,9 +38,9 @@ def found_at(
 ) -> list[tuple[PassageId, float]]:
     """The nearest passages of a version. Rows of other passages lie between theirs."""
     sets = [*sets_at(connection, number)]
-    vectors = np.concatenate([one.vectors for one in sets])
-    rows = np.cumsum([0, *(len(one.vectors) for one in sets[:-1])])
-    return nearest(query, [one.passage for one in sets], vectors, rows, k)
+    vectors = np.concatenate([question_set.vectors for question_set in sets])
+    rows = np.cumsum([0, *(len(question_set.vectors) for question_set in sets[:-1])])
+    return nearest(query, [question_set.passage for question_set in sets], vectors, rows, k)
 
 
 def cosines(stack: Stack, number: int, query: np.ndarray) -> dict[PassageId, float]:
@@ -49,7 +49,11 @@ def cosines(stack: Stack, number: int, query: np.ndarray) -> dict[PassageId, flo
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
     sets = sets_at(stack.connection, number)
-    return {one.passage: cosine(one.vectors[0]) for one in sets if one.vectors[0].any()}
+    return {
+        question_set.passage: cosine(question_set.vectors[0])
+        for question_set in sets
+        if question_set.vectors[0].any()
+    }
 
 
 @pytest.mark.parametrize("k", [1, 3, 100])

@@ -124,7 +124,9 @@ def test_a_follow_up_drops_answered_words_and_adds_the_names_of_the_passage(
 def test_the_page_and_explain_show_the_follow_up(asking: Asking) -> None:
     search = Search()
     told = answer_json(asking.engine.query(QUESTION, 5, search), search)
-    (hop,) = next(one for one in told["passages"] if one["document"] == "record.md")["hops"]
+    (hop,) = next(passage for passage in told["passages"] if passage["document"] == "record.md")[
+        "hops"
+    ]
     assert hop["asked_by"] == "follow_up"
     assert (hop["from"]["document"], hop["to"]["document"]) == ("door.md", "record.md")
     assert hop["question"] == "Then asked about Mira Kaltenbrunn"
@@ -176,7 +178,7 @@ def test_names_that_lead_to_no_other_document_are_not_asked_about(tmp_path: Path
     alone = Asking(tmp_path, {"door.md": FILM} | FAR)
     assert alone.plans()["Bronze Door"].names == ()
     found = answer_json(alone.engine.query(QUESTION, 5, Search()), Search())
-    hops = [hop for one in found["passages"] for hop in one["hops"]]
+    hops = [hop for passage in found["passages"] for hop in passage["hops"]]
     said = {hop["question"] for hop in hops if hop["asked_by"] == "follow_up"}
     assert said == {"Then asked the rest of the question"}
 

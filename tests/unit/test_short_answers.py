@@ -121,20 +121,20 @@ def test_how_many_counts_the_noun_that_follows(question: str, counted: set[str])
 def test_values_are_read_with_their_units_and_without_list_numbers(
     kind: str, text: str, values: list[str]
 ) -> None:
-    assert [one.text for one in values_of(text, kind, *LANGUAGE.entities([text]))] == values  # type: ignore[arg-type]
+    assert [value.text for value in values_of(text, kind, *LANGUAGE.entities([text]))] == values  # type: ignore[arg-type]
 
 
 def test_a_span_of_time_is_no_date() -> None:
     text = "It opened in 1912, for five years"
     entities = [Entity(13, 17, "date"), Entity(23, 33, "date")]
-    assert [one.text for one in values_of(text, "date", entities)] == ["1912"]
+    assert [value.text for value in values_of(text, "date", entities)] == ["1912"]
 
 
 def offered(question: str, *texts: str) -> list[str]:
     asked = find_needs(question)
     assert asked
     some = [sentence(text) for text in texts]
-    return [one.text for one in candidates(question, asked, some, {}, LANGUAGE)]
+    return [candidate.text for candidate in candidates(question, asked, some, {}, LANGUAGE)]
 
 
 def test_a_value_in_the_question_is_no_answer() -> None:
@@ -319,7 +319,7 @@ def test_a_number_that_counts_nothing_is_not_shown_for_how_many() -> None:
     ],
 )
 def test_the_short_answer_contains_the_unit_of_a_number(text: str, wanted: list[str]) -> None:
-    assert [one.text for one in values_of(text, "number", ())] == wanted
+    assert [value.text for value in values_of(text, "number", ())] == wanted
 
 
 @pytest.mark.parametrize(

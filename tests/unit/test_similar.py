@@ -119,8 +119,8 @@ def test_a_watched_question_has_the_same_hits(archive: Archive) -> None:
 
 
 def test_the_deeper_ranking_ends_with_the_hops_that_are_shown(archive: Archive) -> None:
-    for one in archive.query().ranked:
-        assert one.find_hops is None
+    for hit in archive.query().ranked:
+        assert hit.find_hops is None
 
 
 def passages(*texts: str) -> dict[PassageId, Passage]:
@@ -137,7 +137,7 @@ def collapse(
         return {id_ for id_ in ids if id_ in copies}
 
     found = collapse_similar([Ranked(id_, 1.0) for id_ in known], question, k, read, find_copies)
-    return [(one.passage, one.similar) for one in found.hits], found.looked_at
+    return [(hit.passage, hit.similar) for hit in found.hits], found.looked_at
 
 
 RULE = "The gate in the {0} wall is locked at ten and opened again at six by the guard on duty."
@@ -237,4 +237,4 @@ def test_the_ranking_is_read_to_a_bound(archive: Archive) -> None:
         archive.files.put(f"tickets/{number}.md", notice(number))
     archive.sync()
     found = archive.query(k=2)
-    assert len(found.ranked) + sum(len(one.similar) for one in found.ranked) <= 2 + SPARE
+    assert len(found.ranked) + sum(len(hit.similar) for hit in found.ranked) <= 2 + SPARE

@@ -49,7 +49,7 @@ def edged(*sets: QuestionSet, budget: int | None = None) -> list[tuple[int, int,
     edges = graph.list_edges()
     out, into, similarity = edges.source_question, edges.target_question, edges.similarity
     ids = graph.index.outgoing.id[out], graph.index.incoming.id[into]
-    return list(zip(*(one.tolist() for one in ids), similarity.tolist(), strict=True))
+    return list(zip(*(id_.tolist() for id_ in ids), similarity.tolist(), strict=True))
 
 
 def test_the_budget_admits_the_best_edges() -> None:

@@ -42,7 +42,9 @@ class Sources:
 
     def plan(self, *sources: Source, at_start: bool = True) -> list[Request]:
         times = Timetable(self.stack.connection, {}, Clocks())
-        return self.rota.plan([Task(one, HOURLY, at_start=at_start) for one in sources], times)
+        return self.rota.plan(
+            [Task(source, HOURLY, at_start=at_start) for source in sources], times
+        )
 
     def ask(self, *names: str) -> Request:
         request = Request(frozenset(names), accept_empty=False)

@@ -67,8 +67,8 @@ def test_a_path_grows_along_a_shared_name_while_its_score_rises() -> None:
     graph = graph_of(served, NORTHEAST)
     (start,) = [one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]]
     paths = search_paths(graph, start, depth=3, beam=2)
-    assert [ids(graph, one.statements) for one in paths] == [[101], [101, 201]]
-    assert [round(one.score, 3) for one in paths] == [0.707, 1.0]
+    assert [ids(graph, path.statements) for path in paths] == [[101], [101, 201]]
+    assert [round(path.score, 3) for path in paths] == [0.707, 1.0]
 
 
 def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
@@ -101,7 +101,7 @@ def test_the_beam_keeps_the_best_paths_of_a_round() -> None:
         one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]
     )
     kept = {
-        beam: [ids(graph, one.statements) for one in search_paths(graph, start, 1, beam)]
+        beam: [ids(graph, path.statements) for path in search_paths(graph, start, 1, beam)]
         for beam in (1, 2)
     }
     assert kept == {1: [[101], [101, 201]], 2: [[101], [101, 201], [101, 301]]}
@@ -166,7 +166,7 @@ def asked_of(engine: Engine, search: Search, k: int = 10) -> Answer:
 
 
 def shown(answer: Answer) -> list[str]:
-    return [answer.questions[one.statements[-1].question] for one in answer.ranked]
+    return [answer.questions[hit.statements[-1].question] for hit in answer.ranked]
 
 
 @pytest.mark.parametrize("search", [STATEMENT, TOPIC], ids=str)
@@ -178,10 +178,10 @@ def test_statements_are_found_with_the_path_that_led_to_them(
     assert all(one["statements"][-1]["text"] in one["text"] for one in found)
     assert all(one["statements"][-1]["passage"] == one["id"] for one in found)
     (far,) = (one for one in found if len(one["statements"]) > 1)
-    assert [one["name"] for one in far["statements"]] == [None, "Tiber"]
+    assert [statement["name"] for statement in far["statements"]] == [None, "Tiber"]
     (hop,) = far["hops"]
     assert [hop[end]["id"] for end in ("from", "to")] == [
-        one["passage"] for one in far["statements"]
+        statement["passage"] for statement in far["statements"]
     ]
 
 
@@ -200,12 +200,12 @@ def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
     answer = asked_of(engine, replace(STATEMENT, unit="statement", rerank="cosine"))
     by_path = asked_of(engine, replace(STATEMENT, unit="statement", rerank="none"))
     mean = asked_of(engine, replace(STATEMENT, unit="statement"))
-    assert [one.score for one in answer.ranked] == sorted(
-        (one.score for one in answer.ranked), reverse=True
+    assert [hit.score for hit in answer.ranked] == sorted(
+        (hit.score for hit in answer.ranked), reverse=True
     )
-    assert {one.passage for one in answer.ranked} == {one.passage for one in by_path.ranked}
-    assert [one.score for one in answer.ranked] != [one.score for one in by_path.ranked]
-    scores = [{one.passage: one.score for one in some.ranked} for some in (by_path, answer, mean)]
+    assert {hit.passage for hit in answer.ranked} == {hit.passage for hit in by_path.ranked}
+    assert [hit.score for hit in answer.ranked] != [hit.score for hit in by_path.ranked]
+    scores = [{hit.passage: hit.score for hit in some.ranked} for some in (by_path, answer, mean)]
     served, vector = mean.snapshot, engine.vector(QUESTION)
     context = QueryContext.build(QUESTION, vector, served, lambda _: {})
     whole = context.first_cosines(served.passage_rows) + context.by_words[served.passage_rows]

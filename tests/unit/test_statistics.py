@@ -146,8 +146,8 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
             number
             for number, other in state.passages.items()
             if any(
-                name in one.keywords and counts(one)
-                for one in questions_of(number, other).questions
+                name in question.keywords and counts(question)
+                for question in questions_of(number, other).questions
             )
         }
 

@@ -95,7 +95,7 @@ def dumped(store: Connection) -> dict[str, list[tuple[object, ...]]]:
 
 def in_force(store: Connection, number: int) -> tuple[object, ...]:
     return (
-        sorted(one.passage for one in sets_at(store, number)),
+        sorted(question_set.passage for question_set in sets_at(store, number)),
         words_at(store, number)[0].tolist(),
         matches_at(store, number).question.tolist(),
         [place.first_line for place in places_at(store, number, [GAUL.id]).get(GAUL.id, [])],
@@ -214,7 +214,7 @@ def test_content_is_stored_once(store: Connection) -> None:
 
 def test_question_sets_are_read_back_as_they_were_made(store: Connection) -> None:
     both(store)
-    found = {one.passage: one for one in sets_at(store, 1)}
+    found = {question_set.passage: question_set for question_set in sets_at(store, 1)}
     for made in (OF_ROME, OF_GAUL):
         assert found[made.passage].questions == made.questions
         assert (found[made.passage].vectors == made.vectors).all()

@@ -205,7 +205,7 @@ def test_of_too_many_unfinished_handshakes_those_of_the_busiest_address_end(tmp_
     addresses = ["192.0.2.1", "192.0.2.9", "192.0.2.9", "192.0.2.9", "192.0.2.2"]
 
     async def open_all() -> list[bool]:
-        handshakes, opened = Handshakes(limit=3), [_Transport(one) for one in addresses]
+        handshakes, opened = Handshakes(limit=3), [_Transport(address) for address in addresses]
         for transport in opened:
             start = TlsStart(server, handshakes, 60, asyncio.Protocol)
             start.connection_made(transport)

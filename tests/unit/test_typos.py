@@ -72,7 +72,7 @@ def test_a_word_that_no_passage_has_is_the_nearest_that_one_has(
     assert library.ask(typed).question == meant
 
 
-@pytest.mark.parametrize("strategy", [one for one in STRATEGIES if one != "rerank"])
+@pytest.mark.parametrize("strategy", [strategy for strategy in STRATEGIES if strategy != "rerank"])
 def test_every_strategy_finds_for_a_typo_what_it_finds_for_the_word(
     library: Library, strategy: Strategy
 ) -> None:

@@ -43,7 +43,7 @@ def write_act(watching: Watching, number: int, act: object) -> None:
 
 
 def acts(watching: Watching) -> list[str | None]:
-    return [one.act for one in all_watches(watching.stack.connection)]
+    return [watch.act for watch in all_watches(watching.stack.connection)]
 
 
 def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed(
@@ -127,8 +127,8 @@ def test_a_program_belongs_to_its_question_and_number(watching: Watching, tmp_pa
     )
     watching.restart()
     move_to(watching, TOWNS[0])
-    assert [one["changes"] for one in watching.watched.list_all(OWNER)] == [1, 1]
-    assert [one["action"] for one in watching.watched.list_all(OWNER)] == [None, None]
+    assert [watch["changes"] for watch in watching.watched.list_all(OWNER)] == [1, 1]
+    assert [watch["action"] for watch in watching.watched.list_all(OWNER)] == [None, None]
     assert not made.exists()
 
 
@@ -143,7 +143,7 @@ def test_neither_the_record_nor_its_copy_has_the_program(
     write_act(watching, 1, {"exec": ["/usr/bin/touch", "elsewhere"]})
     with closing(open_writer(tmp_path / "copy.db")) as copy:
         copy_record(watching.stack.connection, copy)
-        assert [one.act for one in all_watches(copy)] == kinds
+        assert [watch.act for watch in all_watches(copy)] == kinds
 
 
 def test_the_end_of_a_watch_removes_its_program(watching: Watching) -> None:
@@ -189,7 +189,7 @@ def test_a_damaged_file_prevents_nothing_and_is_kept(tmp_path: Path, text: str) 
     number = watching.watched.add(QUESTION, OWNER)
     move_to(watching, TOWNS[0])
     assert watching.told(number) == [(1, 2)]
-    assert any(str(file) in one for one in watching.watched.problems())
+    assert any(str(file) in problem for problem in watching.watched.problems())
     with pytest.raises(DiskFailure):
         watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
     assert len(watching.watched.list_all(OWNER)) == 1

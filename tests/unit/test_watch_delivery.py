@@ -256,5 +256,5 @@ def test_with_a_shared_database_webhooks_are_called_but_no_program_is_started(
     monkeypatch.setattr("hopsyncd.api.watched_questions.open_reader", lambda _: open_reader(file))
     watching.watched._database = "postgresql://elsewhere/notes"
     move_to(watching, TOWNS[0])
-    assert [one["changes"] for one in watching.watched.list_all(OWNER)] == [1, 1]
+    assert [watch["changes"] for watch in watching.watched.list_all(OWNER)] == [1, 1]
     assert len(listener.received) == 1 and not made.exists()

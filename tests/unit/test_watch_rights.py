@@ -45,8 +45,8 @@ def move(watching: Watching, town: str) -> None:
 
 def test_only_the_maker_and_admins_know_of_a_watch(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, ANN)
-    assert [one["user"] for one in watching.watched.list_all(ANN)] == ["ann"]
-    assert [one["id"] for one in watching.watched.list_all(OWNER)] == [number]
+    assert [watch["user"] for watch in watching.watched.list_all(ANN)] == ["ann"]
+    assert [watch["id"] for watch in watching.watched.list_all(OWNER)] == [number]
     assert watching.watched.list_all(BOB) == []
     for call in (
         lambda: watching.watched.details(number, 1, BOB),

@@ -89,7 +89,7 @@ def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) ->
     watching = Watching(folder, {f"{at}.md": fact(drawn) for at in range(files)})
     questions = ["Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?"]
     questions.append("who repairs clocks and who lives there")  # direct hits keep places
-    watched = {watching.watched.add(one, OWNER): one for one in questions}
+    watched = {watching.watched.add(question, OWNER): question for question in questions}
     told: dict[int, list[int]] = {number: [] for number in watched}
     expected: dict[int, list[int]] = {number: [] for number in watched}
     before = watching.stack.head.id
