@@ -121,7 +121,7 @@ def shares(some: Sequence[QuestionOutcome], data: str) -> list[float]:
         scores = compute_scores(some)
         return [round(share, 1) for share in (scores.recall[5], scores.whole[5])]
     single, multi = (
-        compute_scores([one for one in some if one.question.kind == kind]).whole
+        compute_scores([outcome for outcome in some if outcome.question.kind == kind]).whole
         for kind in ("single", "multi")
     )
     found = (single[5], single[10], multi[5], multi[10], multi[20])

@@ -125,8 +125,8 @@ def print_table(
         found = outcomes(engine, search, asked.gold, asked.questions)
         cpu_ms = 1000 * (time.process_time() - began_s) / len(asked.questions)
         scores = compute_scores(found)
-        singles = [one for one in found if one.question.kind == "single"]
-        several = [one for one in found if one.question.kind == "multi"]
+        singles = [outcome for outcome in found if outcome.question.kind == "single"]
+        several = [outcome for outcome in found if outcome.question.kind == "multi"]
         shares = [scores.recall[depth] for depth in DEPTHS] + [scores.whole[5]]
         if singles:
             shares += [compute_scores(singles).whole[5], compute_scores(several).whole[5]]

@@ -45,8 +45,10 @@ class OnceMaker(BuiltinMaker):
         self, passages: Iterable[Passage], context: LlmContext | None = None
     ) -> Iterator[Sequence[MakeResult]]:
         wanted = list(passages)
-        yield [self._known[one.id] for one in wanted if one.id in self._known]
-        for made in super().make_each([one for one in wanted if one.id not in self._known]):
+        yield [self._known[passage.id] for passage in wanted if passage.id in self._known]
+        for made in super().make_each(
+            [passage for passage in wanted if passage.id not in self._known]
+        ):
             self._known |= {passage.id: (passage, got) for passage, got in made}
             yield made
 
@@ -87,10 +89,10 @@ def _rows(
         ]
     gold = [{corpus[id_].id for id_ in question.gold} for question in questions]
     by_rank = [
-        [one.passage for one in chain(*zip_longest(*each)) if one is not None] for each in found
+        [hit.passage for hit in chain(*zip_longest(*each)) if hit is not None] for each in found
     ]
     by_score = [
-        [one.passage for one in sorted(chain(*each), key=lambda one: -one.score)] for each in found
+        [hit.passage for hit in sorted(chain(*each), key=lambda one: -one.score)] for each in found
     ]
     if parts == 1:
         return [[parts, "-", *_figures(by_rank, gold)]]

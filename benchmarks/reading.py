@@ -112,13 +112,16 @@ def _rows(judged: Sequence[Judged]) -> Iterator[list[object]]:
 
 
 def _row(kind: str, judged: Sequence[Judged]) -> list[object]:
-    read = [one.fidelity for one in judged if one.has_text]
+    read = [outcome.fidelity for outcome in judged if outcome.has_text]
     recall = [one.recall * 100 for one in read if one.recall is not None]
-    labelled = [one.fidelity for one in judged if one.fidelity.has_headers]
+    labelled = [outcome.fidelity for outcome in judged if outcome.fidelity.has_headers]
     cells: Counter[Judgement] = Counter()
-    for one in judged:
-        cells.update(one.fidelity.cells)
-    silent = sum(not one.has_text and not one.refused and one.fidelity.words > 0 for one in judged)
+    for outcome in judged:
+        cells.update(outcome.fidelity.cells)
+    silent = sum(
+        not outcome.has_text and not outcome.refused and outcome.fidelity.words > 0
+        for outcome in judged
+    )
     return [
         kind,
         len(judged),

@@ -178,7 +178,7 @@ def recalls_of(result: Evaluation) -> tuple[list[str], list[list[object]]]:
 
 
 def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:
-    return compute_scores([one for one in some if one.question.kind == kind])
+    return compute_scores([outcome for outcome in some if outcome.question.kind == kind])
 
 
 def by_folder(result: Evaluation) -> None:
@@ -194,10 +194,10 @@ def by_folder(result: Evaluation) -> None:
 
 def _by_folder(some: Sequence[QuestionOutcome]) -> Iterator[tuple[str, list[QuestionOutcome]]]:
     folders = defaultdict(list)
-    for one in some:
-        over = {name.split("/")[0] for name in one.question.gold}
+    for outcome in some:
+        over = {name.split("/")[0] for name in outcome.question.gold}
         if over:
-            folders[over.pop() if len(over) == 1 else "across folders"].append(one)
+            folders[over.pop() if len(over) == 1 else "across folders"].append(outcome)
     yield from folders.items()
 
 

@@ -87,7 +87,7 @@ def _rows(told: Mapping[str, Sequence[Told]], seconds: float) -> list[list[objec
         per_s = sum(one.status == _ANSWERED for one in found) / seconds
         local_per_s = local_per_s or per_s
         rate, p50_ms, p95_ms, refused, others = figures(found, seconds)
-        busy = [one.retry_after for one in found if one.status == _BUSY]
+        busy = [reply.retry_after for reply in found if reply.status == _BUSY]
         said = 100 * sum(busy) / len(busy) if busy else "none"
         share = 100 * per_s / local_per_s
         rows.append([way, rate, share, p50_ms, p95_ms, refused, said, others])

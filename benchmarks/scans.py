@@ -50,7 +50,7 @@ def main() -> None:
         if question.kind == "single"
     ]
     asked = [one for one in single if _quoted_page(folder, one)][:_QUESTIONS]
-    pages = {one.id: _quoted_page(folder, one) for one in asked}
+    pages = {question.id: _quoted_page(folder, question) for question in asked}
     files = sorted(one for one in folder.rglob("*") if one.suffix in (".md", ".rst", ".txt"))
     for file in draw.sample(files, _OTHERS):
         lines = _lines(file)

@@ -77,7 +77,7 @@ def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:
 
 def _compare(engine: Engine, encoder: Encoder, asked: Sequence[Asked], draw: random.Random) -> None:
     texts = {
-        typos: [mistyped(one.question.question, typos, draw) for one in asked]
+        typos: [mistyped(case.question.question, typos, draw) for case in asked]
         for typos in (0, 1, 2)
     }
     rows = []

@@ -316,7 +316,7 @@ def fused_with_hybrid(inquiry: QueryContext, k: int) -> list[Ranked]:
     ]
     plain = reciprocal_ranks(orders[0], orders[1])
     plain_order = sorted(plain, key=lambda passage: -plain[passage])
-    ours = reciprocal_ranks([one.passage for one in found])
+    ours = reciprocal_ranks([hit.passage for hit in found])
     theirs = reciprocal_ranks(plain_order)
     rest = sorted(found[5:], key=lambda one: -ours[one.passage] - theirs.get(one.passage, 0.0) / 3)
     return [*found[:5], *rest][:k]

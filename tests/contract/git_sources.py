@@ -28,4 +28,4 @@ def listed(connector: GitConnector, since: str | None = None) -> tuple[list[Name
 
 
 def ids(found: Sequence[Found]) -> list[str]:
-    return [one.id for one in found if isinstance(one, Item)]
+    return [item.id for item in found if isinstance(item, Item)]

@@ -31,7 +31,7 @@ def test_a_listing_names_nothing_twice_and_its_cursor_comes_last(harness: Harnes
     connector = harness.connector()
     found = list(connector.discover(None))
     connector.close()
-    ids = [one.id for one in found if not isinstance(one, Cursor)]
+    ids = [item.id for item in found if not isinstance(item, Cursor)]
     assert len(set(ids)) == len(ids)
     assert not any(isinstance(one, Cursor) for one in found[:-1])
     assert not any(isinstance(one, Gone) for one in found)

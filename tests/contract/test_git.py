@@ -29,7 +29,7 @@ class TestWhatChanged:
     def test_the_first_listing_is_of_everything(self, connector: GitConnector) -> None:
         found, _ = listed(connector)
         assert ids(found) == ["a.md", "b/c.txt"]
-        contents = {one.id: connector.fetch(one) for one in found if isinstance(one, Item)}
+        contents = {item.id: connector.fetch(item) for item in found if isinstance(item, Item)}
         assert {id_: fetched.data for id_, fetched in contents.items()} == {
             "a.md": b"# A",
             "b/c.txt": b"see",
@@ -45,7 +45,7 @@ class TestWhatChanged:
         self, connector: GitConnector, repository: GitRepository
     ) -> None:
         found, cursor = listed(connector)
-        before = {one.id: one for one in found if isinstance(one, Item)}
+        before = {item.id: item for item in found if isinstance(item, Item)}
         repository.put("a.md", b"# Another")
         changed, cursor = listed(connector, cursor)
         assert ids(changed) == ["a.md"]
@@ -65,25 +65,25 @@ class TestWhatChanged:
         repository.commit()
         repository.commit()
         moved, _ = listed(connector, cursor)
-        old = {one.id: one for one in found if isinstance(one, Item)}
+        old = {item.id: item for item in found if isinstance(item, Item)}
         assert moved == [Gone("a.md"), old["b/c.txt"], replace(old["a.md"], id="z.md")]
 
     def test_a_listing_since_a_cursor_gives_the_same_state_as_a_full_listing(
         self, connector: GitConnector, repository: GitRepository
     ) -> None:
         found, cursor = listed(connector)
-        have = {one.id: one for one in found if isinstance(one, Item)}
+        have = {item.id: item for item in found if isinstance(item, Item)}
         repository.put("b/d/e.md", b"new")
         repository.remove("a.md")
         repository.put("a.md/inside.md", b"a folder now")
         (repository.root / "b/c.txt").unlink()
         (repository.root / "b/c.txt").symlink_to("d/e.md")
         repository.commit()
-        for one in listed(connector, cursor)[0]:
-            if isinstance(one, Gone):
-                have.pop(one.id)
-            elif isinstance(one, Item):
-                have[one.id] = one
+        for item in listed(connector, cursor)[0]:
+            if isinstance(item, Gone):
+                have.pop(item.id)
+            elif isinstance(item, Item):
+                have[item.id] = item
         assert list(have.values()) and set(have.values()) == set(listed(connector)[0])
 
     def test_a_listed_item_is_read_as_it_was_listed(
@@ -100,7 +100,7 @@ class TestWhatChanged:
     ) -> None:
         for path, data in (("a.md", b"one"), ("big.md", b"two " * 100), ("z.md", b"three")):
             repository.put(path, data)
-        items = {one.id: one for one in listed(here(repository))[0] if isinstance(one, Item)}
+        items = {item.id: item for item in listed(here(repository))[0] if isinstance(item, Item)}
         small = here(repository, max_bytes=100)
         assert small.fetch(items["a.md"]).data == b"one"
         with pytest.raises(ItemUnreadable):
@@ -122,7 +122,7 @@ class TestWhatChanged:
         repository.put("old.md", b"old", at_s=1_000_000_000)
         repository.put("new.md", b"new", at_s=1_500_000_000)
         found, _ = listed(connector)
-        dates = {one.id: date_of(connector, one) for one in found if isinstance(one, Item)}
+        dates = {item.id: date_of(connector, item) for item in found if isinstance(item, Item)}
         assert (dates["old.md"], dates["new.md"]) == ("2001-09-09", "2017-07-14")
 
     def test_the_origin_is_the_commit_with_its_author_and_date(
@@ -130,7 +130,7 @@ class TestWhatChanged:
     ) -> None:
         commit = repository.put("new.md", b"new", at_s=1_500_000_000)
         _, cursor = listed(connector)
-        (new,) = (one for one in listed(connector)[0] if one.id == "new.md")
+        (new,) = (item for item in listed(connector)[0] if item.id == "new.md")
         assert isinstance(new, Item)
         told = {"author": "Ada", "date": "2017-07-14T02:40:00+00:00", "commit": commit}
         assert connector.fetch(new).origin == told
@@ -146,7 +146,7 @@ class TestWhatChanged:
         repository.put("newer.md", b"newer", at_s=1_600_000_000)
         connector = GitConnector(mirror(repository, depth=2), GitSettings())
         found, _ = listed(connector)
-        dates = {one.id: date_of(connector, one) for one in found if isinstance(one, Item)}
+        dates = {item.id: date_of(connector, item) for item in found if isinstance(item, Item)}
         assert (dates["old.md"], dates["new.md"]) == (None, None)
         assert dates["newer.md"] == "2020-09-13"
 

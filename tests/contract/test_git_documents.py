@@ -93,7 +93,7 @@ class TestWhatIsADocument:
         name = os.fsdecode(b"caf\xe9.md")
         repository.put(name, b"text")
         found, cursor = listed(connector)
-        assert [one.id for one in found if isinstance(one, Problem)] == ["caf\\xe9.md"]
+        assert [item.id for item in found if isinstance(item, Problem)] == ["caf\\xe9.md"]
         (repository.root / name).rename(repository.root / "café.md")
         repository.commit()
         changed, _ = listed(connector, cursor)

@@ -146,8 +146,8 @@ def listed(connector: ImapConnector, since: str | None = None) -> tuple[list[str
     assert isinstance(cursor, Cursor)
     assert not any(isinstance(one, Problem) for one in found)
     return (
-        [one.id for one in found if isinstance(one, Item)],
-        [one.id for one in found if isinstance(one, Gone)],
+        [item.id for item in found if isinstance(item, Item)],
+        [item.id for item in found if isinstance(item, Gone)],
         cursor.value,
     )
 

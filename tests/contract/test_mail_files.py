@@ -173,7 +173,7 @@ class TestMbox:
         found = items(MboxConnector(path))
         assert list(found) == ["a@x", "b@x", "c@x"]
         small = list(named(MboxConnector(path, max_bytes=1000).discover(None)))
-        assert [one.id for one in small] == ["a@x", "b@x", "c@x"]
+        assert [item.id for item in small] == ["a@x", "b@x", "c@x"]
         assert all(isinstance(one, Problem) for one in small)
 
     def test_a_file_that_is_not_an_mbox_has_no_messages(self, tmp_path: Path) -> None:

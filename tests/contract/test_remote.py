@@ -92,7 +92,7 @@ def listed(remote: Remote, settings: FileSettings = SETTINGS) -> list[Named]:
 
 
 def items(remote: Remote, settings: FileSettings = SETTINGS) -> dict[str, Item]:
-    return {one.id: one for one in listed(remote, settings) if isinstance(one, Item)}
+    return {item.id: item for item in listed(remote, settings) if isinstance(item, Item)}
 
 
 class TestOnEachFileSystem:
@@ -132,7 +132,7 @@ class TestOnEachFileSystem:
         for id_ in ("a.md", "b/c.md", "b/d/e.md", "f/g.md"):
             remote.put(id_, b"x")
         found = remote.connector().discover(None, ["b/d", "f/g.md", "z"])
-        assert [one.id for one in found] == ["b/d/e.md", "f/g.md"]
+        assert [item.id for item in found] == ["b/d/e.md", "f/g.md"]
 
     def test_secrets_ignored_and_unwanted_files_are_no_documents(self, remote: Remote) -> None:
         for id_ in ("a.md", ".env", ".ssh/x.md", "build/b.md", "drafts/c.md", "d.toml", "no/e.md"):
@@ -153,7 +153,7 @@ class TestOnEachFileSystem:
         remote.put("huge.md", b"x" * 1001)
         remote.put("nul.md", b"a\0b")
         remote.put("z.md", b"fine")
-        found = {one.id: one for one in listed(remote)}
+        found = {item.id: item for item in listed(remote)}
         assert isinstance(found["huge.md"], Problem)
         for id_ in ("huge.md", "nul.md"):
             with pytest.raises(ItemUnreadable):
@@ -183,7 +183,7 @@ class TestS3:
         remote = s3(s3_address, "odd")
         for key in ("notes/", "notes/a/", "notes/a/b.md", "notes/a//c.md", "notes/a"):
             remote.system.call_s3("put_object", Bucket="odd", Key=key, Body=b"x")
-        found = {one.id: type(one) for one in listed(remote)}
+        found = {item.id: type(item) for item in listed(remote)}
         assert found == {"a/b.md": Item, "a/": Problem}
 
     def test_rights_that_are_missing_and_a_server_that_is_away(self, s3_address: str) -> None:
@@ -325,7 +325,7 @@ class TestTrouble:
         listing = memory.connector().discover(None)
         next(listing)
         memory.put("c/4.md", b"x")
-        assert "c/4.md" in {one.id for one in listing}
+        assert "c/4.md" in {item.id for item in listing}
 
     def test_links_are_skipped(self, tmp_path: Path) -> None:
         (tmp_path / "a.md").write_text("x")

@@ -106,11 +106,11 @@ def told(connection: Connection) -> dict[str, object]:
         "moved": [history.source_changes(connection, "notes", 1, number.id) for number in kept],
         "ends": ends,
         "questions": question_texts(connection, questions, asking),
-        "places": [reads.places_at(connection, one.id, passages) for one in kept],
+        "places": [reads.places_at(connection, version_.id, passages) for version_ in kept],
         "asked": [reads.questions_at(connection, newest, passage) for passage in passages[:3]],
         "holders": reads.live_holders(connection, passages),
         "living": reads.living(connection, passages),
-        "documents": [reads.documents_at(connection, one.id, source) for one in kept],
+        "documents": [reads.documents_at(connection, version_.id, source) for version_ in kept],
         "page": reads.documents_after(connection, newest, ("", ""), 100, source="notes"),
         "below": reads.documents_after(connection, newest, ("", ""), 100, under="a"),
         "one": reads.document_at(connection, newest, "notes", "rome.md"),
@@ -122,8 +122,10 @@ def told(connection: Connection) -> dict[str, object]:
         "problems": sources.item_problems(connection, 10),
         "excluded": sources.excluded_paths(connection, source, under),
         "counters": counters(connection),
-        "words": [[part.tolist() for part in reads.words_at(connection, one.id)] for one in kept],
-        "stamps": [stamp(connection, one.id) for one in kept],
+        "words": [
+            [part.tolist() for part in reads.words_at(connection, version_.id)] for version_ in kept
+        ],
+        "stamps": [stamp(connection, version_.id) for version_ in kept],
         "waiting": operational.waiting_by_reason(connection, newest),
     }
 
@@ -286,7 +288,7 @@ class TestRecords:
         stack = Stack(place, MemoryConnector(dict.fromkeys(names, b"Rome.")))
         stack.sync()
         found = reads.documents_after(stack.connection, 1, ("", ""), 100)
-        assert [one.path for one in found] == sorted(names)
+        assert [item.path for item in found] == sorted(names)
         under = sources.seen_items(stack.connection, 1, ["a"])
         assert [*under] == ["a/b.md"]
 

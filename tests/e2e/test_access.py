@@ -197,7 +197,7 @@ def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: 
     recorded = [json.loads(line) for line in _audit(place).read_text().splitlines()]
     refused = {one["action"] for one in recorded if one["status"] == 403}
     assert refused == set(CHANGES) - {"metrics", "watches", "watch_changes"}
-    assert {one["user"] for one in recorded if one["status"] == 403} == {"nobody"}
+    assert {entry["user"] for entry in recorded if entry["status"] == 403} == {"nobody"}
     assert CANARY not in _audit(place).read_text()
 
 
@@ -251,7 +251,7 @@ def test_an_admin_who_is_not_the_owner_changes_what_the_owner_may(place: Place) 
     assert [status for status, _ in told] == [200, 200, 200, 200]
     assert CANARY in told[2][1]
     recorded = [json.loads(line) for line in _audit(place).read_text().splitlines()]
-    assert [(one["action"], one["user"], one["asked"]) for one in recorded][-2:] == [
+    assert [(entry["action"], entry["user"], entry["asked"]) for entry in recorded][-2:] == [
         ("tag", "nobody", {"name": "first", "version": "1"}),
         ("pause", "nobody", {"name": "closed"}),
     ]
@@ -307,8 +307,8 @@ def test_a_token_gives_the_rights_of_its_role(place: Place) -> None:
         assert status("admin", "tag")[0] == status("owner", "untag")[0] == 200
         listed = place.printed("token", "list")["tokens"]
         assert [one["user"] for one in listed] == list(texts)
-        assert all(one["used"] for one in listed if one["role"] != "write")
-        gone = next(one["id"] for one in listed if one["role"] == "metrics")
+        assert all(token["used"] for token in listed if token["role"] != "write")
+        gone = next(token["id"] for token in listed if token["role"] == "metrics")
         assert place.run("token", "revoke", gone).returncode == 0
         assert status("metrics", "health")[0] == 401
 

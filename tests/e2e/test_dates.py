@@ -24,7 +24,11 @@ def place() -> Iterator[Place]:
 def test_a_day_is_found_in_every_spelling_whose_order_is_known(place: Place) -> None:
     for spelling in ("7 May 2025", "May 7th, 2025", "2025-05-07", "7. Mai 2025"):
         found = place.query(spelling, k=3)
-        assert {one["document"] for one in found} == {"minutes.md", "besuch.md", "2025_05_07.md"}
+        assert {passage["document"] for passage in found} == {
+            "minutes.md",
+            "besuch.md",
+            "2025_05_07.md",
+        }
 
 
 def test_a_time_in_a_question_offers_a_filter_and_hides_nothing(place: Place) -> None:

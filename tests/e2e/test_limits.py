@@ -198,11 +198,11 @@ def test_a_full_queue_refuses_new_requests_and_answers_the_queued_ones(daemon: P
             told.extend(
                 clients.map(lambda _: daemon.request("POST", "/v1/queries", many), range(7))
             )
-        return any(one.status_code == 503 for one in told)
+        return any(reply.status_code == 503 for reply in told)
 
     daemon.until(is_too_much)
-    refused = [one for one in told if one.status_code == 503]
-    assert {one.status_code for one in told} == {200, 503}
+    refused = [reply for reply in told if reply.status_code == 503]
+    assert {reply.status_code for reply in told} == {200, 503}
     assert all(one.headers["retry-after"] == "1" for one in refused)
     assert {one.json()["error"]["code"] for one in refused} == {"busy"}
     daemon.until(lambda: daemon.get("/v1/stats")["queue"] == 0)

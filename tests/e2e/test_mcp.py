@@ -220,7 +220,7 @@ def test_a_long_document_is_read_to_its_end_piece_by_piece(agent: Agent) -> None
 
 def test_neighbours_lead_on_from_a_passage(agent: Agent) -> None:
     found = passages_of(agent.called("search", question="Bronze Door", match="exact"))
-    door = next(one for one in found if one["document"] == "door.md")
+    door = next(passage for passage in found if passage["document"] == "door.md")
     near = agent.called("neighbours", passage=door["id"])
     assert near["of"] == "Bronze Door"
     mira = next(
@@ -251,7 +251,7 @@ def test_status_and_history_tell_what_is_indexed_and_when(place: Place, agent: A
 def test_documents_are_listed_as_resources(agent: Agent) -> None:
     async def act(client: ClientSession) -> tuple[dict[str, str], str, str]:
         listed = (await client.list_resources()).resources
-        uris = {one.name: one.uri for one in listed}
+        uris = {resource.name: resource.uri for resource in listed}
         (content,) = (await client.read_resource(uris["people/mira k?.md"])).contents
         assert isinstance(content, TextResourceContents)
         (template, _) = (await client.list_resource_templates()).resource_templates
@@ -297,7 +297,7 @@ def test_arguments_are_understood_as_agents_write_them(agent: Agent) -> None:
     calls = [("search", {"query": QUESTION, "limit": 3, "filters": form}) for form in forms]
     for result in agent.calls(*calls):
         found = passages_of(answer_of(result))
-        assert {one["document"] for one in found} == {"people/mira k?.md"}
+        assert {passage["document"] for passage in found} == {"people/mira k?.md"}
 
 
 def test_changes_are_listed_since_a_time_and_about_a_topic(place: Place, agent: Agent) -> None:

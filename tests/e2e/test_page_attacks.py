@@ -306,7 +306,9 @@ def _all_views(socket: Path) -> list[tuple[int, str]]:
              "/compare?q=Ada&old=1", "/map", "/map?group=1",
              "/map?at=1", "/map/data", "/map/found?find=Ada", "/sources",
              "/watches", "/watches/1")  # fmt: skip
-    return [(one.status_code, one.text) for one in (http.get(door.base + path) for path in views)]
+    return [
+        (reply.status_code, reply.text) for reply in (http.get(door.base + path) for path in views)
+    ]
 
 
 def _of_the_closed(socket: Path) -> str:

@@ -49,7 +49,7 @@ def test_statements_are_shown_with_the_path_that_led_to_them(daemon: Place, stra
     drawn = daemon.run("query", question, *search, "--explain")
     assert drawn.returncode == 0, drawn.stderr
     told = json.loads(daemon.run("query", question, *search, "--json").stdout)["passages"]
-    paths = [one["statements"] for one in told]
+    paths = [passage["statements"] for passage in told]
     assert len({path[-1]["text"] for path in paths}) == len(paths)
     (first, last, *_) = next(path for path in paths if len(path) > 1)
     assert first["name"] is None and last["name"].split()[0] in last["text"]

@@ -169,7 +169,7 @@ def test_expired_revoked_wrong_and_absent_tokens_open_nothing(server: Server) ->
         assert why in json.loads(body)["error"]["message"]
         assert "documents" not in body
     listed = server.place.printed("token", "list")["tokens"]
-    assert next(one["expired"] for one in listed if one["groups"] == ["old"])
+    assert next(token["expired"] for token in listed if token["groups"] == ["old"])
     assert not any(text.split("_", 2)[2] in json.dumps(listed) for text in texts.values())
 
 

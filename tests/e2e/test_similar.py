@@ -33,7 +33,7 @@ def place() -> Iterator[Place]:
 
 def test_similar_passages_are_listed_below_the_best(place: Place) -> None:
     found = place.query(QUESTION, k=2)
-    assert [len(one["similar"]) for one in found] == [3, 0]
+    assert [len(passage["similar"]) for passage in found] == [3, 0]
     shown = place.run("query", QUESTION, "-k", "2").stdout
     assert "and 3 similar" in shown
     assert {*re.findall(r"tickets/(\d)\.md", shown)} == {"1", "2", "3", "4"}

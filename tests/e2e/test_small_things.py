@@ -33,8 +33,8 @@ def test_a_rename_is_shown_as_a_rename(place: Place) -> None:
         {"source": "notes", "document": "deep/ada.md", "was": "ada.md"},
         {"source": "notes", "document": "roma.md", "was": "rome.md"},
     ]
-    assert [one["document"] for one in found["documents"]["added"]] == ["bonn.md"]
-    assert [one["document"] for one in found["documents"]["removed"]] == ["cork.md"]
+    assert [document["document"] for document in found["documents"]["added"]] == ["bonn.md"]
+    assert [document["document"] for document in found["documents"]["removed"]] == ["cork.md"]
     assert found["counts"]["documents"] == {"added": 1, "changed": 0, "removed": 1, "renamed": 2}
     kinds = ("documents_added", "documents_changed", "documents_removed", "documents_renamed")
     log = client.log()["versions"]

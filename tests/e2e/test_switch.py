@@ -36,7 +36,7 @@ def switch_of(place: Place) -> dict[str, Any] | None:
 
 def finds(place: Place, word: str) -> bool:
     found = place.post("/v1/query", {"question": f"What of {word}?"})["passages"]
-    return any(word in one["text"] for one in found)
+    return any(word in passage["text"] for passage in found)
 
 
 def test_a_switch_serves_follows_edits_survives_kills_and_is_one_version(place: Place) -> None:

@@ -42,7 +42,7 @@ def models(dimensions: int) -> str:
 
 def finds(word: str, place: Place) -> bool:
     found = place.post("/v1/query", {"question": f"What of {word}?"})["passages"]
-    return any(word in one["text"] for one in found)
+    return any(word in passage["text"] for passage in found)
 
 
 def has_begun(team: Team) -> bool:

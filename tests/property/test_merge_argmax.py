@@ -85,7 +85,7 @@ def test_many_questions_about_few_names_give_the_argmax(answered: int, asked: in
     index = index_of(3, (sets[:20], sets[20:50], sets[50:]))
     rows = np.flatnonzero(index.matches.died == DEAD)
     held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
-    assert {one.question: one for one in held} == expected(sets)
+    assert {match.question: match for match in held} == expected(sets)
 
 
 def test_large_groups_that_are_nearly_equal_give_the_argmax(
@@ -132,7 +132,7 @@ def test_passages_added_one_by_one_give_the_argmax() -> None:
     index = index_of(dimensions, (sets[:130], *([question_set] for question_set in sets[130:])))
     rows = np.flatnonzero(index.matches.died == DEAD)
     held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
-    assert {one.question: one for one in held} == expected(sets)
+    assert {match.question: match for match in held} == expected(sets)
 
 
 @given(contents=contents, steps=steps, most=st.sampled_from([1, 2, 3, MAX_CANDIDATES]))

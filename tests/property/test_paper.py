@@ -127,7 +127,7 @@ def test_the_paper_profile_equals_a_plain_reading_of_the_paper(
     passages = [paper.passage(question_set.passage, query) for question_set in sets]
     assert inquiry.of_passages(graph.passage_rows).tolist() == passages
     found = follow_paper(inquiry, 100, choose_first, top_k, n_hop, offers_of(inquiry, None))
-    assert [(one.passage, one.score) for one in found] == paper.search(query, top_k, n_hop)
+    assert [(hit.passage, hit.score) for hit in found] == paper.search(query, top_k, n_hop)
 
 
 @given(sets=_graph, vector=_vector, names=st.sets(st.sampled_from(NAMES), max_size=2))

@@ -345,7 +345,7 @@ def test_an_llm_is_shown_more_passages_than_are_returned(tmp_path: Path) -> None
 
     def play(call: LlmCall) -> str:
         shown = excerpts_in(json.loads(call.user))
-        last = next(one for one in shown if "Lille" in one["text"])
+        last = next(passage for passage in shown if "Lille" in passage["text"])
         return json.dumps({"found": True, "answer": "Lille", "citations": [last["number"]]})
 
     llm = FakeLlm(play)

@@ -27,8 +27,8 @@ def stack(tmp_path: Path) -> Stack:
 
 def invariants(connection: Connection) -> set[str]:
     found = check(connection, deep=True) + verify_matches(connection)
-    assert all(one.where and one.detail and one.hint for one in found)
-    return {one.invariant for one in found}
+    assert all(finding.where and finding.detail and finding.hint for finding in found)
+    return {finding.invariant for finding in found}
 
 
 def damage(connection: Connection, *statements: str) -> None:

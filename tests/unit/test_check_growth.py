@@ -79,7 +79,7 @@ def test_a_cut_that_is_wrong_at_one_of_many_versions_is_found() -> None:
             " OR cut_similarity = ?1 AND cut_question >= 7) ORDER BY id",
             [similarity],
         )
-        assert [one.where for one in found] == [f"version {row[0]}" for row in cuts]
+        assert [finding.where for finding in found] == [f"version {row[0]}" for row in cuts]
 
 
 def told_of(connection: Connection, deep: bool) -> list[tuple[str, int, int]]:

@@ -32,7 +32,7 @@ def test_a_git_source_lists_its_files(tmp_path: Path, key: str) -> None:
     connector = connector_of(config.sources[0], config)
     assert isinstance(connector, GitConnector)
     found = list(connector.discover(None))
-    assert [one.id for one in found if isinstance(one, Item)] == ["a.md"]
+    assert [item.id for item in found if isinstance(item, Item)] == ["a.md"]
     assert (tmp_path / "data/git").exists() == ("url" in key)
 
 

@@ -103,9 +103,9 @@ class TestAFolderThatBecomesALink:
                     patched.setattr(os, name, calls.counting(getattr(os, name)))
                 found = list(FolderConnector(root).discover(None, under))
             swapped += calls.undo()
-            for one in found:
-                assert "secret" not in one.id
-                assert not isinstance(one, Problem) or "secret" not in one.why
+            for item in found:
+                assert "secret" not in item.id
+                assert not isinstance(item, Problem) or "secret" not in item.why
         assert swapped > 2
 
     def test_no_names_leak_from_a_maildir(

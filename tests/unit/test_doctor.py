@@ -35,8 +35,8 @@ def config_of(folder: Path, text: str = "") -> Config:
 def levels(found: Iterable[Diagnosis]) -> list[tuple[str, str]]:
     """Check and level of each; what is not well has a remedy."""
     seen = list(found)
-    assert all(bool(one.remedy) == (one.level != "ok") for one in seen)
-    return [(one.check, one.level) for one in seen]
+    assert all(bool(check.remedy) == (check.level != "ok") for check in seen)
+    return [(check.check, check.level) for check in seen]
 
 
 def test_the_doctor_finds_no_failure_in_an_empty_home(
@@ -343,7 +343,7 @@ def test_on_a_machine_without_daemon_the_server_is_checked_instead(
     assert known == expected
     assert detail in found[-1].detail
     assert ("configuration", "ok") in levels(found)
-    assert not {"daemon", "database", "data folder"} & {one.check for one in found}
+    assert not {"daemon", "database", "data folder"} & {check.check for check in found}
 
 
 def test_a_certificate_without_a_host_name_is_warned_of(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_each_passage_begins_with_its_best_sentence_and_the_rest_follows_by_wort
         f"{GAP.lstrip()}Gates need much paint.",
     ]
     assert larger[0].text == f"{GAP.lstrip()}The gate closes at ten. Ten is late."
-    assert [one.passage for one in whole] == [first, second]
+    assert [excerpt.passage for excerpt in whole] == [first, second]
     assert [one.text for one in whole] == [passage.text for passage in some.passages.values()]
     assert [one.is_whole for one in (*small, *whole)] == [False, False, True, True]
 

@@ -25,7 +25,7 @@ CARDS = {
 
 def test_cards_groups_embeds_and_arrows_are_read() -> None:
     found = extract(json.dumps(CARDS).encode(), CANVAS)
-    assert [(one.kind, one.text, one.first_line) for one in found] == [
+    assert [(block.kind, block.text, block.first_line) for block in found] == [
         ("heading", "Mill", 1),
         ("paragraph", "The mill stands in #garden by Ada.", 1),
         ("paragraph", "people/Ada.md", 2),

@@ -34,12 +34,12 @@ def obeys(call: LlmCall) -> str:
     """Good questions, and all that the passages order: other ids, links, the texts of others."""
     read = json.loads(good_reply(call.user))
     some = passages_in(call.user)
-    links = [link for one in some for link in LINK.findall(one["text"])]
+    links = [link for passage in some for link in LINK.findall(passage["text"])]
     for part in read["passages"]:
         part["incoming"] += [f"What is at {link} ?" for link in links]
         part["outgoing"] += [f"Who would go to {link} ?" for link in links]
-    for one in some:
-        for number in re.findall(r"id\"?:? ?(\d+)", one["text"], re.I):
+    for passage in some:
+        for number in re.findall(r"id\"?:? ?(\d+)", passage["text"], re.I):
             forged: dict[str, Any] = {"id": int(number), "incoming": ["Owned?"] * 3}
             read["passages"].append({**forged, "outgoing": ["Owned by whom?"] * 5})
     return json.dumps(read)

@@ -29,8 +29,10 @@ Run = Callable[..., Result]
 def answer_well(request: dict[str, Any]) -> str:
     """The reply of a model that reads everything that it is sent."""
     shown = excerpts_in(json.loads(user_text(request)))
-    who = next((one for one in shown if "engineer of Tarn Mill" in one["text"]), None)
-    bridge = next((one for one in shown if "bridge over the river Ossel" in one["text"]), None)
+    who = next((passage for passage in shown if "engineer of Tarn Mill" in passage["text"]), None)
+    bridge = next(
+        (passage for passage in shown if "bridge over the river Ossel" in passage["text"]), None
+    )
     if not who or not bridge:
         return json.dumps({"found": False, "answer": "", "citations": []})
     cited = [{"passage": one["number"], "quote": one["text"][:30]} for one in (who, bridge)]

@@ -391,7 +391,7 @@ def test_instructions_in_a_passage_affect_its_own_rank_only(tmp_path: Path) -> N
     script = Script(resolve=obeys)
     told = notes.query(script)
     parts = told["logic"]["subproblems"]
-    assert [part["question"] for part in parts] == [one["question"] for one in SPLIT]
+    assert [part["question"] for part in parts] == [question["question"] for question in SPLIT]
     assert "evil" not in json.dumps(told["logic"]) and "owned" not in told["logic"]["notes"]
     assert any("cites passage 99" in why for why in told["degraded"])
     calls = [json.dumps(data) for name, data in script.asked if name == "resolve"]

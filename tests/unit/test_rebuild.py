@@ -53,7 +53,7 @@ def test_a_rebuild_repairs_derived_rows_at_the_head(stack: Stack, damage: str) -
     assert made is not None
     assert graph_at(stack.connection, made.id) == sound
     found = check(stack.connection, deep=True) + verify_matches(stack.connection)
-    assert not [one for one in found if "rebuild" in one.hint], found
+    assert not [finding for finding in found if "rebuild" in finding.hint], found
 
 
 def test_the_old_version_is_served_until_the_new_one_is_whole(stack: Stack, tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def documents(answer: Answer) -> list[tuple[str | None, list[str]]]:
     """The document of each hit, and those of its similar passages in order of their names."""
     found = answer_json(answer, answer.search)["passages"]
     return [
-        (one["document"], sorted(near["document"] or "" for near in one["similar"]))
-        for one in found
+        (passage["document"], sorted(near["document"] or "" for near in passage["similar"]))
+        for passage in found
     ]
 
 

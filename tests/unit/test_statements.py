@@ -175,9 +175,9 @@ def test_statements_are_found_with_the_path_that_led_to_them(
 ) -> None:
     answer = asked_of(serving(stack, tmp_path), replace(search, unit="statement"))
     found = answer_json(answer, search)["passages"]
-    assert all(one["statements"][-1]["text"] in one["text"] for one in found)
-    assert all(one["statements"][-1]["passage"] == one["id"] for one in found)
-    (far,) = (one for one in found if len(one["statements"]) > 1)
+    assert all(passage["statements"][-1]["text"] in passage["text"] for passage in found)
+    assert all(passage["statements"][-1]["passage"] == passage["id"] for passage in found)
+    (far,) = (passage for passage in found if len(passage["statements"]) > 1)
     assert [statement["name"] for statement in far["statements"]] == [None, "Tiber"]
     (hop,) = far["hops"]
     assert [hop[end]["id"] for end in ("from", "to")] == [
