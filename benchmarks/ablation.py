@@ -115,13 +115,13 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
     return Asked(connection, head, gold, [one.gold for one in quoted])
 
 
-def shares(some: Sequence[QuestionOutcome], data: str) -> list[float]:
+def shares(outcomes: Sequence[QuestionOutcome], data: str) -> list[float]:
     """The figures of a row for one collection."""
     if data != "realdocs":
-        scores = compute_scores(some)
+        scores = compute_scores(outcomes)
         return [round(share, 1) for share in (scores.recall[5], scores.whole[5])]
     single, multi = (
-        compute_scores([outcome for outcome in some if outcome.question.kind == kind]).whole
+        compute_scores([outcome for outcome in outcomes if outcome.question.kind == kind]).whole
         for kind in ("single", "multi")
     )
     found = (single[5], single[10], multi[5], multi[10], multi[20])

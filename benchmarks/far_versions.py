@@ -103,7 +103,7 @@ def _row(
     asked = [_seconds(request) for _ in range(_ROUNDS)]
     worked_s = (processor_s(place.process.pid) - worked_s) / _ROUNDS
     counts = place.get(path)["counts"] if path else {}
-    differs = ", ".join(f"{sum(some.values()):,} {kind}" for kind, some in counts.items())
+    differs = ", ".join(f"{sum(numbers.values()):,} {kind}" for kind, numbers in counts.items())
     seconds = (f"{one:.2f}" for one in (p50(ran), first_s, p50(asked), worked_s))
     return [" ".join(shown or command), differs, *seconds]
 

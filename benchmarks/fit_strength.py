@@ -99,10 +99,10 @@ def main() -> None:
     estimated = estimate_left_out(cases)
     rows: list[list[object]] = []
     for name, (least, most) in _BOUNDS.items():
-        some = [(case, chance) for case, chance in estimated if least <= chance < most]
-        needed = Share.mean([float(case.is_gold) for case, _ in some]) if some else 0.0
-        chance = 100 * float(np.mean([chance for _, chance in some])) if some else 0.0
-        rows.append([name, len(some), needed, round(chance, 1)])
+        judged = [(case, chance) for case, chance in estimated if least <= chance < most]
+        needed = Share.mean([float(case.is_gold) for case, _ in judged]) if judged else 0.0
+        chance = 100 * float(np.mean([chance for _, chance in judged])) if judged else 0.0
+        rows.append([name, len(judged), needed, round(chance, 1)])
     table(columns, rows)
     if given.json:
         write_result("strength", columns, rows)

@@ -98,18 +98,18 @@ def _rows(title: str, parts: Sequence[Outcomes]) -> Iterator[list[object]]:
         row: list[object] = []
         for strategy in parts[0]:
             outcomes = [one for part in parts for one in part[strategy]]
-            some = [outcome for outcome in outcomes if outcome.question.id.startswith(kind)]
-            if not some:
+            selected = [outcome for outcome in outcomes if outcome.question.id.startswith(kind)]
+            if not selected:
                 break
-            scores = compute_scores(some)
+            scores = compute_scores(selected)
             row += [*(scores.whole[depth] for depth in DEPTHS), f"{scores.reciprocal_rank:.2f}"]
         if row:
-            yield [f"{title}, {label} ({len(some)})", *row]
+            yield [f"{title}, {label} ({len(selected)})", *row]
 
 
 def _list_failures(outcomes: Outcomes) -> None:
-    for strategy, some in outcomes.items():
-        missed = [one.question.question for one in some if None in one.ranks.values()]
+    for strategy, found in outcomes.items():
+        missed = [one.question.question for one in found if None in one.ranks.values()]
         print(strategy, "missed:", *missed, sep="\n  ")
 
 

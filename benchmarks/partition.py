@@ -92,7 +92,7 @@ def _rows(
         [hit.passage for hit in chain(*zip_longest(*each)) if hit is not None] for each in found
     ]
     by_score = [
-        [hit.passage for hit in sorted(chain(*each), key=lambda one: -one.score)] for each in found
+        [hit.passage for hit in sorted(chain(*each), key=lambda hit: -hit.score)] for each in found
     ]
     if parts == 1:
         return [[parts, "-", *_figures(by_rank, gold)]]

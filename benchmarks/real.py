@@ -133,8 +133,12 @@ def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any])
     }
     question = asked[data["question"]]
     having = [
-        [number for number, text in shown.items() if any(_words(one.text) in text for one in some)]
-        for some in question.evidence
+        [
+            number
+            for number, text in shown.items()
+            if any(_words(one.text) in text for one in sentences)
+        ]
+        for sentences in question.evidence
     ]
     if not having or not all(having):
         return {"found": False}
@@ -150,8 +154,8 @@ def overview(name: str, result: Evaluation) -> None:
     """Print how often all passages of a question are among the first ones, in percent."""
     columns = ["single @5", "@10", "MRR", "multi @5", "@10", "@20", "recall@5", "MRR", "ms p50"]
     rows = []
-    for search, some in result.outcomes.items():
-        single, multi = _of_kind(some, "single"), _of_kind(some, "multi")
+    for search, outcomes in result.outcomes.items():
+        single, multi = _of_kind(outcomes, "single"), _of_kind(outcomes, "multi")
         rows.append(
             [
                 search,
@@ -177,24 +181,24 @@ def recalls_of(result: Evaluation) -> tuple[list[str], list[list[object]]]:
     return ["strategy", *(f"{shown} @{depth}" for _, shown, depth in depths)], rows
 
 
-def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:
-    return compute_scores([outcome for outcome in some if outcome.question.kind == kind])
+def _of_kind(outcomes: Sequence[QuestionOutcome], kind: str) -> Scores:
+    return compute_scores([outcome for outcome in outcomes if outcome.question.kind == kind])
 
 
 def by_folder(result: Evaluation) -> None:
     """Print the figures of `overview` for the questions of each folder, both kinds together."""
     found: dict[str, list[object]] = defaultdict(list)
-    for some in result.outcomes.values():
-        for folder, asked in _by_folder(some):
+    for outcomes in result.outcomes.values():
+        for folder, asked in _by_folder(outcomes):
             scores = compute_scores(asked)
             found[f"{folder} ({len(asked)})"] += [scores.whole[5], scores.whole[10]]
     columns = [f"{name} @{depth}" for name in result.outcomes for depth in (5, 10)]
     table(["folder (questions)", *columns], [[folder, *row] for folder, row in found.items()])
 
 
-def _by_folder(some: Sequence[QuestionOutcome]) -> Iterator[tuple[str, list[QuestionOutcome]]]:
+def _by_folder(outcomes: Sequence[QuestionOutcome]) -> Iterator[tuple[str, list[QuestionOutcome]]]:
     folders = defaultdict(list)
-    for outcome in some:
+    for outcome in outcomes:
         over = {name.split("/")[0] for name in outcome.question.gold}
         if over:
             folders[over.pop() if len(over) == 1 else "across folders"].append(outcome)

@@ -90,7 +90,7 @@ def findings_in(file: str, text: str) -> list[Finding]:
         found = [*_in_passages(file, _toml_comments(text))]
     else:
         found = [*_in_passages(file, _markdown_prose(text))]
-    return sorted(found, key=lambda one: one.line)
+    return sorted(found, key=lambda finding: finding.line)
 
 
 def findings_of_subject(subject: str) -> list[Finding]:

@@ -80,7 +80,7 @@ def _holds(filters: list[str], source: str, path: str, said: set[tuple[str, str]
         for key in ("path", "type")
     ]
     both = [tests[filter_] for filter_ in filters if not filter_.startswith(("path", "type"))]
-    return all(both) and all(any(some) for some in either if some)
+    return all(both) and all(any(alternatives) for alternatives in either if alternatives)
 
 
 @settings(max_examples=settings().max_examples // 2)

@@ -181,18 +181,18 @@ def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None
 
 
 def test_a_stored_index_is_built_once_for_a_corpus_and_its_settings(tmp_path: Path) -> None:
-    some = models()
-    assert isinstance(some.maker, CountingMaker)
-    folder = kept_folder(tmp_path, CORPUS, some.maker, 1.0)
+    loaded = models()
+    assert isinstance(loaded.maker, CountingMaker)
+    folder = kept_folder(tmp_path, CORPUS, loaded.maker, 1.0)
     for _ in range(2):
-        evaluate(folder, CORPUS, [asked("Ada", "a")], Experiment({"hop": Search()}, some))
-    assert len(some.maker.made) == len(CORPUS)
+        evaluate(folder, CORPUS, [asked("Ada", "a")], Experiment({"hop": Search()}, loaded))
+    assert len(loaded.maker.made) == len(CORPUS)
     changed = CORPUS | {"a": Passage(("Ada",), "Ada lives in Lower Wick.")}
     wider = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
     others = {
-        kept_folder(tmp_path, changed, some.maker, 1.0),
+        kept_folder(tmp_path, changed, loaded.maker, 1.0),
         kept_folder(tmp_path, CORPUS, wider, 1.0),
-        kept_folder(tmp_path, CORPUS, some.maker, 2.0),
+        kept_folder(tmp_path, CORPUS, loaded.maker, 2.0),
     }
     assert len(others | {folder}) == 4
 

@@ -33,12 +33,12 @@ LINK = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|evil\d+\.example/\S+")
 def obeys(call: LlmCall) -> str:
     """Good questions, and all that the passages order: other ids, links, the texts of others."""
     read = json.loads(good_reply(call.user))
-    some = passages_in(call.user)
-    links = [link for passage in some for link in LINK.findall(passage["text"])]
+    passages = passages_in(call.user)
+    links = [link for passage in passages for link in LINK.findall(passage["text"])]
     for part in read["passages"]:
         part["incoming"] += [f"What is at {link} ?" for link in links]
         part["outgoing"] += [f"Who would go to {link} ?" for link in links]
-    for passage in some:
+    for passage in passages:
         for number in re.findall(r"id\"?:? ?(\d+)", passage["text"], re.I):
             forged: dict[str, Any] = {"id": int(number), "incoming": ["Owned?"] * 3}
             read["passages"].append({**forged, "outgoing": ["Owned by whom?"] * 5})

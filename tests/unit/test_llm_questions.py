@@ -63,13 +63,15 @@ def parse_reply(said: object, passages: Sequence[Passage]) -> Sequence[LlmOutput
 
 
 def asked(
-    llm: FakeLlm, some: Sequence[Passage], usage: Usage | None = None, per_call: int = 2
+    llm: FakeLlm, passages: Sequence[Passage], usage: Usage | None = None, per_call: int = 2
 ) -> dict[Passage, LlmQuestions | LlmError]:
     """The results of all, of which each must have exactly one."""
     asker = LlmExtractor(llm, per_call, calls_a_round=2)
-    groups = list(asker.ask_each(some, LlmContext("notes", usage or Usage())))
+    groups = list(asker.ask_each(passages, LlmContext("notes", usage or Usage())))
     results = [result for group in groups for result in group]
-    assert sorted(passage.id for passage, _ in results) == sorted(passage.id for passage in some)
+    assert sorted(passage.id for passage, _ in results) == sorted(
+        passage.id for passage in passages
+    )
     replies: dict[Passage, LlmQuestions | LlmError] = {}
     for passage, got in results:
         assert not isinstance(got, LlmStatements)
@@ -202,7 +204,7 @@ class TestAsking:
         assert set(llm.times.values()) == {1}
 
     def test_a_passage_whose_part_fails_is_asked_once_more_alone(self) -> None:
-        some = many(4)
+        passages = many(4)
 
         def play(call: LlmCall) -> str:
             read = json.loads(good_reply(call.user))
@@ -211,21 +213,26 @@ class TestAsking:
             return json.dumps(read)
 
         llm = FakeLlm(play)
-        assert all(isinstance(got, LlmQuestions) for got in asked(llm, some).values())
-        assert llm.times == {some[0].text: 2, some[1].text: 1, some[2].text: 2, some[3].text: 1}
+        assert all(isinstance(got, LlmQuestions) for got in asked(llm, passages).values())
+        assert llm.times == {
+            passages[0].text: 2,
+            passages[1].text: 1,
+            passages[2].text: 2,
+            passages[3].text: 1,
+        }
 
     def test_a_passage_that_fails_twice_keeps_its_error(self) -> None:
-        some = many(2)
+        passages = many(2)
 
         def play(call: LlmCall) -> str:
             read = json.loads(good_reply(call.user))
             for part, passage in zip(read["passages"], passages_in(call.user), strict=True):
-                part["incoming"] *= passage["text"] != some[0].text
+                part["incoming"] *= passage["text"] != passages[0].text
             return json.dumps(read)
 
-        results = asked(FakeLlm(play), some)
-        assert isinstance(results[some[0]], LlmNonsense)
-        assert isinstance(results[some[1]], LlmQuestions)
+        results = asked(FakeLlm(play), passages)
+        assert isinstance(results[passages[0]], LlmNonsense)
+        assert isinstance(results[passages[1]], LlmQuestions)
 
     def test_fewer_questions_than_requested_are_accepted_after_a_second_call(self) -> None:
         few = {"incoming": ["Where is Rome?"], "outgoing": ["Who ruled Rome?"]}
@@ -259,17 +266,17 @@ class TestAsking:
         assert len(llm.calls) == 4
 
     def test_a_passage_that_is_refused_does_not_stop_the_others(self) -> None:
-        some = many(9)
+        passages = many(9)
 
         def play(call: LlmCall) -> str | LlmError:
-            if any(passage["text"] == some[3].text for passage in passages_in(call.user)):
+            if any(passage["text"] == passages[3].text for passage in passages_in(call.user)):
                 return LlmRefused("It refuses", "not that text", "Nothing")
             return good_reply(call.user)
 
-        results = asked(FakeLlm(play), some)
-        assert [passage for passage in some if not isinstance(results[passage], LlmQuestions)] == [
-            some[3]
-        ]
+        results = asked(FakeLlm(play), passages)
+        assert [
+            passage for passage in passages if not isinstance(results[passage], LlmQuestions)
+        ] == [passages[3]]
 
     def test_a_spent_budget_ends_the_asking(self) -> None:
         llm = FakeLlm()

@@ -143,8 +143,8 @@ def test_a_set_that_is_being_made_is_not_made_again_for_whom_comes_between(
     passages = [Passage((), f"Rome is city {n}.") for n in range(count)]
     outer = maker.make_each(passages)
     got = dict([*next(outer)])
-    for some in (passages[1:3], passages):  # few, and many
-        for made in maker.make_each(some):
+    for wanted in (passages[1:3], passages):  # few, and many
+        for made in maker.make_each(wanted):
             got.update(made)
     rest = dict(made for group in outer for made in group)
     assert [*rest] == passages[1:]

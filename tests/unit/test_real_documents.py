@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def line(kind: str, *evidence: list[tuple[str, str]], **more: Any) -> dict[str, Any]:
-    quotes = [[{"document": one, "quote": text} for one, text in some] for some in evidence]
+    quotes = [[{"document": one, "quote": text} for one, text in pairs] for pairs in evidence]
     told = {"id": kind, "kind": kind, "question": "Where does Ada live?", "answers": ["Wick"]}
     return {**told, "evidence": quotes, **more}
 

@@ -133,8 +133,8 @@ def test_a_span_of_time_is_no_date() -> None:
 def offered(question: str, *texts: str) -> list[str]:
     asked = find_needs(question)
     assert asked
-    some = [sentence(text) for text in texts]
-    return [candidate.text for candidate in candidates(question, asked, some, {}, LANGUAGE)]
+    sentences = [sentence(text) for text in texts]
+    return [candidate.text for candidate in candidates(question, asked, sentences, {}, LANGUAGE)]
 
 
 def test_a_value_in_the_question_is_no_answer() -> None:

@@ -205,7 +205,7 @@ def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
     )
     assert {hit.passage for hit in answer.ranked} == {hit.passage for hit in by_path.ranked}
     assert [hit.score for hit in answer.ranked] != [hit.score for hit in by_path.ranked]
-    scores = [{hit.passage: hit.score for hit in some.ranked} for some in (by_path, answer, mean)]
+    scores = [{hit.passage: hit.score for hit in found.ranked} for found in (by_path, answer, mean)]
     served, vector = mean.snapshot, engine.vector(QUESTION)
     context = QueryContext.build(QUESTION, vector, served, lambda _: {})
     whole = context.first_cosines(served.passage_rows) + context.by_words[served.passage_rows]

@@ -152,10 +152,16 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
         }
 
     def topics(name: str) -> set[int]:
-        return having(name, lambda one: one.direction is Direction.INCOMING and one.vector_row == 0)
+        return having(
+            name,
+            lambda question: question.direction is Direction.INCOMING and question.vector_row == 0,
+        )
 
     def joined(name: str) -> set[int]:
-        told = having(name, lambda one: one.direction is Direction.INCOMING and one.vector_row != 0)
+        told = having(
+            name,
+            lambda question: question.direction is Direction.INCOMING and question.vector_row != 0,
+        )
         return {home[one] for one in told | (called[name] - topics(name))}
 
     said = {name: having(name, lambda _: True) for name in NAMES}
