@@ -179,7 +179,7 @@ def html(_: dict[str, Any]) -> Response:
         (lambda _: Response(b"x" * (MAX_EMBEDDINGS_BYTES + 1)), "larger than"),
     ],
 )
-def test_a_reply_that_lies_is_refused(
+def test_a_wrong_reply_is_refused_with_its_fault(
     bench: Bench, endpoint: Endpoint, play: Play, said: str
 ) -> None:
     bench.encoder.verify()

@@ -69,7 +69,7 @@ def items(source: Counterpart, under: list[str] | None = None) -> dict[str, Item
     }
 
 
-def test_lists_all_and_fetches_what_was_put(source: Counterpart) -> None:
+def test_all_files_are_listed_and_fetched(source: Counterpart) -> None:
     texts = {"a.md": b"# A", "b/c.txt": b"see", "b/d/e.rst": b"E\n=", "empty.md": b""}
     for id_, data in texts.items():
         source.put(id_, data)

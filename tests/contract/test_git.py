@@ -37,7 +37,7 @@ class TestWhatChanged:
         assert contents["a.md"].media_type == "text/markdown"
         assert contents["a.md"].title is None
 
-    def test_nothing_new_names_nothing(self, connector: GitConnector) -> None:
+    def test_a_listing_without_new_commits_is_empty(self, connector: GitConnector) -> None:
         _, cursor = listed(connector)
         assert listed(connector, cursor) == ([], cursor)
 
@@ -169,7 +169,7 @@ class TestCursorsThatExpire:
         with pytest.raises(CursorExpired):
             list(connector.discover(cursor))
 
-    def test_a_commit_that_is_not_there(self, connector: GitConnector) -> None:
+    def test_a_cursor_of_an_unknown_commit_expires(self, connector: GitConnector) -> None:
         _, cursor = listed(connector)
         with pytest.raises(CursorExpired):
             list(connector.discover("0" * 40 + cursor[40:]))
@@ -179,7 +179,7 @@ class TestCursorsThatExpire:
         with pytest.raises(CursorExpired, match="settings"):
             list(here(repository, include=("*.txt",)).discover(cursor))
 
-    def test_an_ignore_file_that_changed(
+    def test_a_changed_ignore_file_expires_the_cursor(
         self, connector: GitConnector, repository: GitRepository
     ) -> None:
         _, cursor = listed(connector)
@@ -188,7 +188,7 @@ class TestCursorsThatExpire:
             list(connector.discover(cursor))
         assert ids(listed(connector)[0]) == ["a.md"]
 
-    def test_more_commits_than_the_mirror_has(self, repository: GitRepository) -> None:
+    def test_a_cursor_older_than_the_mirror_expires(self, repository: GitRepository) -> None:
         connector = GitConnector(mirror(repository, depth=1), GitSettings())
         _, cursor = listed(connector)
         repository.put("d.md", b"1")

@@ -100,7 +100,9 @@ class TestWhatIsADocument:
         assert ids(changed) == ["café.md"]
         assert Gone("caf\\xe9.md") in changed
 
-    def test_a_name_with_a_newline_a_tab_and_quotes(self, repository: GitRepository) -> None:
+    def test_a_name_with_a_newline_a_tab_and_quotes_is_read(
+        self, repository: GitRepository
+    ) -> None:
         repository.put('x/a\n\t"b".md', b"text")
         connector = here(repository)
         found, _ = listed(connector)
@@ -108,7 +110,7 @@ class TestWhatIsADocument:
         assert isinstance(found[-1], Item)
         assert connector.fetch(found[-1]).data == b"text"
 
-    def test_a_path_that_leads_out_is_a_problem(self, repository: GitRepository) -> None:
+    def test_a_path_outside_the_repository_is_a_problem(self, repository: GitRepository) -> None:
         blob = repository.git("hash-object", "-w", "--stdin", data=b"text")
         inner = repository.git("mktree", data=f"100644 blob {blob}\tx.md\n".encode())
         tree = repository.git("mktree", data=f"040000 tree {inner}\t..\n".encode())
@@ -133,7 +135,7 @@ class TestWhatIsADocument:
                 assert ids(found) == ids(before)
 
     @pytest.mark.parametrize("revision", ["0" * 40, "HEAD", "--help", "main:a.md\n"])
-    def test_a_blob_that_is_not_there_has_vanished(
+    def test_fetching_a_missing_blob_says_that_it_vanished(
         self, repository: GitRepository, revision: str
     ) -> None:
         with pytest.raises(ItemVanished):
@@ -141,13 +143,15 @@ class TestWhatIsADocument:
 
 
 class TestPauses:
-    def test_a_branch_that_is_missing(self, repository: GitRepository) -> None:
+    def test_a_missing_branch_makes_the_source_unavailable(self, repository: GitRepository) -> None:
         for origin in (Repository(repository.root, "x"), mirror(repository)):
             with pytest.raises(SourceUnavailable, match=r"no (such )?branch") as caught:
                 list(GitConnector(origin, GitSettings(branch="gone")).discover(None))
             assert "branch" in caught.value.hint
 
-    def test_another_branch_than_the_checked_out_one(self, repository: GitRepository) -> None:
+    def test_the_configured_branch_is_read_instead_of_the_checked_out_one(
+        self, repository: GitRepository
+    ) -> None:
         repository.git("switch", "--quiet", "--create=topic/one")
         repository.put("topic.md", b"x")
         repository.git("switch", "--quiet", "main")
@@ -156,7 +160,7 @@ class TestPauses:
             connector = GitConnector(origin, GitSettings(branch="topic/one"))
             assert "topic.md" in ids(listed(connector)[0])
 
-    def test_a_repository_without_commits(self, tmp_path: Path) -> None:
+    def test_a_repository_without_commits_is_unavailable(self, tmp_path: Path) -> None:
         empty = GitRepository(tmp_path / "empty")
         for origin in (Repository(empty.root, "x"), mirror(empty)):
             with pytest.raises(SourceUnavailable, match="commit"):
@@ -169,11 +173,13 @@ class TestPauses:
         with pytest.raises(SourceUnavailable, match="not a git repository"):
             list(connector.discover(None))
 
-    def test_a_missing_folder(self, tmp_path: Path) -> None:
+    def test_a_missing_folder_makes_the_source_unavailable(self, tmp_path: Path) -> None:
         with pytest.raises(SourceUnavailable, match="no folder"):
             list(GitConnector(Repository(tmp_path / "x", "x"), GitSettings()).discover(None))
 
-    def test_a_remote_that_goes_away_and_comes_back(self, repository: GitRepository) -> None:
+    def test_a_remote_that_returns_is_read_from_the_last_cursor(
+        self, repository: GitRepository
+    ) -> None:
         connector = GitConnector(mirror(repository), GitSettings())
         found, cursor = listed(connector)
         away = repository.root.with_name("away")
@@ -213,7 +219,9 @@ class TestPauses:
         assert listed(connector, cursor) == ([], cursor)
         assert stat.S_IMODE(origin.folder.stat().st_mode) == 0o700
 
-    def test_a_repository_that_is_too_big(self, repository: GitRepository) -> None:
+    def test_a_repository_above_the_size_limit_is_unavailable(
+        self, repository: GitRepository
+    ) -> None:
         repository.put("big.md", os.urandom(200_000))
         connector = GitConnector(mirror(repository, max_bytes=100_000), GitSettings())
         with pytest.raises(SourceUnavailable, match="more than 100,000 bytes"):

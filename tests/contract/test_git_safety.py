@@ -35,7 +35,7 @@ class TestWhatIsRefused:
             "",
         ],
     )
-    def test_a_dangerous_address(self, url: str, tmp_path: Path) -> None:
+    def test_a_dangerous_address_is_refused(self, url: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError):
             Mirror(url, tmp_path)
 

@@ -255,7 +255,7 @@ class TestRestoring:
         paths = [row[1] for row in graph_of(stack, stack.head.id)["documents"]]
         assert "paris.md" not in paths
 
-    def test_releasing_brings_back_what_is_on_disk(self, stack: Stack) -> None:
+    def test_releasing_pins_restores_the_files_on_disk(self, stack: Stack) -> None:
         restored(stack)
         assert release_pins(stack.connection, stack.source.id) == 3
         stack.sync()

@@ -205,7 +205,7 @@ def test_results_come_as_they_are_ready_with_the_index_of_their_call(
     assert list(results) == []
 
 
-def test_closing_ends_what_is_under_way(
+def test_closing_the_client_ends_running_calls(
     endpoint: Endpoint, opened: Callable[..., OpenAiLlm]
 ) -> None:
     endpoint.play = lambda _: replace(say_json(GOOD), delay_s=120.0)

@@ -96,7 +96,7 @@ def items(remote: Remote, settings: FileSettings = SETTINGS) -> dict[str, Item]:
 
 
 class TestOnEachFileSystem:
-    def test_all_is_listed_and_fetched(self, remote: Remote) -> None:
+    def test_all_files_are_listed_and_fetched(self, remote: Remote) -> None:
         texts = {"a.md": b"# A", "b/c.txt": b"see", "b/d/e.rst": b"E\n=", "empty.md": b""}
         for id_, data in texts.items():
             remote.put(id_, data)
@@ -179,7 +179,7 @@ class TestOnEachFileSystem:
 
 
 class TestS3:
-    def test_marks_of_folders_and_empty_names(self, s3_address: str) -> None:
+    def test_folder_markers_are_skipped_and_empty_names_are_problems(self, s3_address: str) -> None:
         remote = s3(s3_address, "odd")
         for key in ("notes/", "notes/a/", "notes/a/b.md", "notes/a//c.md", "notes/a"):
             remote.system.call_s3("put_object", Bucket="odd", Key=key, Body=b"x")
@@ -349,7 +349,7 @@ class TestTrouble:
         *("zip://x::s3://b/c.zip", "sftp://ada:secret@example.org/x"),
     ],
 )
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError):
         checked_url(url)
 

@@ -159,7 +159,9 @@ def test_a_search_by_vector_gives_the_same_bits(tmp_path: Path, on_server: str) 
 
 class TestFollowing:
     @pytest.mark.parametrize("stops", [(6,), (1, 2, 3, 4, 5, 6), (4, 6)])
-    def test_the_feed_leads_to_every_version(self, place: Database, stops: tuple[int, ...]) -> None:
+    def test_a_follower_reaches_every_version_through_the_changes(
+        self, place: Database, stops: tuple[int, ...]
+    ) -> None:
         stack = lived(place)
         follower, after = Follower(), 0
         with snapshot(stack.connection):
@@ -203,7 +205,7 @@ class TestUpkeep:
         assert plan.versions == (1, 2, 3, 4, 5)
         assert_sound(stack.connection)
 
-    def test_what_is_kept_stays(self, place: Database) -> None:
+    def test_gc_does_not_change_kept_versions(self, place: Database) -> None:
         stack = lived(place)
         before = graphs(stack.connection)
         history.set_tag(stack.connection, "mine", 2, 0)
@@ -234,7 +236,7 @@ class TestUpkeep:
         assert graphs(stack.connection)[7] == before
         assert_sound(stack.connection)
 
-    def test_damage_is_found(self, place: Database) -> None:
+    def test_a_deep_check_finds_changed_rows(self, place: Database) -> None:
         stack = edited(place)
         stack.connection.execute("UPDATE passage SET text = text || '!' WHERE words > 3")
         stack.connection.execute("UPDATE version SET words = words + 1 WHERE id = 6")
@@ -246,7 +248,7 @@ class TestUpkeep:
 
 
 class TestRecords:
-    def test_jobs_quarantine_waits_and_listings(self, place: Database) -> None:
+    def test_operational_records_are_read_as_written(self, place: Database) -> None:
         connection = edited(place).connection
         operational.note_run(connection, "gc", 5, None)
         operational.note_run(connection, "gc", 9, "full")
@@ -271,7 +273,7 @@ class TestRecords:
         assert sources.listing_state(connection, 1) == sources.ListingState(None, None)
         assert {item.revision for item in sources.seen_items(connection, 1).values()} == {""}
 
-    def test_tags(self, place: Database) -> None:
+    def test_a_tag_names_one_version_until_it_is_deleted(self, place: Database) -> None:
         connection = lived(place).connection
         history.set_tag(connection, "Entwurf für Zoë / 2", 3, 0)
         history.set_tag(connection, "Entwurf für Zoë / 2", 3, 1)
@@ -346,7 +348,7 @@ def interrupting(at: str) -> Callable[[str], None]:
     return tell
 
 
-def test_both_have_the_same_tables_and_columns(tmp_path: Path, on_server: str) -> None:
+def test_both_engines_have_the_same_tables_and_columns(tmp_path: Path, on_server: str) -> None:
     file, server = open_writer(tmp_path / "s.db"), open_writer(on_server)
     stored = file.execute(
         "SELECT t.name, c.name FROM pragma_table_list AS t, pragma_table_info(t.name) AS c"

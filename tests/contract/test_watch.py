@@ -60,7 +60,9 @@ def watcher(root: Path, hints: Hints) -> Iterator[FolderWatcher]:
 
 @pytest.mark.usefixtures("watcher")
 class TestWhatRaisesAHint:
-    def test_a_new_file_an_edit_and_a_removal(self, root: Path, hints: Hints) -> None:
+    def test_a_new_an_edited_and_a_removed_file_are_reported(
+        self, root: Path, hints: Hints
+    ) -> None:
         (root / "a/new.md").write_text("new")
         (root / "a/old.md").write_text("edited")
         wait_for(lambda: {"a/new.md", "a/old.md"} <= hints.told)
@@ -68,12 +70,12 @@ class TestWhatRaisesAHint:
         (root / "a/old.md").unlink()
         wait_for(lambda: hints.told == {"a/old.md"})
 
-    def test_an_atomic_save(self, root: Path, hints: Hints) -> None:
+    def test_an_atomic_save_is_reported(self, root: Path, hints: Hints) -> None:
         (root / "a/old.md.tmp").write_text("edited")
         (root / "a/old.md.tmp").rename(root / "a/old.md")
         wait_for(lambda: {"a/old.md", "a/old.md.tmp"} <= hints.told)
 
-    def test_a_name_with_a_newline(self, root: Path, hints: Hints) -> None:
+    def test_a_name_with_a_newline_is_reported(self, root: Path, hints: Hints) -> None:
         (root / "two\nlines.md").write_text("x")
         wait_for(lambda: "two\nlines.md" in hints.told)
 
@@ -84,7 +86,7 @@ class TestWhatRaisesAHint:
         (root / "b/old.md").write_text("still watched")
         wait_for(lambda: "b/old.md" in hints.told)
 
-    def test_a_folder_moved_in_and_out(self, root: Path, hints: Hints) -> None:
+    def test_a_folder_moved_in_or_out_is_reported(self, root: Path, hints: Hints) -> None:
         (root.parent / "in/deep").mkdir(parents=True)
         (root.parent / "in/deep/x.md").write_text("x")
         (root.parent / "in").rename(root / "in")
@@ -96,7 +98,7 @@ class TestWhatRaisesAHint:
         (root / "in").rename(root.parent / "out")
         wait_for(lambda: "in" in hints.told)
 
-    def test_a_changed_mode(self, root: Path, hints: Hints) -> None:
+    def test_a_changed_mode_is_reported(self, root: Path, hints: Hints) -> None:
         (root / "a/old.md").chmod(0o600)
         wait_for(lambda: hints.told == {"a/old.md"})
 
@@ -334,7 +336,7 @@ class TestDeeplyNestedFolders:
         remove_nested(root)
 
     @pytest.mark.parametrize("depth", [1200, 3000])
-    def test_are_watched_as_deep_as_the_kernel_can(
+    def test_are_watched_up_to_the_depth_that_the_kernel_allows(
         self, deep: Path, hints: Hints, depth: int
     ) -> None:
         nest(deep, depth, {"deep.md": b"x"})

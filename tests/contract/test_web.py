@@ -179,7 +179,7 @@ class TestWhatIsListed:
         assert len(ids(connector, site)) == 4
         assert "limit of 4 pages" in problems(connector)[0]
 
-    def test_text_in_other_types_and_charsets(self, site: Site) -> None:
+    def test_other_text_types_charsets_and_packed_pages_are_read(self, site: Site) -> None:
         site.answers["/"] = sitemap(*(site.url(f"/{name}") for name in ("t", "l", "z", "i")))
         site.answers["/t"] = Answer(b"# Tides", media_type="text/markdown")
         site.answers["/l"] = Answer(b"<p>K\xf6ln</p>", media_type="text/html; charset=latin-1")

@@ -128,7 +128,7 @@ def test_a_path_joins_two_passages_by_hops(client: Client) -> None:
     assert client.paths(film, village, max_hops=1)["paths"] == []
 
 
-def test_what_is_not_there_is_not_found(client: Client) -> None:
+def test_requests_for_missing_objects_return_not_found(client: Client) -> None:
     known = id_of(client, "places/bergen.md")
     unknown = "0000000000000001"
     refused("not_found", client.passage, unknown)

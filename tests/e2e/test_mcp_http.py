@@ -183,7 +183,7 @@ def test_the_number_of_notes_in_a_day_is_limited(place: Place, writing: str) -> 
         ({"title": "x", "text": "x", "tags": ["a]\nevil: true"]}, "not a valid tag"),
     ],
 )
-def test_a_note_that_makes_no_sense_is_refused(
+def test_an_invalid_note_is_refused_with_the_reason(
     place: Place, writing: str, given: dict[str, Any], why: str
 ) -> None:
     result = called(place, writing, "note", **given)

@@ -62,7 +62,7 @@ def test_it_writes_questions_for_the_graph(place: Place) -> None:
     assert place.post("/v1/check", {"deep": True})["findings"] == []
 
 
-def test_it_chooses_the_edges_to_follow(place: Place) -> None:
+def test_the_llm_chooses_the_edges_to_follow(place: Place) -> None:
     answer = place.post(
         "/v1/query", {"question": "Who taught the emperor born near Rome?", "reasoner": "llm"}
     )

@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
         yield made
 
 
-def test_somebody_logs_in_asks_and_logs_out(server: Server, context: BrowserContext) -> None:
+def test_a_user_can_log_in_ask_and_log_out(server: Server, context: BrowserContext) -> None:
     page = context.new_page()
     log_in(page, server, "ann", "/?q=barge")
     assert page.url.startswith(f"{server.address}/?q=barge")

@@ -75,7 +75,7 @@ def test_one_edit_among_repeated_paragraphs_makes_at_most_three_new_passages(
     assert worst_of_edits(random, texts, longest=120) <= 3
 
 
-def test_an_insertion_at_every_place() -> None:
+def test_an_insertion_anywhere_makes_at_most_three_new_passages() -> None:
     random = Random(7)
     texts = document(random, repeated=0.2, pool=5, run=2, longest=120)
     before, new = contents(texts), paragraph(random)
@@ -85,7 +85,7 @@ def test_an_insertion_at_every_place() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_an_edit_inside_a_long_paragraph(seed: int) -> None:
+def test_an_edit_in_a_long_paragraph_makes_at_most_three_new_passages(seed: int) -> None:
     random = Random(seed)
     texts = [paragraph(random, 30).capitalize() + "." for _ in range(150)]
     before = contents([" ".join(texts)])

@@ -134,7 +134,7 @@ def test_after_rights_shrink_a_watch_shows_what_a_new_one_does(
             assert CANARY not in json.dumps(shown)
 
 
-def test_the_steps_change_what_is_watched(tmp_path: Path) -> None:
+def test_the_drawn_edits_change_the_watched_answers(tmp_path: Path) -> None:
     """The properties above would also hold if nothing ever changed."""
     watches = Watches(tmp_path, (*VISIBLE, *sorted(HIDDEN)))
     with closing(watches.index.stack):

@@ -131,7 +131,7 @@ def test_an_unreadable_file_at_the_start_is_named(path: Path, name: str) -> None
         open_writer(kept / path.name)
 
 
-def test_a_folder_that_takes_no_file_is_named(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").mkdir()
     told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user write permission"
     with pytest.raises(DiskFailure, match=told), hold_writer_lock(tmp_path / "s.db"):

@@ -98,7 +98,7 @@ def test_the_chain_joins_the_cited_passages(notes: Asked) -> None:
     assert {"door.md", "mira.md"} in ends
 
 
-def test_what_is_not_there_is_not_found(notes: Asked) -> None:
+def test_a_question_about_an_unknown_subject_is_not_answered(notes: Asked) -> None:
     told = notes.ask(FOREIGN)
     assert (told["found"], told["answer"], told["short"]) == (False, None, None)
     assert (told["citations"], told["sentences"], told["chain"]) == ([], [], [])
@@ -108,7 +108,7 @@ def test_what_is_not_there_is_not_found(notes: Asked) -> None:
 @pytest.mark.parametrize(
     "question", ["When and where could Kaltenbrunn be born?", "How might Ostrava be?"]
 )
-def test_words_that_only_ask_need_not_be_there(notes: Asked, question: str) -> None:
+def test_a_document_need_not_contain_the_words_that_only_ask(notes: Asked, question: str) -> None:
     assert notes.ask(question)["found"]
 
 

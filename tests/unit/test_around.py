@@ -121,7 +121,7 @@ def test_a_document_of_several_passages_is_joined_by_its_names_to_others_alone()
     assert around(graph, 0, hops=2, limit=9).distance == {0: 0}
 
 
-def test_many_ways_do_not_make_the_search_long() -> None:
+def test_a_dense_graph_does_not_make_the_path_search_long() -> None:
     n = 60
     everything = drawn(n, [(a, b, 0.5) for a in range(n - 1) for b in range(n - 1) if a != b])
     reachable = drawn(

@@ -322,7 +322,9 @@ def test_on_a_new_machine_there_is_nothing_to_replace(stack: Stack, tmp_path: Pa
         assert newest and newest.id == 6
 
 
-def test_the_process_answers_with_the_backup(stack: Stack, tmp_path: Path) -> None:
+def test_the_backup_process_reports_the_new_and_the_removed_backups(
+    stack: Stack, tmp_path: Path
+) -> None:
     database, folder = tmp_path / "data/hopsyncd.db", tmp_path / "b"
     order = asdict(BackupOrder(str(database), str(folder), 1, str(tmp_path / "no.toml")))
     first, second = answer(order), answer(order)

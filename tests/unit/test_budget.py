@@ -27,7 +27,7 @@ def admitted(similarities: dict[int, float], cut: EdgeThreshold | None) -> set[i
 
 
 @pytest.mark.parametrize(("passages", "edges"), [(0, 0), (1, 0), (2, 1), (10, 23), (1000, 6907)])
-def test_the_budget_is_n_log_n(passages: int, edges: int) -> None:
+def test_the_edge_budget_grows_with_n_log_n(passages: int, edges: int) -> None:
     assert edge_budget(passages, 1.0) == edges
 
 

@@ -52,7 +52,9 @@ def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Stack:
 
 class TestFollowing:
     @pytest.mark.parametrize("stops", [(6,), (1, 2, 3, 4, 5, 6), (2, 5, 6), (4, 6)])
-    def test_any_steps_lead_to_every_version(self, stack: Stack, stops: tuple[int, ...]) -> None:
+    def test_a_follower_reaches_every_version_in_any_steps(
+        self, stack: Stack, stops: tuple[int, ...]
+    ) -> None:
         follower, after = Follower(), 0
         for until in stops:
             follower.apply(changes(stack.connection, after, until))

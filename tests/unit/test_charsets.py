@@ -45,7 +45,7 @@ def test_text_in_a_common_character_set_is_read_though_nothing_declares_it(chars
 
 
 @pytest.mark.parametrize("charset", [c for c in SAMPLES if not c.startswith("utf-16")])
-def test_what_a_source_declares_is_used(charset: str) -> None:
+def test_the_charset_that_a_source_declares_is_used(charset: str) -> None:
     word = SAMPLES[charset].split()[1] if " " in SAMPLES[charset] else SAMPLES[charset][:4]
     assert decode(word.encode(charset), charset) == word
 
@@ -87,7 +87,9 @@ def test_what_a_source_declares_is_used(charset: str) -> None:
     ],
     ids=["meta", "http-equiv", "prolog", "comment", "cookie", "modeline", "latex"],
 )
-def test_what_a_document_declares_is_used(data: bytes, media_type: str, text: str) -> None:
+def test_the_charset_that_a_document_declares_is_used(
+    data: bytes, media_type: str, text: str
+) -> None:
     assert text in "\n".join(block.text for block in extract(data, media_type))
 
 
@@ -109,7 +111,9 @@ def test_what_a_document_declares_is_used(data: bytes, media_type: str, text: st
         (b"plain", "base64", "plain"),
     ],
 )
-def test_labels_mean_what_programs_mean_by_them(data: bytes, charset: str, text: str) -> None:
+def test_charset_labels_are_read_as_browsers_read_them(
+    data: bytes, charset: str, text: str
+) -> None:
     assert decode(data, charset) == text
 
 

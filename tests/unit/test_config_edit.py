@@ -49,7 +49,7 @@ def folder(path: Path) -> dict[str, str]:
     return {"kind": "folder", "path": str(path)}
 
 
-def test_adding_keeps_all_that_is_there(file: Path, tmp_path: Path) -> None:
+def test_adding_a_source_keeps_the_existing_configuration(file: Path, tmp_path: Path) -> None:
     notes = tmp_path / "my $notes"
     notes.mkdir()
     assert add_source(file, folder(notes), None)[0] == "my -notes"

@@ -61,7 +61,9 @@ def test_an_account_and_a_site_need_little(tmp_path: Path) -> None:
         ("web", 'start = ["https://x.org"]\ndepth = 2', "depth"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(tmp_path: Path, kind: str, lines: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_line(
+    tmp_path: Path, kind: str, lines: str, told: str
+) -> None:
     file = written(tmp_path, kind, lines)
     with pytest.raises(ConfigError, match=told) as caught:
         load_config(file)

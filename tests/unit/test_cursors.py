@@ -56,7 +56,7 @@ def test_only_what_is_gone_is_removed() -> None:
     ]
 
 
-def test_the_last_word_about_an_item_holds() -> None:
+def test_the_last_report_about_an_item_in_a_listing_counts() -> None:
     class Wavering(MemoryConnector):
         def discover(self, since, under=None):  # type: ignore[no-untyped-def]
             yield from [Gone("a"), Item("a", "r2"), Item("b", "r1"), Gone("b"), Cursor("8")]
@@ -229,7 +229,7 @@ def test_what_was_seen_at_another_place_is_read_again(stack: Stack) -> None:
     assert stack.head.id == before.id + 1
 
 
-def test_what_has_another_type_is_read_again(stack: Stack) -> None:
+def test_an_item_with_another_media_type_is_read_again(stack: Stack) -> None:
     class Typed(MemoryConnector):
         media_type = "text/markdown"
 

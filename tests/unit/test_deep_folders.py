@@ -68,7 +68,7 @@ def test_a_listing_that_is_abandoned_closes_its_folders(root: Path) -> None:
     assert _open_descriptors() == before
 
 
-def test_folders_opened_again_are_the_same_ones(root: Path) -> None:
+def test_opening_a_folder_again_gives_the_same_folder(root: Path) -> None:
     for path in ("a/b/c/d", "a/b/e", "f"):
         (root / path).mkdir(parents=True)
     folders = OpenFolders(os.fspath(root), most_open=2)
@@ -92,7 +92,7 @@ class TestAFolderThatBecomesALink:
         return closed
 
     @pytest.mark.parametrize("under", [None, ["dir"], ["dir/secret-1.md"]])
-    def test_neither_names_nor_sizes_leak(
+    def test_a_folder_swapped_for_a_link_leaks_no_names_or_sizes(
         self, root: Path, closed: Path, under: list[str] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         swapped = 0

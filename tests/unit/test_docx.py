@@ -222,7 +222,7 @@ def test_items_in_a_cell_are_separate_and_hidden_text_is_counted() -> None:
     assert skipped_of(blocks) == {"hidden texts": 1}
 
 
-def test_raised_and_lowered_text_and_formulas() -> None:
+def test_superscripts_subscripts_and_formulas_are_read() -> None:
     up, down = '<w:vertAlign w:val="superscript"/>', '<w:vertAlign w:val="subscript"/>'
     body = paragraph(run("10"), run("-", up), run("6", up), run(" H"), run("2", down), run("O"))
     fraction = (

@@ -197,7 +197,7 @@ def test_a_stored_index_is_built_once_for_a_corpus_and_its_settings(tmp_path: Pa
     assert len(others | {folder}) == 4
 
 
-def test_a_sweep_has_each_search_once() -> None:
+def test_a_sweep_contains_each_search_only_once() -> None:
     searches = searches_of(
         ["hop", "bm25", "decompose"],
         ["default", "paper"],

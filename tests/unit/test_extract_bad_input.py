@@ -86,7 +86,7 @@ def test_a_declared_charset_is_used_for_what_is_not_utf_8() -> None:
         ),
     ],
 )
-def test_what_no_utf_8_can_hold_is_replaced(data: bytes, media_type: str) -> None:
+def test_a_character_that_utf_8_cannot_encode_is_replaced(data: bytes, media_type: str) -> None:
     (passage,) = chunk(extract(data, media_type))
     assert "half ? a pair" in passage.text
     assert Passage(passage.heading, passage.text).id
@@ -107,7 +107,7 @@ def test_hostile_repetition_takes_linear_time(piece: str, media_type: str) -> No
     assert all(len(passage.text.encode()) <= 1700 for passage in passages)
 
 
-def test_front_matter_made_to_be_slow_is_not() -> None:
+def test_hostile_front_matter_is_read_in_linear_time() -> None:
     data = b"---\ntags: a" + b" " * 64_000 + b"b\n---\nRome.\n"
     start = time.process_time()
     assert extract(data, "text/markdown")

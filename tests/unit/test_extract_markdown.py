@@ -200,7 +200,7 @@ def test_a_page_of_nothing_but_links_is_read_as_one() -> None:
     assert block.text.startswith("0 1 2 3 ")
 
 
-def test_what_a_list_says_above_leads_its_items() -> None:
+def test_the_sentence_above_a_list_leads_its_items() -> None:
     text = "These are read:\n\n- One. And more.\n  - Two\n\n      code\n- Three\n\nEnd.\n"
     assert [(block.text, block.leads) for block in blocks(text)] == [
         ("These are read:", ()),

@@ -111,7 +111,7 @@ def test_an_rfc_has_its_title_and_no_furniture() -> None:
     ]  # fmt: skip
 
 
-def test_headings_of_text_at_the_margin() -> None:
+def test_headings_of_text_at_the_margin_are_recognised() -> None:
     text = (
         "The Project\n===========\n\nOf all.\n\n3. Members\n\n3.1. Powers\n\nOne may act.\n\nEND\n"
     )

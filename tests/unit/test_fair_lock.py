@@ -48,7 +48,7 @@ def test_one_thread_at_a_time_holds_the_lock_and_all_get_it() -> None:
     assert (inside, most) == (0, 1)
 
 
-def test_an_error_inside_lets_the_next_one_in() -> None:
+def test_an_error_releases_the_lock_for_the_next_thread() -> None:
     turns = FairLock()
     with pytest.raises(KeyError), turns:
         raise KeyError

@@ -122,7 +122,7 @@ def test_a_root_that_is_a_link_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id_", ["../x.md", "a/../../x.md", "/etc/passwd", "a//b", "./a", "a\0b"])
-def test_ids_that_lead_out_are_refused(tmp_path: Path, id_: str) -> None:
+def test_ids_outside_the_folder_are_refused(tmp_path: Path, id_: str) -> None:
     with pytest.raises(ValueError, match="inside the folder"):
         FolderConnector(tmp_path).discover(None, [id_])
     with pytest.raises(ItemUnreadable):
@@ -156,7 +156,7 @@ def test_an_unreadable_root_makes_the_source_unavailable(unprivileged: Path) -> 
         found(FolderConnector(unprivileged))
 
 
-def test_a_root_that_is_a_file_or_our_own_data(tmp_path: Path) -> None:
+def test_a_root_that_is_a_file_or_the_data_folder_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     with pytest.raises(SourceUnavailable, match="not a directory"):
         found(FolderConnector(tmp_path / "a.md"))
@@ -213,7 +213,9 @@ def test_a_folder_that_vanishes_during_the_listing_is_gone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_root_that_vanishes_during_the_listing(tmp_path: Path, replaced: bool) -> None:
+def test_a_root_that_vanishes_during_the_listing_is_unavailable(
+    tmp_path: Path, replaced: bool
+) -> None:
     root = tmp_path / "root"
     for name in ("a", "b"):
         (root / name).mkdir(parents=True)
@@ -227,7 +229,7 @@ def test_a_root_that_vanishes_during_the_listing(tmp_path: Path, replaced: bool)
         list(listing)
 
 
-def test_a_tree_deeper_than_pythons_stack(tmp_path: Path) -> None:
+def test_a_tree_deeper_than_the_recursion_limit_is_listed(tmp_path: Path) -> None:
     depth, limit = 500, sys.getrecursionlimit()
     (tmp_path / ("d/" * depth)).mkdir(parents=True)
     (tmp_path / ("d/" * depth) / "a.md").write_text("x")
@@ -286,7 +288,7 @@ def test_a_change_during_the_read_is_read_again(
     assert fetched.revision == regular_file.revision_of(path.stat())
 
 
-def test_a_file_that_never_rests_is_reported(
+def test_a_file_that_changes_all_the_time_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.md"

@@ -148,7 +148,7 @@ def test_only_files_that_match_include_patterns_are_listed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "lists", [{"ignore": ["!"]}, {"include": ["[z-a]"]}, {"deny": ["a", "\\"]}]
 )
-def test_a_pattern_that_is_none_is_refused(tmp_path: Path, lists: dict[str, list[str]]) -> None:
+def test_an_invalid_ignore_pattern_is_refused(tmp_path: Path, lists: dict[str, list[str]]) -> None:
     with pytest.raises(ValueError, match="not a gitignore pattern"):
         FolderConnector(tmp_path, FileSettings(**lists))  # type: ignore[arg-type]
 

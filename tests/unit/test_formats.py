@@ -83,7 +83,7 @@ def test_only_text_documents_have_line_numbers(engine: Engine) -> None:
     ]
 
 
-def test_a_row_says_what_its_cells_are() -> None:
+def test_each_cell_of_a_row_has_its_column_name() -> None:
     rows = [block.text for block in extract(workbook(), XLSX) if block.kind == "table"]
     assert rows == ["Thing: Rope | Price: 12.5", "Name: Tove | Age: 44 | City: Snorkelby"]
     csv = extract(b'a;b\n1;"x\ny"\n\n3;4\n', "text/csv")

@@ -94,7 +94,9 @@ class TestWhatIsKept:
         assert made is not None and made.counters["passages_generated"] == 0
         assert graph_at(stack.connection, made.id) == before
 
-    def test_the_write_path_goes_on(self, stack: Stack, tmp_path: Path) -> None:
+    def test_a_sync_after_gc_gives_the_same_graph_as_a_new_index(
+        self, stack: Stack, tmp_path: Path
+    ) -> None:
         collect(stack.connection, NOTHING, LATER_MS)
         assert isinstance(stack.connector, MemoryConnector)
         stack.connector.put("rome.md", text(1))  # whose content was collected

@@ -199,7 +199,7 @@ def test_every_kept_version_reads_the_same_after_any_history(
         stack.close()
 
 
-def test_a_life_that_is_alive_is_never_dead(stack: Stack) -> None:
+def test_gc_keeps_all_passage_intervals_that_are_in_force(stack: Stack) -> None:
     alive = f"SELECT count(*) FROM life WHERE died = {ALIVE}"
     before = stack.connection.execute(alive).fetchone()
     collect(stack.connection, NOTHING, LATER_MS)

@@ -135,7 +135,7 @@ def test_items_are_leads_of_the_items_in_them() -> None:
     ]
 
 
-def test_a_chapter_without_a_preamble_and_slides() -> None:
+def test_a_chapter_without_a_preamble_and_slides_are_read() -> None:
     assert texts("\\chapter{Two}\nIt goes on.\n\\subsection*{End}\nDone.") == [
         "Two", "It goes on.", "End", "Done."
     ]  # fmt: skip

@@ -210,7 +210,7 @@ def test_a_uuencoded_file_in_the_text_is_an_attachment() -> None:
     assert texts(message.as_bytes())[2:] == ["Attached.", "Ann", "tide.md", "Cat"]
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_omitted_parts_are_counted() -> None:
     message = EmailMessage()
     head(message, "Re: The quay")
     message.set_content("Yes.\n\nOn 3 May 2026, Bob wrote:\n> Wet?\n")

@@ -181,7 +181,7 @@ def test_passages_without_questions_have_no_matches() -> None:
     assert (len(delta.ended), len(delta.begun), index.vertex_count) == (0, 0, 0)
 
 
-def test_the_worked_example_of_the_module() -> None:
+def test_a_match_returns_to_the_former_target_when_a_better_target_leaves() -> None:
     """A asks, B answers; C answers better, and leaves again."""
     a = triplets(1, outgoing=[("rome", NORTH)])
     b = triplets(2, incoming=[("rome", NORTHEAST)])

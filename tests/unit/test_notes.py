@@ -105,7 +105,7 @@ def test_a_footnote_of_a_table_follows_the_table() -> None:
     assert texts(text) == ["Site: Ilo | Depth: 9", "Site: Una | Depth: 3", "estimated"]
 
 
-def test_a_definition_that_is_no_link_is_text() -> None:
+def test_a_definition_without_an_address_is_text() -> None:
     text = "[Deadline]: Friday\n[site]: https://a.example\n[//]: # (hidden)\n\nSee [site].\n"
     assert texts(text) == ["Deadline: Friday", "See site."]
     assert texts("See [rust].\n\n[rust]: rust\n") == ["See rust."]

@@ -87,7 +87,7 @@ def test_a_number_that_no_such_list_has_is_not_made_up(asker: Asker) -> None:
 @pytest.mark.parametrize(
     "question", ["How many steps are there?", "Is step 3 or step 4 longer?", "What is version 3?"]
 )
-def test_other_numbers_name_no_item(question: str) -> None:
+def test_a_question_whose_number_means_no_item_has_no_item_reference(question: str) -> None:
     assert read_item_reference(question) is None
 
 

@@ -53,7 +53,7 @@ def row(*cells: str) -> str:
 COVERED = "<table:covered-table-cell/>"
 
 
-def test_spans_and_header_rows_of_tables() -> None:
+def test_spans_and_header_rows_of_tables_are_read() -> None:
     head = row(
         cell("Region", 'table:number-rows-spanned="2"'),
         cell("Rate", 'table:number-columns-spanned="2"'),
@@ -132,7 +132,7 @@ def test_embedded_charts_are_read_once() -> None:
     assert [block.text for block in blocks] == ["Pie chart: Catch", "May | Cod: 4.5"]
 
 
-def test_slides_of_a_presentation_with_notes() -> None:
+def test_slides_of_a_presentation_are_read_with_their_notes() -> None:
     def frame(kind: str, *texts: str) -> str:
         box = f"<draw:text-box>{said(*texts)}</draw:text-box>"
         return f'<draw:frame presentation:class="{kind}">{box}</draw:frame>'

@@ -19,7 +19,7 @@ def batches(passages: int, each_s: float, version_s: float = 0.0) -> list[int]:
 
 
 class TestBatches:
-    def test_cheap_passages_are_few_versions(self) -> None:
+    def test_passages_that_are_quick_to_make_share_large_versions(self) -> None:
         assert batches(20_000, 0.0001) == [32, *[4096] * 4, 3584]
 
     def test_the_second_version_takes_about_ten_seconds(self) -> None:

@@ -163,7 +163,7 @@ def test_a_login_is_over_after_ten_minutes(clock: Clock) -> None:
     assert logins.take(old.state, [old.browser]) is None
 
 
-def test_a_flood_of_logins_pushes_out_its_own(
+def test_a_flood_of_logins_from_one_network_spares_other_logins(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending_logins, "MAX_LOGINS", 20)

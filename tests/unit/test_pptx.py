@@ -116,7 +116,7 @@ def test_comments_have_their_authors() -> None:
     ]
 
 
-def test_raised_text_and_numbers_of_lists() -> None:
+def test_superscripts_and_list_numbers_are_read() -> None:
     number = '<a:pPr><a:buAutoNum type="arabicPeriod"/></a:pPr>'
     nested = '<a:pPr lvl="1"><a:buAutoNum type="arabicPeriod" startAt="5"/></a:pPr>'
     power = '<a:p><a:r><a:t>10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6</a:t></a:r></a:p>'

@@ -30,7 +30,7 @@ def test_letters_of_all_scripts_are_unchanged() -> None:
         assert printable(text) == text
 
 
-def test_what_is_kept_stays() -> None:
+def test_characters_in_keep_are_not_escaped() -> None:
     assert printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
 
 

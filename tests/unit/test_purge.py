@@ -233,7 +233,9 @@ class TestTheVersions:
         assert made is not None and made.documents == 1
         assert check(stack.connection, deep=True) == []
 
-    def test_the_write_path_goes_on(self, stack: Stack, tmp_path: Path) -> None:
+    def test_a_sync_after_a_purge_gives_the_same_graph_as_a_new_index(
+        self, stack: Stack, tmp_path: Path
+    ) -> None:
         assert isinstance(stack.connector, MemoryConnector)
         purged(stack)
         stack.connector.put("new.md", SHARED_PASSAGE.encode() + b"\n\nNero met Ada.")
@@ -280,7 +282,7 @@ class TestTheSource:
                 request_purge(stack.connection, stack.source.id, "typo.md", NOW_MS),
             )
 
-    def test_no_record_of_its_scan_is_left(self, stack: Stack) -> None:
+    def test_no_row_about_the_purged_path_remains(self, stack: Stack) -> None:
         purged(stack)
         for table in ("seen", "pin", "document"):
             assert stack.connection.execute(

@@ -116,7 +116,7 @@ def test_the_language_of_a_question_is_detected(language: str | None, text: str)
     assert recognise_language(text) == language
 
 
-def test_the_questions_of_the_benchmark() -> None:
+def test_the_language_of_every_benchmark_question_is_recognised() -> None:
     file = Path(__file__).parents[2] / "benchmarks/languages.json"
     questions = json.loads(file.read_text(encoding="utf-8"))["questions"]
     own = [(language, text) for language, text, _ in questions if language != "across"]

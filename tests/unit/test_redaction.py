@@ -48,7 +48,7 @@ def test_the_same_text_has_the_same_number_and_numbers_stay() -> None:
     assert numbers[0] == numbers[2] != numbers[1]
 
 
-def test_keys_that_a_user_chose_are_replaced() -> None:
+def test_keys_that_may_name_user_data_are_replaced() -> None:
     assert "xanthippe" not in str(Redactor().value({"xanthippe": 1, ".xanthippe": 2}))
 
 

@@ -121,7 +121,7 @@ LIES: dict[str, tuple[Callable[[], Response], str]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_reply_that_lies_is_refused(
+def test_a_wrong_reply_is_refused_with_its_fault(
     endpoint: Endpoint, reranker: HttpReranker, name: str
 ) -> None:
     make, why = LIES[name]

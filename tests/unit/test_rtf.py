@@ -94,7 +94,7 @@ def test_notes_and_comments_follow_their_paragraph() -> None:
     ]
 
 
-def test_headers_stand_once_at_the_end() -> None:
+def test_repeated_page_headers_are_read_once_at_the_end() -> None:
     body = rb"{\header Survey 7\par}Calm.\par{\header Survey 7\par}{\footer Page 1}"
     blocks = blocks_of(body)
     assert [block.text for block in blocks if block.text] == ["Calm.", "Survey 7"]

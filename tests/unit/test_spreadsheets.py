@@ -316,7 +316,7 @@ def test_a_bold_row_inside_a_column_of_numbers_begins_another_table() -> None:
     assert _sheet(*notes, bold=(1, 3))[1] == "Name: Bo | Note: leads"
 
 
-def test_ones_and_what_is_true_stay_apart() -> None:
+def test_numbers_and_truth_values_are_shown_differently() -> None:
     assert _sheet(["Boats", "Afloat"], [1, True], [0, False], [1, True]) == [
         "Boats: 1 | Afloat: TRUE",
         "Boats: 0 | Afloat: FALSE",

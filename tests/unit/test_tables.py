@@ -122,7 +122,7 @@ def test_a_guessed_header_names_columns_only_if_the_content_fits(
     assert texts(grid(*rows), guess_header=True) == expected
 
 
-def test_headers_that_are_repeated_or_new() -> None:
+def test_repeated_headers_are_dropped_and_new_headers_name_later_rows() -> None:
     builder = TableBuilder()
     for is_header, row in [(True, "A|B"), (False, "1|2"), (True, "A|B"), (False, "3|4"),
                            (True, "C|D"), (False, "5|6"), (True, "Total|9")]:  # fmt: skip
@@ -132,7 +132,7 @@ def test_headers_that_are_repeated_or_new() -> None:
     assert texts(builder) == ["A: 1 | B: 2", "A: 3 | B: 4", "C: 5 | D: 6", "C: Total | D: 9"]
 
 
-def test_headers_alone_and_a_table_without_rows() -> None:
+def test_a_table_of_headers_alone_is_text_and_an_empty_table_has_no_text() -> None:
     assert texts(grid("A | B", headers=1)) == ["A | B"]
     assert texts(TableBuilder()) == []
 

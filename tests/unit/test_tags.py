@@ -24,7 +24,7 @@ def test_a_name_with_control_characters_is_refused(stack: Stack, name: str) -> N
         set_tag(stack.connection, name, 6, 0)
 
 
-def test_such_a_name_from_before_can_be_deleted(stack: Stack) -> None:
+def test_a_stored_tag_with_a_line_break_can_be_deleted(stack: Stack) -> None:
     stack.connection.execute("INSERT INTO tag VALUES (?, 5, 0)", ["a\nb"])
     assert resolve(stack.connection, "a\nb").id == 5
     delete_tag(stack.connection, "a\nb")

@@ -68,7 +68,9 @@ def test_when_the_llm_is_back_all_waiting_passages_are_asked_for(
     assert waits_s(upgrades, clock, 2) == [600, 600]
 
 
-def test_before_its_time_nothing_is_asked(upgrades: Upgrades, clock: Clock, llm: FakeLlm) -> None:
+def test_the_llm_is_not_asked_before_the_wait_ends(
+    upgrades: Upgrades, clock: Clock, llm: FakeLlm
+) -> None:
     upgrades.run(lambda: True)
     asked = len(llm.calls)
     clock.now_s = upgrades.due_s - 1

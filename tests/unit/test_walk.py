@@ -64,7 +64,7 @@ def test_no_hops_leave_the_seeds_as_they_are() -> None:
     assert walked(star(), A, hops=0).scores.tolist() == pytest.approx([1, 0, 0])
 
 
-def test_mass_is_only_lost_to_damping() -> None:
+def test_the_walk_loses_score_only_to_damping() -> None:
     assert walked(star(), A, hops=4).scores.sum() == pytest.approx(
         1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16
     )

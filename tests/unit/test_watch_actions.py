@@ -146,7 +146,7 @@ def test_neither_the_record_nor_its_copy_has_the_program(
         assert [watch.act for watch in all_watches(copy)] == kinds
 
 
-def test_the_end_of_a_watch_removes_its_program(watching: Watching) -> None:
+def test_removing_a_watch_removes_its_program(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
     assert oct(watching.actions_file.stat().st_mode & 0o777) == "0o600"
     assert "/usr/bin/true" in watching.actions_file.read_text()

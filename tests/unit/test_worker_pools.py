@@ -179,7 +179,7 @@ def test_a_client_that_leaves_at_its_turn_frees_the_turn() -> None:
         runner.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_an_error_of_the_work_is_its_callers() -> None:
+def test_an_error_of_the_work_reaches_its_caller() -> None:
     def fails() -> None:
         raise TimeoutError("of the work itself")
 
