@@ -120,10 +120,10 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | No
     rules = [index for index, found in enumerate(runs) if found]
     edges = sorted(
         {
-            line_number
+            column
             for found in chain.from_iterable(runs)
-            for line_number in range(*found.span())
-            if found.string[line_number] == "+"
+            for column in range(*found.span())
+            if found.string[column] == "+"
         }
     )
     is_whole = len(rules) > 1 and rules[-1] == len(lines) - 1 and len(edges) - 1 <= _MAX_COLUMNS
