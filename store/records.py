@@ -284,7 +284,7 @@ class Change:
     pins: Sequence[Pin] = ()
 
 
-# What a report calls the rows of tables whose names are not plain words.
+# Words for the rows of tables whose names are not plain words.
 _ROW_NAMES = {
     "life": "passage interval",
     "placement": "occurrence",
@@ -294,7 +294,7 @@ _ROW_NAMES = {
 
 
 def name_rows(table: str) -> str:
-    """Return what a report calls the rows of a table."""
+    """Return the words for the rows of a table in a report."""
     return _ROW_NAMES.get(table, table)
 
 
