@@ -231,7 +231,7 @@ class TestOpening:
     )
     def test_intervals_beyond_the_versions_are_refused(self, stack: Stack, column: str) -> None:
         damage(stack.connection, f"UPDATE {column} WHERE died = {ALIVE}")
-        with pytest.raises(NotADatabase, match="born from"):
+        with pytest.raises(NotADatabase, match="rows begin at versions"):
             opening_check(stack.connection)
 
     def test_the_opening_check_reads_no_row_of_a_match(self, stack: Stack) -> None:
