@@ -116,16 +116,16 @@ def _join_by_name(
     positions, name = _joining(snapshot, inside)
     sizes = snapshot.statistics.mention_counts
     by_name: dict[int, list[int]] = {}
-    by_entry: dict[int, list[int]] = {}
-    for entry, number in zip(inside[positions].tolist(), name.tolist(), strict=True):
-        by_name.setdefault(number, []).append(entry)
-        by_entry.setdefault(entry, []).append(number)
+    names_by_row: dict[int, list[int]] = {}
+    for passage_row, number in zip(inside[positions].tolist(), name.tolist(), strict=True):
+        by_name.setdefault(number, []).append(passage_row)
+        names_by_row.setdefault(passage_row, []).append(number)
     made = []
     ids = snapshot.passage_ids
     for far in sorted(distance.keys() - joined, key=lambda row: (distance[row], int(ids[row]))):
         candidates = [
             (int(sizes[number]), int(ids[near]), snapshot.index.name_texts[number], near)
-            for number in by_entry.get(far, ())
+            for number in names_by_row.get(far, ())
             for near in by_name[number]
             if distance[near] == distance[far] - 1
         ]
@@ -135,12 +135,12 @@ def _join_by_name(
     return made
 
 
-def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
-    """List pairs of a position in `entries` and a name that the passage mentions.
+def _joining(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Integers]:
+    """List pairs of a position in `passage_rows` and a name that the passage mentions.
 
     Only names that connect documents are listed.
     """
-    positions, name = snapshot.list_names(entries)
+    positions, name = snapshot.list_names(passage_rows)
     kept = snapshot.statistics.joins_documents[name]
     return positions[kept], name[kept]
 
@@ -237,13 +237,13 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
     return distance
 
 
-def _near(snapshot: Snapshot, entries: Sequence[int]) -> tuple[Integers, Floats]:
+def _near(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[Integers, Floats]:
     """Map the neighbours of these passage rows to the strength of their best joint.
 
     An edge has the strength 2 plus its similarity, a link 1, and a name 1 divided by the number of
     its mentions.
     """
-    from_ = np.array(entries, dtype=np.int64)
+    from_ = np.array(passage_rows, dtype=np.int64)
     edges, links = snapshot.find_edges(from_), snapshot.find_links(from_)
     _, joining = _joining(snapshot, from_)
     names = np.unique(joining)

@@ -122,7 +122,9 @@ class Dependencies:
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
         first = largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
-        nearest = near.entries[largest(near.like, snapshot.passage_ids[near.entries], CANDIDATES)]
+        nearest = near.passage_rows[
+            largest(near.like, snapshot.passage_ids[near.passage_rows], CANDIDATES)
+        ]
         names, positions = np.unique(walked.outgoing_names.name, return_inverse=True)
         flow = np.bincount(positions, walked.outgoing_flow, minlength=len(names))
         named = np.array([snapshot.find_name(name) for name in context.names], dtype=np.int64)

@@ -348,10 +348,10 @@ class Engine:
             words = read_query_words(spelled)
             return may_differ_by_words(words, dependencies.snapshot, served)
 
-    def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
-        """Copy the answer, with the passages in the rows `entries` as its results."""
+    def instead(self, found: Answer, passage_rows: Iterable[int]) -> Answer:
+        """Copy the answer, with the passages in the rows `passage_rows` as its results."""
         ids, question = found.snapshot.passage_ids, found.question
-        ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
+        ranked = [Ranked(PassageId(int(ids[passage_row])), 0.0) for passage_row in passage_rows]
         with snapshot(connection := self._connection("head")):
             collapsed = self._searcher.collapse_similar(
                 connection, found.snapshot, question, ranked, len(ranked)

@@ -137,9 +137,9 @@ class Offers:
         self._both_ways = both_ways
         self._steps: dict[int, EdgeStep] = {}
 
-    def list_edges(self, entry: int) -> tuple[int, ...]:
+    def list_edges(self, passage_row: int) -> tuple[int, ...]:
         """Return the numbers of the 20 best edges out of a passage, best first."""
-        edges = self._snapshot.find_edges(np.array([entry]))
+        edges = self._snapshot.find_edges(np.array([passage_row]))
         kept = (
             np.ones(len(edges.source_question), dtype=np.bool_)
             if self._both_ways
@@ -191,7 +191,7 @@ def follow_paper(
     start_visits = {row: float(count) for row, count in Counter(ends.tolist()).items()}
     found = traverse(start_visits, offers.list_edges, offers.end, choose, n_hop)
     visited = np.array(sorted(found.visits), dtype=np.int64)
-    visits = np.array([found.visits[entry] for entry in visited.tolist()])
+    visits = np.array([found.visits[passage_row] for passage_row in visited.tolist()])
     helpfulness = paper_helpfulness(context.of_passages(visited), visits)
     kept = largest(helpfulness, snapshot.passage_ids[visited], min(k, top_k)).tolist()
     return [
@@ -242,8 +242,8 @@ def follow(
     arrived = np.full(len(scores), -1.0)
     arrived[list(found.visits)] = list(found.visits.values())
     return [
-        _explain_rank(snapshot, found, start_scores, offers, entry, score, settings.hops)
-        for entry, score, _ in helpful(context, arrived, k)
+        _explain_rank(snapshot, found, start_scores, offers, passage_row, score, settings.hops)
+        for passage_row, score, _ in helpful(context, arrived, k)
     ]
 
 
@@ -265,7 +265,7 @@ def _explain_rank(
     found: Traversed,
     begun: Mapping[int, float],
     offers: Offers,
-    entry: int,
+    passage_row: int,
     score: float,
     limit: int,
 ) -> Ranked:
@@ -276,7 +276,7 @@ def _explain_rank(
     """
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
-    passage, passed = entry, {entry}
+    passage, passed = passage_row, {passage_row}
     while passage in found.arrivals and len(hops) < limit:
         arrivals = found.arrivals[passage].items()
         edge, arrived = max(arrivals, key=lambda arrival: (arrival[1], -int(ids[arrival[0] // 2])))
@@ -286,7 +286,7 @@ def _explain_rank(
         hops.append(_hop(snapshot, step, arrived / found.visits[passage]))
         passage = step.start
         passed.add(passage)
-    return Ranked(PassageId(int(snapshot.passage_ids[entry])), score, tuple(reversed(hops)))
+    return Ranked(PassageId(int(snapshot.passage_ids[passage_row])), score, tuple(reversed(hops)))
 
 
 def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:

@@ -72,12 +72,12 @@ class NearPassages:
     """The `NEAR` visible passages most like the question, and further passages that tie with the
     last.
 
-    entries: (m,) passage rows, ascending. like: (m,) the likeness of each passage by words and by
+    passage_rows: (m,) ascending. like: (m,) the likeness of each passage by words and by
     its best vector. rows: (w,) the rows of all vectors of these passages. cosines: (w,) the cosine
     of the question with each of these vectors.
     """
 
-    entries: Integers
+    passage_rows: Integers
     like: Floats
     rows: Integers
     cosines: Cosines
@@ -85,20 +85,20 @@ class NearPassages:
     @classmethod
     def select(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
         """Select the passages by their words and by the vector of each whole passage."""
-        entries = np.flatnonzero(snapshot.statistics.visible.passages)
-        like = OF_LIKENESS * likeness.whole[entries] + OF_WORDS * by_words[entries]
-        if len(entries) > NEAR:
-            entries = entries[like >= _find_least_near(like)]
+        passage_rows = np.flatnonzero(snapshot.statistics.visible.passages)
+        like = OF_LIKENESS * likeness.whole[passage_rows] + OF_WORDS * by_words[passage_rows]
+        if len(passage_rows) > NEAR:
+            passage_rows = passage_rows[like >= _find_least_near(like)]
         columns = snapshot.index.passages
-        first = columns.vector_start[entries].astype(np.int64)
-        end = columns.vector_end[entries].astype(np.int64)
+        first = columns.vector_start[passage_rows].astype(np.int64)
+        end = columns.vector_end[passage_rows].astype(np.int64)
         rows, _ = expand_ranges(first, end)
         cosines, until = likeness.of_rows(rows), (end - first).cumsum()
         best = np.zeros(0, dtype=np.float32)
-        if len(entries):
+        if len(passage_rows):
             best = find_range_maxima(cosines, until - (end - first), until)
-        of_words = OF_WORDS * by_words[entries]
-        return cls(entries, OF_LIKENESS * best.astype(np.float64) + of_words, rows, cosines)
+        of_words = OF_WORDS * by_words[passage_rows]
+        return cls(passage_rows, OF_LIKENESS * best.astype(np.float64) + of_words, rows, cosines)
 
 
 def _find_least_near(like: Floats) -> float:

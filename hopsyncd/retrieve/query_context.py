@@ -93,7 +93,7 @@ class TermCoverage(Protocol):
     @property
     def share(self) -> Floats: ...
 
-    def select(self, entries: Integers) -> NDArray[np.bool_]:
+    def select(self, passage_rows: Integers) -> NDArray[np.bool_]:
         """Return (t, w) flags: whether each of the w passages has each term."""
         ...
 
@@ -108,13 +108,13 @@ class Coverage:
     share: Floats
     has: NDArray[np.bool_]
 
-    def select(self, entries: Integers) -> NDArray[np.bool_]:
+    def select(self, passage_rows: Integers) -> NDArray[np.bool_]:
         """Return (t, w) flags: whether each of the w passages has each term."""
-        return self.has.take(entries, axis=1)
+        return self.has.take(passage_rows, axis=1)
 
-    def sum_shares(self, entries: Integers) -> Floats:
+    def sum_shares(self, passage_rows: Integers) -> Floats:
         """Return (w,) sums: the shares of the terms that each of these passage rows has."""
-        return sum_weighted(self.share, self.select(entries))
+        return sum_weighted(self.share, self.select(passage_rows))
 
     def compute_gain(self, start: Integers, end: Integers) -> Floats:
         """Return (w,) sums: the shares of the terms that each end has and its start lacks."""
@@ -172,10 +172,10 @@ def words_of(
             if tells:
                 np.greater(counts, 0, out=next(lines))
         else:
-            entries = term_rows.passage_rows
-            scores[entries] += worth * term_rows.counts
+            passage_rows = term_rows.passage_rows
+            scores[passage_rows] += worth * term_rows.counts
             if tells:
-                next(lines)[entries] = True
+                next(lines)[passage_rows] = True
     share = idf[is_informative]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
@@ -278,14 +278,14 @@ class QueryContext:
             rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
         return self.snapshot.find_sentence_mentions(rows)
 
-    def by_sentence(self, entries: Integers) -> Floats:
+    def by_sentence(self, passage_rows: Integers) -> Floats:
         """Return (m,) the fit of the best sentence of each passage.
 
         The fit of a sentence is its cosine plus the share of the question's terms that the sentence
         or a heading has. If a passage does not have one vector for each sentence, all its sentences
         have the cosine of the whole passage.
         """
-        compared = self.compare_sentences(entries)
+        compared = self.compare_sentences(passage_rows)
         best = [max(compared_passage.fits, default=0.0) for compared_passage in compared]
         return np.maximum(best, 0.0)
 
@@ -357,9 +357,9 @@ class QueryContext:
         stand_for = [form.typed_stems for form in forms if terms.issuperset(form.stems)]
         return terms.union(*stand_for).intersection(self.terms)
 
-    def first_cosines(self, entries: Integers) -> Floats:
+    def first_cosines(self, passage_rows: Integers) -> Floats:
         """Return (w,) cosines: of the question with the vector of each whole passage."""
-        return self.likeness.whole[entries].astype(np.float64)
+        return self.likeness.whole[passage_rows].astype(np.float64)
 
     def of_edges(self, sources: Integers, targets: Integers) -> Floats:
         """Return (e,) the value of Eq. 1 for each edge.
@@ -396,20 +396,21 @@ class QueryContext:
         ].tolist()
         return set(names)
 
-    def of_passages(self, entries: Integers) -> Floats:
+    def of_passages(self, passage_rows: Integers) -> Floats:
         """Return (n,) the value of Eq. 1 for each passage: its vector and its sentences' names."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
-        columns, jaccards = index.passages, np.zeros(len(entries))
-        for position, entry in enumerate(entries.tolist()):
+        columns, jaccards = index.passages, np.zeros(len(passage_rows))
+        for position, passage_row in enumerate(passage_rows.tolist()):
             rows = slice(
-                int(columns.sentence_mention_start[entry]), int(columns.sentence_mention_end[entry])
+                int(columns.sentence_mention_start[passage_row]),
+                int(columns.sentence_mention_end[passage_row]),
             )
             names = set(index.sentence_mentions.name[rows].tolist())
             shared = len(names & numbers)
             if shared:
                 jaccards[position] = shared / (len(names) + len(numbers) - shared)
-        similarity: Floats = (jaccards + self.first_cosines(entries)) / 2
+        similarity: Floats = (jaccards + self.first_cosines(passage_rows)) / 2
         return similarity
 
 
@@ -423,12 +424,12 @@ class SentenceCoverage:
     share: Floats
     _context: QueryContext
 
-    def select(self, entries: Integers) -> NDArray[np.bool_]:
+    def select(self, passage_rows: Integers) -> NDArray[np.bool_]:
         """Return (t, w) flags: whether each of the w passages has each term."""
         terms = self._context.terms
-        best = [sentence.best_terms for sentence in self._context.compare_sentences(entries)]
+        best = [sentence.best_terms for sentence in self._context.compare_sentences(passage_rows)]
         has = [[term in found for found in best] for term in terms]
-        return np.array(has, dtype=np.bool_).reshape(len(terms), len(entries))
+        return np.array(has, dtype=np.bool_).reshape(len(terms), len(passage_rows))
 
 
 def _find_terms(

@@ -172,7 +172,7 @@ def mark_reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray
     """Return the (n,) scores, with -1 for rows that the walk did not reach and that are not
     near."""
     found = np.where(arrived > 0, arrived, -1.0)
-    near = context.near.entries
+    near = context.near.passage_rows
     found[near] = arrived[near]
     return found
 
@@ -298,10 +298,10 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
     if named >= 1:
         return DirectHits(lead_of_names=1 - 1 / named)
     near, ids = context.near, context.snapshot.passage_ids
-    like = near.like + WHOLE_PASSAGE_WEIGHT * context.first_cosines(near.entries)
+    like = near.like + WHOLE_PASSAGE_WEIGHT * context.first_cosines(near.passage_rows)
     count = _DIRECT_HITS_IF_SHORT if len(context.terms) <= _MAX_SHORT_TERMS else _DIRECT_HITS
-    order = largest(like, ids[near.entries], count + 1)
-    rows: list[int] = near.entries[order].tolist()
+    order = largest(like, ids[near.passage_rows], count + 1)
+    rows: list[int] = near.passage_rows[order].tolist()
     kept, far = tuple(rows[:count]), 1 - named
     if len(rows) <= count:
         return DirectHits(kept, kept, -math.inf, far, far)

@@ -64,9 +64,9 @@ class TermMatches:
     def _visible(self) -> TermRows:
         """The visible rows of the `terms` table, and their passage rows."""
         rows = self._rows
-        entries = self._snapshot.index.terms.passage_row.take(rows)
-        seen = take_flags(self._snapshot.statistics.visible.passages, entries)
-        return (rows, entries) if seen.all() else (rows[seen], entries[seen])
+        passage_rows = self._snapshot.index.terms.passage_row.take(rows)
+        seen = take_flags(self._snapshot.statistics.visible.passages, passage_rows)
+        return (rows, passage_rows) if seen.all() else (rows[seen], passage_rows[seen])
 
     @property
     def passage_rows(self) -> Int32s:
@@ -76,9 +76,9 @@ class TermMatches:
     @cached_property
     def counts(self) -> NDArray[np.float32]:
         """(df,) BM25 scores of the term in each passage, without the factor idf."""
-        rows, entries = self._visible
+        rows, passage_rows = self._visible
         times = self._snapshot.index.terms.count.take(rows).astype(np.float32)
-        return _saturate(self._snapshot, times, entries)
+        return _saturate(self._snapshot, times, passage_rows)
 
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
@@ -120,7 +120,7 @@ class MatchesInAnyForm(TermMatches):
 
 
 def _saturate(
-    snapshot: Snapshot, times: NDArray[np.float32], entries: Int32s
+    snapshot: Snapshot, times: NDArray[np.float32], passage_rows: Int32s
 ) -> NDArray[np.float32]:
     """Return the BM25 score of a term without the factor idf.
 
@@ -128,7 +128,7 @@ def _saturate(
     """
     index, statistics = snapshot.index, snapshot.statistics
     mean = max(statistics.words / max(statistics.passages, 1), 1.0)
-    saturation = index.passages.word_count.take(entries).astype(np.float32)
+    saturation = index.passages.word_count.take(passage_rows).astype(np.float32)
     saturation *= np.float32(K1 * B / mean)
     saturation += np.float32(K1 * (1 - B))
     saturation += times

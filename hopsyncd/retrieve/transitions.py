@@ -116,14 +116,14 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
 
 
 def find_edge_transitions(
-    context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
+    context: QueryContext, passage_rows: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
     """Find all edges out of the passages to other documents, in both directions.
 
-    The shares of each start sum to 1. `place` maps a passage row to its position in `entries`.
+    The shares of each start sum to 1. `place` maps a passage row to its position in `passage_rows`.
     """
     snapshot = context.snapshot
-    edges = snapshot.find_edges(entries)
+    edges = snapshot.find_edges(passage_rows)
     between = np.flatnonzero(
         snapshot.document_keys(edges.start) != snapshot.document_keys(edges.end)
     )
@@ -136,7 +136,7 @@ def find_edge_transitions(
 
 
 def find_link_transitions(
-    context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
+    context: QueryContext, passage_rows: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
     """Find all links out of the passages, in the form of `find_edge_transitions`.
 
@@ -147,9 +147,9 @@ def find_link_transitions(
     if not snapshot.has_links:
         return NO_TRANSITIONS
     visible = snapshot.statistics.visible
-    documents, numbers = visible.document_count, visible.document_numbers[entries]
+    documents, numbers = visible.document_count, visible.document_numbers[passage_rows]
     inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(documents, numbers)))
-    outgoing, incoming = snapshot.find_links_from(entries), snapshot.find_links_to(inside)
+    outgoing, incoming = snapshot.find_links_from(passage_rows), snapshot.find_links_to(inside)
     onwards = _once(snapshot, outgoing.start, outgoing.end, outgoing.link_row)
     back = _once(snapshot, incoming.end, incoming.start, incoming.link_row)
     if not len(onwards.link) and not len(back.link):
@@ -161,12 +161,12 @@ def find_link_transitions(
     best_position, onwards_row = expand_ranges((end - count)[position], end[position])
     is_best = mark_rows(len(visible.passages), best)
     count = np.bincount(back.document, minlength=documents)
-    leading = np.flatnonzero(is_best[entries] & (count[numbers] > 0))
+    leading = np.flatnonzero(is_best[passage_rows] & (count[numbers] > 0))
     end, document = count.cumsum(), numbers[leading]
     rank, leading_row = expand_ranges((end - count)[document], end[document])
     back_row = np.argsort(back.document, kind="stable")[rank]
-    start = np.concatenate([onwards.entry[onwards_row], entries[leading][leading_row]])
-    end = np.concatenate([best[best_position], back.entry[back_row]])
+    start = np.concatenate([onwards.passage_row[onwards_row], passage_rows[leading][leading_row]])
+    end = np.concatenate([best[best_position], back.passage_row[back_row]])
     weight = np.exp(by.link_sharpness * context.first_cosines(end))
     weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
     return Transitions(
@@ -182,29 +182,29 @@ def find_link_transitions(
 class _Linked:
     """Passages that link to other documents, with one link for each document.
 
-    entry: the passage rows. document: the number of the linked document.
+    passage_row: the passage rows. document: the number of the linked document.
     """
 
-    entry: Integers
+    passage_row: Integers
     document: Integers
     link: Integers
 
 
-def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
+def _once(snapshot: Snapshot, passage_row: Integers, target: Integers, link: Integers) -> _Linked:
     """Keep one link for each pair of passage and document, even if there are several."""
     visible = snapshot.statistics.visible
     document = visible.document_numbers[target]
-    elsewhere = np.flatnonzero(visible.document_numbers[entry] != document)
-    entry, target, link, document = (
-        entry[elsewhere],
+    elsewhere = np.flatnonzero(visible.document_numbers[passage_row] != document)
+    passage_row, target, link, document = (
+        passage_row[elsewhere],
         target[elsewhere],
         link[elsewhere],
         document[elsewhere],
     )
     first = select_first_of_groups(
-        entry * visible.document_count + document, snapshot.passage_ids[target]
+        passage_row * visible.document_count + document, snapshot.passage_ids[target]
     )
-    return _Linked(entry[first], document[first], link[first])
+    return _Linked(passage_row[first], document[first], link[first])
 
 
 def _best_of(context: QueryContext, documents: Integers, linked: int) -> tuple[Integers, Integers]:
@@ -213,31 +213,33 @@ def _best_of(context: QueryContext, documents: Integers, linked: int) -> tuple[I
     Returns the passage rows and the position of each row's document in `documents`, both sorted by
     this position.
     """
-    entries, document = context.snapshot.list_document_passages(documents)
-    like = context.first_cosines(entries) + context.coverage.sum_shares(entries)
+    passage_rows, document = context.snapshot.list_document_passages(documents)
+    like = context.first_cosines(passage_rows) + context.coverage.sum_shares(passage_rows)
     # With 32-bit numbers this is fast, but it can select more passages when values tie.
     best = select_largest_of_groups(document, to_sortable(like.astype(np.float32)), linked)
-    entries, document, like = entries[best], document[best], like[best]
+    passage_rows, document, like = passage_rows[best], document[best], like[best]
     best = select_first_of_groups(
-        document, -like, context.snapshot.passage_ids[entries], count=linked
+        document, -like, context.snapshot.passage_ids[passage_rows], count=linked
     )
-    return entries[best], document[best]
+    return passage_rows[best], document[best]
 
 
-def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransitions:
+def find_outgoing_names(context: QueryContext, passage_rows: Integers) -> NameTransitions:
     """Find the steps from passages to the names that connect documents.
 
     A rarer name weighs more, and a name that is a topic counts double. The shares of each passage
     sum to 1.
     """
     snapshot, counts = context.snapshot, context.snapshot.statistics
-    position, name = snapshot.list_names(entries)
+    position, name = snapshot.list_names(passage_rows)
     joining = np.flatnonzero(counts.joins_documents[name])
     position, name = position[joining], name[joining]
     weight = np.log1p(counts.passages / np.maximum(counts.mention_counts[name], 1))
     weight *= np.where(counts.is_topic[name], _OF_TOPICS, 1.0)
-    entry = entries[position]
-    return NameTransitions(entry, name, _shares(weight, position), snapshot.document_keys(entry))
+    passage_row = passage_rows[position]
+    return NameTransitions(
+        passage_row, name, _shares(weight, position), snapshot.document_keys(passage_row)
+    )
 
 
 def find_mentions(context: QueryContext, name: int) -> Mentions:
@@ -273,15 +275,15 @@ def find_incoming_mentions(
     """
     snapshot = context.snapshot
     found = _most_like(context, names, by.mentions)
-    entry, position = found.passage_row, found.name_position
+    passage_row, position = found.passage_row, found.name_position
     cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
     weight = found.weight * np.exp(by.name_sharpness * cosines)
     known = _share_known_words(context, names, brought).take(position, axis=1)
-    has = context.coverage.select(entry)
+    has = context.coverage.select(passage_row)
     new = sum_weighted(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
     return NameTransitions(
-        entry, names[position], _shares(weight, position), snapshot.document_keys(entry)
+        passage_row, names[position], _shares(weight, position), snapshot.document_keys(passage_row)
     ), position
 
 
@@ -311,7 +313,7 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     first = select_largest_of_groups(position, likeness, count)
     first = first[likeness[first] != LEAST_SORTABLE]
     is_mention = first < len(rows)
-    entry = np.concatenate(
+    passage_row = np.concatenate(
         [
             mention.passage_row[rows[first[is_mention]]],
             named_passages[first[~is_mention] - len(rows)],
@@ -325,13 +327,13 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
         tied_rows = np.flatnonzero(tied)
         order = (
             -context.likeness.of_rows(row[tied_rows]),
-            snapshot.passage_ids[entry[tied_rows]],
+            snapshot.passage_ids[passage_row[tied_rows]],
             row[tied_rows],
         )
         best = select_first_of_groups(position[tied_rows], *order, count=count)
         kept = np.concatenate([np.flatnonzero(~tied), tied_rows[best]])
     kept = kept[np.argsort(position[kept], kind="stable")]
-    return Mentions(entry[kept].astype(np.int64), row[kept], times[kept], position[kept])
+    return Mentions(passage_row[kept].astype(np.int64), row[kept], times[kept], position[kept])
 
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
@@ -359,9 +361,13 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
     kept = np.flatnonzero(name_position >= 0)
     if not len(kept):
         return np.zeros((len(context.coverage.share), len(names)))
-    name_position, part, entry = name_position[kept], brought.share[kept], brought.passage_row[kept]
+    name_position, part, passage_row = (
+        name_position[kept],
+        brought.share[kept],
+        brought.passage_row[kept],
+    )
     total = sum_exactly(part, name_position, len(names), SCORE_UNIT)
-    has = context.coverage.select(entry)
+    has = context.coverage.select(passage_row)
     lines = [
         sum_exactly(part * line, name_position, len(names), SCORE_UNIT)
         / np.maximum(total, SCORE_UNIT)

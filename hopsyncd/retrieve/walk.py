@@ -108,7 +108,7 @@ def seeds(context: QueryContext) -> Floats:
     """
     snapshot, near = context.snapshot, context.near
     scores = np.zeros(len(context.by_words))
-    scores[near.entries] = _normalise(np.exp(near.like - near.like.max()))
+    scores[near.passage_rows] = _normalise(np.exp(near.like - near.like.max()))
     for name, weight in context.names.items():
         number = snapshot.find_name(name)
         for passage_rows, part in (_seed_topics(snapshot, number), _seed_mentions(context, number)):
@@ -155,8 +155,8 @@ def find_subjects(context: QueryContext) -> list[int]:
     counts.
     """
     near, ids = context.near, context.snapshot.passage_ids
-    order = largest(near.like, ids[near.entries], CANDIDATES)
-    rows = near.entries[order]
+    order = largest(near.like, ids[near.passage_rows], CANDIDATES)
+    rows = near.passage_rows[order]
     passages = context.read([PassageId(id_) for id_ in ids[rows].tolist()])
     words = WORD.findall(context.question.replace("\u2019", "'"))
     lower = [word.lower() for word in words]

@@ -57,9 +57,9 @@ def test_direct_hits_that_were_not_ranked_come_too_and_few_results_lose_none() -
 
 def plain_order(context: QueryContext) -> list[int]:
     near = context.near
-    like = near.like + 9 * context.likeness.whole[near.entries].astype(np.float64)
-    ids = context.snapshot.passage_ids[near.entries]
-    found: list[int] = near.entries[np.lexsort((ids, -like))].tolist()
+    like = near.like + 9 * context.likeness.whole[near.passage_rows].astype(np.float64)
+    ids = context.snapshot.passage_ids[near.passage_rows]
+    found: list[int] = near.passage_rows[np.lexsort((ids, -like))].tolist()
     return found
 
 

@@ -57,27 +57,27 @@ def test_near_passages_are_those_most_like_it_by_words_and_as_a_whole(
     words = np.where(np.arange(count) % every == 0, _CHANCE.random(count), 0.0)
     near = NearPassages.select(served, likeness, words)
     like = OF_LIKENESS * likeness.whole + OF_WORDS * words
-    assert near.entries.tolist() == np.sort(np.argsort(-like)[:NEAR]).tolist()
-    cosines = likeness.every.reshape(-1, 4)[near.entries]
+    assert near.passage_rows.tolist() == np.sort(np.argsort(-like)[:NEAR]).tolist()
+    cosines = likeness.every.reshape(-1, 4)[near.passage_rows]
     assert near.cosines.tolist() == cosines.ravel().tolist()
-    best = OF_LIKENESS * cosines.max(axis=1) + OF_WORDS * words[near.entries]
+    best = OF_LIKENESS * cosines.max(axis=1) + OF_WORDS * words[near.passage_rows]
     assert near.like == pytest.approx(best)
 
 
 def test_passages_equally_like_it_are_all_near() -> None:
     served = _some(NEAR + 5)
-    assert len(asked(served).near.entries) == NEAR + 5
+    assert len(asked(served).near.passage_rows) == NEAR + 5
 
 
 def test_passages_of_other_versions_are_not_near() -> None:
     served, vector = _some(3), _question()
     advance(served.index, 2, [triplets(9, [("", _drawn())])], [1], [document(9, "9.md", [9])], [1])
-    for version, entries in ((1, [0, 1, 2]), (2, [0, 2, 3])):
+    for version, passage_rows in ((1, [0, 1, 2]), (2, [0, 2, 3])):
         then = snapshot_at(served.index, version)
         likeness = Likeness(then, vector, few=0)
         count = len(then.statistics.visible.passages)
         near = NearPassages.select(then, likeness, np.zeros(count))
-        assert near.entries.tolist() == entries
+        assert near.passage_rows.tolist() == passage_rows
     old = Likeness(served, vector, few=0)
     assert len(old.whole) == 3
 
@@ -86,7 +86,7 @@ def test_without_visible_passages_nothing_is_near() -> None:
     served = indexed([])
     vector = to_grid(np.array([[1.0, 0.0]]))[0]
     near = NearPassages.select(served, Likeness(served, vector), np.zeros(0))
-    assert (len(near.entries), len(near.like), len(near.rows)) == (0, 0, 0)
+    assert (len(near.passage_rows), len(near.like), len(near.rows)) == (0, 0, 0)
     assert fit(served, vector) == 0.0
 
 

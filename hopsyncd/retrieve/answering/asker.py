@@ -280,8 +280,8 @@ class Asker:
         reply = self.reply(found, needs_encoder=True)
 
         @cache
-        def is_same(entries: tuple[int, ...]) -> bool:
-            other = self._engine.instead(found, entries)
+        def is_same(passage_rows: tuple[int, ...]) -> bool:
+            other = self._engine.instead(found, passage_rows)
             kept = {hit.passage for hit in found.ranked[:first]}
             if {hit.passage for hit in other.ranked[:first]} != kept:
                 return False

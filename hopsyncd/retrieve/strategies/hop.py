@@ -60,37 +60,40 @@ class PathExplainer:
         self._ids, self._asked = snapshot.passage_ids, snapshot.index.outgoing.id
         self._keys = snapshot.index.name_numbers.keys
 
-    def list_hops(self, entry: int, limit: int) -> tuple[Hop, ...]:
+    def list_hops(self, passage_row: int, limit: int) -> tuple[Hop, ...]:
         """List the hops to a passage, at most `limit`, from first to last.
 
         The list is empty if most of the passage's score is from the seeds.
         """
         hops: list[Hop] = []
-        passed = {entry}
+        passed = {passage_row}
         while len(hops) < limit:
-            score, before, way = max(self._list_steps(entry), key=lambda step: step[0])
-            if score <= self._start[entry] or before in passed:
+            score, before, way = max(self._list_steps(passage_row), key=lambda step: step[0])
+            if score <= self._start[passage_row] or before in passed:
                 break
-            hops.append(self._hop(score, before, entry, way))
-            entry = before
-            passed.add(entry)
+            hops.append(self._hop(score, before, passage_row, way))
+            passage_row = before
+            passed.add(passage_row)
         return tuple(reversed(hops))
 
-    def _list_steps(self, entry: int) -> list[Step]:
+    def _list_steps(self, passage_row: int) -> list[Step]:
         explanations = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
-        return [*(step(entry) for step in explanations), self._section_into(entry)]
+        return [*(step(passage_row) for step in explanations), self._section_into(passage_row)]
 
-    def _edge_into(self, entry: int) -> Step:
+    def _edge_into(self, passage_row: int) -> Step:
         edges = self._walked.edges
-        best = _most(edges.end == entry, self._walked.edge_flow, edges.number, self._asked)
+        best = _most(edges.end == passage_row, self._walked.edge_flow, edges.number, self._asked)
         if best is None:
             return _NONE
         return float(self._walked.edge_flow[best]), int(edges.start[best]), ("edge", best)
 
-    def _name_into(self, entry: int) -> Step:
+    def _name_into(self, passage_row: int) -> Step:
         mentions, names = self._walked.incoming_mentions, self._walked.outgoing_names
         best = _most(
-            mentions.passage_row == entry, self._walked.incoming_flow, mentions.name, self._keys
+            mentions.passage_row == passage_row,
+            self._walked.incoming_flow,
+            mentions.name,
+            self._keys,
         )
         if best is None:
             return _NONE
@@ -109,24 +112,24 @@ class PathExplainer:
         )
         return float(score), int(names.passage_row[sender]), ("name", best)
 
-    def _link_into(self, entry: int) -> Step:
+    def _link_into(self, passage_row: int) -> Step:
         links = self._walked.links
-        best = _most(links.end == entry, self._walked.link_flow, links.start, self._ids)
+        best = _most(links.end == passage_row, self._walked.link_flow, links.start, self._ids)
         if best is None:
             return _NONE
         return float(self._walked.link_flow[best]), int(links.start[best]), ("link", best)
 
-    def _follow_up_into(self, entry: int) -> Step:
+    def _follow_up_into(self, passage_row: int) -> Step:
         best = _NONE
         for number, follow_up in enumerate(self._follow_ups):
-            (places,) = (follow_up.rows == entry).nonzero()
+            (places,) = (follow_up.rows == passage_row).nonzero()
             score = float(follow_up.scores[places].sum())
             if score > best[0]:
                 best = score, follow_up.plan.start, ("follow_up", number)
         return best
 
-    def _section_into(self, entry: int) -> Step:
-        (places,) = (self._sections.rows == entry).nonzero()
+    def _section_into(self, passage_row: int) -> Step:
+        (places,) = (self._sections.rows == passage_row).nonzero()
         if not len(places):
             return _NONE
         place = int(places[0])

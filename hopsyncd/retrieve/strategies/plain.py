@@ -88,9 +88,9 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 def by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """Return the k passages whose vectors are nearest."""
-    entries, index = head.passage_rows, head.index
-    rows = index.passages.vector_start[entries]
-    found = nearest(vector, head.passage_ids[entries].tolist(), index.vectors.exact, rows, k)
+    passage_rows, index = head.passage_rows, head.index
+    rows = index.passages.vector_start[passage_rows]
+    found = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.exact, rows, k)
     return [Ranked(passage, score) for passage, score in found]
 
 

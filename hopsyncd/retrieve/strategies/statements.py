@@ -78,7 +78,7 @@ class StatementGraph:
         """Return the question id of each statement. It breaks ties."""
         return self.snapshot.index.incoming.id[statements]
 
-    def entries(self, statements: Integers) -> Integers:
+    def passage_rows(self, statements: Integers) -> Integers:
         """Return the passage row of each statement."""
         return self.snapshot.index.incoming.passage_row[statements].astype(np.int64)
 
@@ -89,17 +89,19 @@ class StatementGraph:
     def among(self, questions: Integers) -> Integers:
         """Select the incoming questions that are visible statements."""
         index = self.snapshot.index
-        entries = self.entries(questions)
-        seen = take_flags(self.snapshot.statistics.visible.passages, entries)
-        questions, entries = questions[seen], entries[seen]
+        passage_rows = self.passage_rows(questions)
+        seen = take_flags(self.snapshot.statistics.visible.passages, passage_rows)
+        questions, passage_rows = questions[seen], passage_rows[seen]
         rows = index.incoming.vector_row[questions]
-        return questions[rows > index.passages.vector_start[entries]]
+        return questions[rows > index.passages.vector_start[passage_rows]]
 
-    def of_entries(self, entries: Integers) -> Integers:
+    def statements_in(self, passage_rows: Integers) -> Integers:
         """Return the statements in these passages."""
         columns = self.snapshot.index.passages
         return self.among(
-            expand_ranges(columns.incoming_start[entries], columns.incoming_end[entries])[0]
+            expand_ranges(columns.incoming_start[passage_rows], columns.incoming_end[passage_rows])[
+                0
+            ]
         )
 
     def with_name(self, name: int) -> Integers:
@@ -124,8 +126,8 @@ class StatementGraph:
                 return np.empty(0, dtype=np.int64)
             least = np.partition(cosines, len(cosines) - wanted)[len(cosines) - wanted]
             rows = np.flatnonzero(cosines >= least)
-            entries = np.unique(np.searchsorted(first_rows, rows, "right") - 1)
-            found = self.of_entries(entries)
+            passage_rows = np.unique(np.searchsorted(first_rows, rows, "right") - 1)
+            found = self.statements_in(passage_rows)
             found = found[cosines[self.snapshot.index.incoming.vector_row[found]] >= least]
             if len(found) >= count or wanted == len(cosines):
                 return self.most_like(found, count)
@@ -208,7 +210,7 @@ class StatementGraph:
         every = np.concatenate([*led, np.empty(0, dtype=np.int64)])
         by = np.repeat(np.array(names, dtype=np.int64), [len(rows) for rows in led])
         statements, first = np.unique(every, return_index=True)
-        new = ~np.isin(self.entries(statements), self.entries(np.array(path.statements)))
+        new = ~np.isin(self.passage_rows(statements), self.passage_rows(np.array(path.statements)))
         return statements[new], by[first[new]]
 
     def _vectors(self, statements: Integers) -> Floats:
@@ -272,7 +274,7 @@ def by_statements(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
     ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
-    stated_in = graph.snapshot.index.passages.passage_id[graph.entries(_rows(paths))]
+    stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_rows(paths))]
     texts = question_texts(connection, ids.values(), set(stated_in.tolist()))
     # A purge may have removed some of them.
     found = {statement: path for statement, path in paths.items() if ids[statement] in texts}
@@ -301,8 +303,8 @@ def _mean(
     The values are the score of its path, its cosine, the cosine of its passage, and the words of
     its passage.
     """
-    entries = graph.entries(_rows(paths))
-    whole = graph.context.first_cosines(entries) + graph.context.by_words[entries]
+    passage_rows = graph.passage_rows(_rows(paths))
+    whole = graph.context.first_cosines(passage_rows) + graph.context.by_words[passage_rows]
     return {
         statement: (score + cosines[statement] + passage) / 4
         for (statement, score), passage in zip(paths.items(), whole.tolist(), strict=True)
@@ -314,10 +316,10 @@ def _rows(statements: Iterable[int]) -> Integers:
 
 
 def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
-    entries = graph.entries(_rows(statements)).tolist()
+    passage_rows = graph.passage_rows(_rows(statements)).tolist()
     first: dict[int, int] = {}
-    for entry, statement in zip(entries, statements, strict=True):
-        first.setdefault(entry, statement)
+    for passage_row, statement in zip(passage_rows, statements, strict=True):
+        first.setdefault(passage_row, statement)
     return list(first.values())
 
 
@@ -325,7 +327,8 @@ def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> R
     """Build the result for the passage that contains the last statement of a path."""
     index, statements = graph.snapshot.index, np.array(path.statements)
     passages = [
-        PassageId(id_) for id_ in graph.snapshot.passage_ids[graph.entries(statements)].tolist()
+        PassageId(id_)
+        for id_ in graph.snapshot.passage_ids[graph.passage_rows(statements)].tolist()
     ]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
     steps = tuple(
@@ -375,9 +378,9 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     most of its names.
     """
     topics: dict[tuple[int, int], float] = {}
-    for entry in _passages(graph).tolist():
-        document = int(graph.snapshot.document_keys(np.array([entry]))[0])
-        for name, statements in _topics_of(graph, entry):
+    for passage_row in _passages(graph).tolist():
+        document = int(graph.snapshot.document_keys(np.array([passage_row]))[0])
+        for name, statements in _topics_of(graph, passage_row):
             score = graph.together(statements)
             topics[document, name] = max(score, topics.get((document, name), 0.0))
     keys = graph.snapshot.index.name_numbers.keys
@@ -392,24 +395,24 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
 
 def _passages(graph: StatementGraph) -> Integers:
     """Return the passages that are most like the question as a whole or by a statement."""
-    entries = graph.snapshot.passage_rows
-    near = graph.context.first_cosines(entries)
-    best = entries[largest(near, graph.snapshot.passage_ids[entries], _PASSAGES)]
-    return np.union1d(best, graph.entries(graph.nearest(_PASSAGES)))
+    passage_rows = graph.snapshot.passage_rows
+    near = graph.context.first_cosines(passage_rows)
+    best = passage_rows[largest(near, graph.snapshot.passage_ids[passage_rows], _PASSAGES)]
+    return np.union1d(best, graph.passage_rows(graph.nearest(_PASSAGES)))
 
 
-def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integers]]:
+def _topics_of(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, Integers]]:
     """Yield each topic of a passage with its statements.
 
     A statement belongs only to its narrowest topic.
     """
     index = graph.snapshot.index
     mentions = slice(
-        int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry])
+        int(index.passages.mention_start[passage_row]), int(index.passages.mention_end[passage_row])
     )
     about = set(index.mentions.name[mentions][index.mentions.is_topic[mentions]].tolist())
     topics: dict[int, list[int]] = {}
-    for statement in graph.of_entries(np.array([entry])).tolist():
+    for statement in graph.statements_in(np.array([passage_row])).tolist():
         narrow = next((name for name in graph.names_of(statement) if name in about), _WHOLE)
         topics.setdefault(narrow, []).append(statement)
     for name, statements in topics.items():
@@ -419,10 +422,10 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
 def _statements(graph: StatementGraph, document: int, name: int) -> Integers:
     """Return the statements of a topic, from all passages of its document."""
     if name == _WHOLE:
-        return graph.of_entries(graph.snapshot.find_document_passages(document))
+        return graph.statements_in(graph.snapshot.find_document_passages(document))
     statements = graph.with_name(name)
     of_document: Integers = statements[
-        graph.snapshot.document_keys(graph.entries(statements)) == document
+        graph.snapshot.document_keys(graph.passage_rows(statements)) == document
     ]
     return of_document
 
