@@ -79,8 +79,8 @@ def topic_of(heading: str) -> str:
     ('write ahead logging', '', '')
     """
     name = normalise(_SECTION_NUMBER.sub("", heading[:_MAX_NAME_CHARACTERS]))
-    tells = any(word not in _OF_PARTS and word not in STOP_WORDS for word in name.split())
-    return name if tells else ""
+    is_informative = any(word not in _OF_PARTS and word not in STOP_WORDS for word in name.split())
+    return name if is_informative else ""
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:

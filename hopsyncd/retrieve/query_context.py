@@ -165,16 +165,18 @@ def words_of(
     count = len(snapshot.statistics.visible.passages)
     scores, has = np.zeros(count), np.zeros((int(is_informative.sum()), count), dtype=np.bool_)
     lines = iter(has)
-    for term_rows, worth, tells in zip(every, idf.tolist(), is_informative.tolist(), strict=True):
+    for term_rows, worth, informative in zip(
+        every, idf.tolist(), is_informative.tolist(), strict=True
+    ):
         if term_rows.df > count / COMMON:
             counts = term_rows.counts_of_all
             scores += worth * counts
-            if tells:
+            if informative:
                 np.greater(counts, 0, out=next(lines))
         else:
             passage_rows = term_rows.passage_rows
             scores[passage_rows] += worth * term_rows.counts
-            if tells:
+            if informative:
                 next(lines)[passage_rows] = True
     share = idf[is_informative]
     coverage = Coverage(share / share.sum() if len(share) else share, has)

@@ -74,22 +74,22 @@ class FoundDate:
     """A date in a text.
 
     `day` is in ISO format. If the order of the numbers is ambiguous, `order` is the order that
-    gives this day. If the date proves an order, `tells` is that order.
+    gives this day. If only one order is possible, `proves` is that order.
     """
 
     day: str
     order: Order | None = None
-    tells: Order | None = None
+    proves: Order | None = None
 
 
 def find_dates(text: str) -> Iterator[FoundDate]:
     """Yield the dates of a text, as ISO days.
 
-    >>> [one.day for one in find_dates("7 May 2025, May 7th, 2025, 7. Mai 2025 and 2025-05-07")]
+    >>> [date.day for date in find_dates("7 May 2025, May 7th, 2025, 7. Mai 2025 and 2025-05-07")]
     ['2025-05-07', '2025-05-07', '2025-05-07', '2025-05-07']
-    >>> [(one.day, one.order) for one in find_dates("07.05.2025")]
+    >>> [(date.day, date.order) for date in find_dates("07.05.2025")]
     [('2025-05-07', 'day first'), ('2025-07-05', 'month first')]
-    >>> [(one.day, one.tells) for one in find_dates("31/05/2025")]
+    >>> [(date.day, date.proves) for date in find_dates("31/05/2025")]
     [('2025-05-31', 'day first')]
     """
     if not _YEAR.search(text):
@@ -125,7 +125,7 @@ def _read_year_last(first: int, second: int, year: str) -> Iterator[FoundDate]:
     if first == second:
         yield from by_order["day first"]
     elif len(orders) == 1:
-        yield FoundDate(by_order[orders[0]][0].day, tells=orders[0])
+        yield FoundDate(by_order[orders[0]][0].day, proves=orders[0])
     else:
         for order in orders:
             yield FoundDate(by_order[order][0].day, order)
@@ -171,8 +171,8 @@ def date_terms(text: str) -> Counter[str]:
     terms: Counter[str] = Counter()
     for found in find_dates(text):
         terms[day_term(found.day, found.order)] += 1
-        if found.tells:
-            terms[order_term(found.tells)] += 1
+        if found.proves:
+            terms[order_term(found.proves)] += 1
     if is_day_first_language(text):
         terms[DAY_FIRST_LANGUAGE] = 1
     return terms
@@ -192,7 +192,7 @@ def find_asked_day(text: str, question: str) -> str | None:
     certain = {date.day for date in found if date.order is None}
     if certain:
         return min(certain)
-    days = {date.tells for date in find_dates(question)} - {None}
+    days = {date.proves for date in find_dates(question)} - {None}
     order = next(iter(days)) if len(days) == 1 else None
     if order is None and not days and is_day_first_language(question):
         order = "day first"

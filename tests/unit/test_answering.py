@@ -201,9 +201,9 @@ def test_of_short_items_only_the_item_that_answers_is_quoted() -> None:
 def test_a_sentence_with_a_value_of_the_kind_asked_for_is_preferred() -> None:
     weights = {"gate": 2.0, "close": 2.0}
     like = sentence("The gate of the north wall may close early", 0, 0.6, "gate", "close")
-    telling = sentence("In winter the gates close at 10 pm on all days", 0, 0.5, "gate", "close")
-    assert choose_sentences([like, telling], weights)[0] == like
-    assert choose_sentences([like, telling], weights, telling=frozenset({telling}))[0] == telling
+    timed = sentence("In winter the gates close at 10 pm on all days", 0, 0.5, "gate", "close")
+    assert choose_sentences([like, timed], weights)[0] == like
+    assert choose_sentences([like, timed], weights, with_value=frozenset({timed}))[0] == timed
 
 
 def test_headers_and_markup_are_quoted_only_if_they_contain_the_answer() -> None:
@@ -211,7 +211,7 @@ def test_headers_and_markup_are_quoted_only_if_they_contain_the_answer() -> None
     header = sentence("Subject: the gate of the north wall", 0, 0.9, "gate")
     prose = sentence("The gate in the north wall is old.", 1, 0.3, "gate")
     assert choose_sentences([header, prose], weights) == [prose]
-    assert choose_sentences([header, prose], weights, telling=frozenset({header}))[0] == header
+    assert choose_sentences([header, prose], weights, with_value=frozenset({header}))[0] == header
     assert choose_sentences([header], weights) == [header], "there is nothing else"
 
 

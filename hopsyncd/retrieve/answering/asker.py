@@ -252,7 +252,7 @@ class Asker:
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
         chosen = [*judgement.sentences] or choose_sentences(
-            sentences, weights, judgement.telling, judgement.leading
+            sentences, weights, judgement.with_value, judgement.leading
         )
         passages = cited_passages(chosen)
         return AskReply(

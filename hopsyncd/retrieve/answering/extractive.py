@@ -3,14 +3,14 @@
 The sentences are chosen one by one. Each time, the sentence with the highest score is chosen:
 
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
-        + TELLS * tells + FOLLOWS * follows
+        + HAS_VALUE * has_value + FOLLOWS * follows
 
 The terms are these:
 
 - `new`: the idf-weighted share of the question's words that the sentence or its heading contains
   and the chosen sentences do not.
 - `joined`: 1 if the sentence shares a name with another passage that a chosen sentence is from.
-- `tells`: 1 if the sentence contains a value of the kind asked for, such as a number or a date.
+- `has_value`: 1 if the sentence contains a value of the kind asked for, such as a number or a date.
 - `follows`: 1 if the sentence begins with a pronoun, and the sentence before it is chosen.
 
 A sentence with few new words is not shown in two cases: the first sentence contains a value of the
@@ -20,8 +20,8 @@ question is short or hardly resembles it. A short answer is shown with its own s
 Questions, headers, front matter, markup and lines that only introduce a list do not count as
 sentences, unless they contain a value of the kind asked for.
 
-With the term `tells`, the sentences contain more correct answers on each of four collections. Small
-changes of the other weights hardly change the result.
+With the term `has_value`, the sentences contain more correct answers on each of four collections.
+Small changes of the other weights hardly change the result.
 """
 
 import math
@@ -41,7 +41,7 @@ _COSINE = 0.5
 _NEW = 2.0
 _RANK = 0.3
 _JOINED = 0.3
-_TELLS = 0.7
+_HAS_VALUE = 0.7
 _FOLLOWS = 0.15
 _SENTENCES = 3
 _FEW_NEW = 0.1  # a share of the question's idf
@@ -83,18 +83,18 @@ def is_prose(text: str) -> bool:
 def choose_sentences(
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
-    telling: AbstractSet[Sentence] = frozenset(),
+    with_value: AbstractSet[Sentence] = frozenset(),
     leading: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
     """Choose up to three sentences that together answer the question, the most helpful first.
 
-    The sentences in `telling` contain a value of the kind asked for. If there are any in `leading`,
-    the best of them comes first.
+    The sentences in `with_value` contain a value of the kind asked for. If `leading` is not empty,
+    its best sentence comes first.
     """
     total = max(sum(weights.values()), 1e-9)
     chosen: list[Sentence] = []
     left = [
-        sentence for sentence in sentences if sentence in telling or is_prose(sentence.text)
+        sentence for sentence in sentences if sentence in with_value or is_prose(sentence.text)
     ] or [*sentences]
     leaders = [sentence for sentence in sentences if sentence in leading]
     covered = frozenset[str]()
@@ -119,15 +119,15 @@ def choose_sentences(
             + _NEW * share_new(sentence)
             - _RANK * math.log1p(sentence.rank)
             + _JOINED * is_joined(sentence)
-            + _TELLS * (sentence in telling)
+            + _HAS_VALUE * (sentence in with_value)
             + _FOLLOWS * (before.get(sentence) in chosen)
         )
 
     def is_padding(sentence: Sentence) -> bool:
-        if sentence in telling or share_new(sentence) >= _FEW_NEW:
+        if sentence in with_value or share_new(sentence) >= _FEW_NEW:
             return False
         is_far = len(weights) <= _SHORT_QUESTION or sentence.cosine < _UNLIKE
-        return chosen[0] in telling or (is_far and not is_joined(sentence))
+        return chosen[0] in with_value or (is_far and not is_joined(sentence))
 
     while left and len(chosen) < _SENTENCES:
         best = max((leaders if not chosen else ()) or left, key=value)

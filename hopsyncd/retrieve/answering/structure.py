@@ -27,13 +27,13 @@ def find_by_structure(
     if asked is None and (item := _find_item(texts, sentences, weights, question)):
         return Judgement(True, sentences=(item,))
     if asked and asked.kind in ("date", "moment") and not is_of_related(question):
-        dated = find_section_date(texts, sentences, weights, judgement.telling)
+        dated = find_section_date(texts, sentences, weights, judgement.with_value)
         if dated:
             return Judgement(True, dated.day, (dated.sentence,))
     defining = _list_defining(texts, sentences, question)
     owning = _list_owning(sentences, weights, question)
-    telling = judgement.telling | defining | owning
-    return replace(judgement, telling=telling, leading=frozenset() if asked else defining)
+    with_value = judgement.with_value | defining | owning
+    return replace(judgement, with_value=with_value, leading=frozenset() if asked else defining)
 
 
 def _list_defining(

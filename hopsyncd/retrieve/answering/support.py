@@ -240,14 +240,14 @@ class Judgement:
     """The decision whether the documents contain an answer, and the short answer.
 
     short: the short answer, or None if no value is likely enough. sentences: the sentences that
-    contain the short answer. telling: all sentences with a value of the kind asked for. leading:
+    contain the short answer. with_value: all sentences with a value of the kind asked for. leading:
     sentences of which one comes first.
     """
 
     is_found: bool
     short: str | None = None
     sentences: tuple[Sentence, ...] = ()
-    telling: frozenset[Sentence] = frozenset()
+    with_value: frozenset[Sentence] = frozenset()
     leading: frozenset[Sentence] = frozenset()
 
 
@@ -268,7 +268,7 @@ def judge(
     is_likely = probability(HELD, features) >= MIN_HELD
     if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)
-    telling = frozenset(value.sentence for value in values if not value.features["uncounted"])
+    with_value = frozenset(value.sentence for value in values if not value.features["uncounted"])
     short = choose_likeliest(values, log_odds(HELD, features))
     if (
         asked
@@ -276,5 +276,5 @@ def judge(
         and probability(RIGHT, short.features) >= MIN_RIGHT
         and is_shown(question, asked, short)
     ):
-        return Judgement(True, short.text, (short.sentence,), telling)
-    return Judgement(True, telling=telling)
+        return Judgement(True, short.text, (short.sentence,), with_value)
+    return Judgement(True, with_value=with_value)
