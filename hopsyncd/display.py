@@ -115,7 +115,7 @@ def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
 def hop_reason(question: str) -> str:
     """Return the reason for a hop: a name in both passages, the link's text, or its question.
 
-    >>> [hop_reason(one) for one in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
+    >>> [hop_reason(text) for text in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
     ['the Tiber', '"Rome"', 'Who signed it?']
     """
     if found := _NAME_QUESTION.fullmatch(question):

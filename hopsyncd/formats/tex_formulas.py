@@ -33,7 +33,7 @@ def formula_text(tex: str) -> str:
 def is_formula(tex: str) -> bool:
     r"""Whether a text between dollar signs is TeX rather than a price, path or shell variable.
 
-    >>> [is_formula(one) for one in (r"\alpha", "x^2", "x_i", "n", "a = b", "5 and", "HOME/bin")]
+    >>> [is_formula(text) for text in (r"\alpha", "x^2", "x_i", "n", "a = b", "5 and", "HOME/bin")]
     [True, True, True, True, True, False, False]
     """
     if _COMMAND.search(tex) or _RAISED.search(tex):

@@ -381,7 +381,7 @@ def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -
     >>> first = [Ranked(PassageId(1), 0.9), Ranked(PassageId(2), 0.1)]
     >>> second = [Ranked(PassageId(2), 0.8), Ranked(PassageId(3), 0.7)]
     >>> union = unite([first, second], [PassageId(3)])
-    >>> [(one.passage, one.score) for one in union]
+    >>> [(hit.passage, hit.score) for hit in union]
     [(3, 0.7), (1, 0.9), (2, 0.8)]
     """
     deepest = max(map(len, retrieved), default=0)

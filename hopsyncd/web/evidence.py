@@ -208,7 +208,7 @@ aria-label="Source 1: a.md">[1]</a>.')
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
     """Return the name or question that connects two passages, and which of the two it is.
 
-    >>> ends = [{"id": one, "heading": [], "text": one} for one in "ab"]
+    >>> ends = [{"id": id_, "heading": [], "text": id_} for id_ in "ab"]
     >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "from", "question": "Who was he?"}
     >>> join_of(*ends, [hop])
     ('Who was he?', False)
@@ -309,10 +309,11 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
     """Describe the hops in sentences such as "Ada Lovelace mentions Lord Byron", each once.
 
     >>> names = ("Grace Hopper", "Harvard Mark I", "Jacquard loom")
-    >>> ends = [{"id": one, "heading": [one], "document": None} for one in names]
+    >>> ends = [{"id": name, "heading": [name], "document": None} for name in names]
     >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "follow_up"}
     >>> about = {"question": "Then asked about Harvard Mark"}
-    >>> [(one.verb, one.name) for one in explain_hops([hop | about, hop | about | {"to": ends[2]}])]
+    >>> steps = explain_hops([hop | about, hop | about | {"to": ends[2]}])
+    >>> [(step.verb, step.name) for step in steps]
     [('mentions', 'Harvard Mark I'), ('led on to', '')]
     """
     reasons = dict[tuple[str, str], Reason]()

@@ -159,8 +159,9 @@ def _row_html(cells: Sequence[str] | Mapping[str, Any], kind: str) -> Markup:
 def passage_citation(quoted: str, passage: Passage, version: int) -> str:
     """Format a quotation with its location, in Markdown.
 
-    >>> one = {"source": "notes", "document": "ada.md", "location": "line 3", "heading": ["Ada"]}
-    >>> print(passage_citation("She wrote it.", one, 7))
+    >>> place = {"source": "notes", "document": "ada.md", "location": "line 3"}
+    >>> passage = place | {"heading": ["Ada"]}
+    >>> print(passage_citation("She wrote it.", passage, 7))
     > She wrote it.
     >
     > — Ada, `notes/ada.md`, line 3 (version 7)

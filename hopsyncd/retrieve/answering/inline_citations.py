@@ -30,7 +30,7 @@ def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
     Marks in code are not changed, and an unfinished mark at the end is left out. Appending to the
     text only appends to the result, so a text can be renumbered while it is being written.
 
-    >>> number_marks("In Ostrava [3], she says [1, 3].", [PassageId(one) for one in (7, 8, 9)])
+    >>> number_marks("In Ostrava [3], she says [1, 3].", [*map(PassageId, (7, 8, 9))])
     MarkedText(text='In Ostrava [1], she says [2][1].', passages=(9, 7), unknown=())
     """
     text = _UNFINISHED_MARK.sub("", text)

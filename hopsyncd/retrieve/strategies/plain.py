@@ -103,7 +103,7 @@ def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
     """Fuse the rankings by reciprocal ranks. Returns the k best passages.
 
     >>> first, second = (Ranked(PassageId(n), 0.0) for n in (1, 2))
-    >>> [one.passage for one in fuse_rankings(2, [first, second], [second])]
+    >>> [hit.passage for hit in fuse_rankings(2, [first, second], [second])]
     [2, 1]
     """
     return _best(
