@@ -26,7 +26,7 @@ def test_a_listing_names_every_item_and_each_can_be_fetched(harness: Harness) ->
     connector.close()
 
 
-def test_a_listing_names_nothing_twice_and_its_cursor_comes_last(harness: Harness) -> None:
+def test_a_listing_contains_each_item_once_and_ends_with_its_cursor(harness: Harness) -> None:
     fill(harness)
     connector = harness.connector()
     found = list(connector.discover(None))

@@ -95,7 +95,7 @@ class TestWhatChanged:
         fetched = connector.fetch(found[0])
         assert (fetched.data, fetched.revision) == (b"# A", found[0].revision)
 
-    def test_one_git_reads_them_all_and_goes_on_after_one_that_is_too_large(
+    def test_one_git_process_reads_all_files_and_survives_a_file_that_is_too_large(
         self, repository: GitRepository
     ) -> None:
         for path, data in (("a.md", b"one"), ("big.md", b"two " * 100), ("z.md", b"three")):
@@ -138,7 +138,7 @@ class TestWhatChanged:
         (new,) = (item for item in connector.discover(cursor) if isinstance(item, Item))
         assert connector.fetch(new).origin["commit"] == later
 
-    def test_a_history_that_was_cut_off_gives_no_wrong_dates(
+    def test_files_older_than_the_mirrored_history_have_no_date(
         self, repository: GitRepository
     ) -> None:
         repository.put("old.md", b"old", at_s=1_000_000_000)

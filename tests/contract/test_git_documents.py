@@ -200,7 +200,7 @@ class TestPauses:
             found = list(pool.map(lambda one: one.refresh(""), [made, replace(made, depth=1)]))
         assert found == [made.repository] * 2
 
-    def test_a_mirror_that_a_killed_git_left_locked_goes_on(
+    def test_a_mirror_with_locks_of_a_killed_git_is_still_updated(
         self, repository: GitRepository
     ) -> None:
         origin = mirror(repository)

@@ -187,7 +187,7 @@ def test_callers_share_one_limit_of_concurrency(
     assert endpoint.most_at_once == 3
 
 
-def test_results_come_as_they_are_ready_with_the_index_of_their_call(
+def test_each_result_is_returned_as_soon_as_it_is_ready_with_its_index(
     endpoint: Endpoint, opened: Callable[..., OpenAiLlm]
 ) -> None:
     quick = threading.Event()

@@ -222,7 +222,7 @@ def test_one_passage_in_two_documents_is_one_vertex_with_two_places(notes: Notes
     assert notes.generated() == 2
 
 
-def test_a_file_that_becomes_a_folder_of_the_same_name(notes: Notes) -> None:
+def test_a_file_replaced_by_a_folder_of_the_same_name_leaves_the_index(notes: Notes) -> None:
     (notes.root / "a.md").unlink()
     notes.write("a.md/b.md", ROME)
     notes.stack.sync()

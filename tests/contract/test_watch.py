@@ -261,7 +261,7 @@ def test_a_dead_emitter_is_noticed_and_replaced(root: Path, hints: Hints) -> Non
 
 
 @pytest.mark.usefixtures("watcher")
-def test_a_loss_that_watchdog_only_logs_becomes_everything(hints: Hints) -> None:
+def test_an_overflow_that_watchdog_only_logs_reports_the_whole_source(hints: Hints) -> None:
     logging.getLogger("watchdog.observers.inotify_c").warning("Inotify queue overflowed")
     wait_for(lambda: hints.calls == [None])
 

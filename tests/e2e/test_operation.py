@@ -26,7 +26,7 @@ def levels(place: Place) -> tuple[int, dict[str, str]]:
     return ran.returncode, {finding["check"]: finding["level"] for finding in found["findings"]}
 
 
-def test_the_doctor_tells_a_daemon_that_is_well_from_one_to_restart_and_one_that_was_killed(
+def test_doctor_distinguishes_a_healthy_an_outdated_and_a_killed_daemon(
     place: Place,
 ) -> None:
     status, found = levels(place)

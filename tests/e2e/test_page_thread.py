@@ -210,7 +210,7 @@ def test_an_endpoint_that_dies_midway_leaves_the_quoted_answer_and_one_line(
     expect(page.locator(".answer")).to_contain_text("Kaltenbrunn was born in Ostrava.")
 
 
-def test_a_changed_source_is_named_and_nothing_is_spent_by_itself(
+def test_a_changed_document_is_named_and_the_llm_is_not_asked_again(
     page: Page, place: Place, endpoint: Endpoint, question: str
 ) -> None:
     endpoint.play = lambda _: answering("In Ostrava")

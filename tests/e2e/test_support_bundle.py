@@ -87,7 +87,7 @@ def test_a_bundle_helps_and_has_nothing_of_the_user(place: Place) -> None:
     assert again.returncode == 1 and "file exists" in again.stderr
 
 
-def test_without_a_daemon_or_with_a_bad_configuration_the_rest_is_there(place: Place) -> None:
+def test_a_bundle_without_a_daemon_or_valid_configuration_has_the_other_files(place: Place) -> None:
     place.kill()
     bundle = place.base / "bundle.tar.gz"
     assert place.run("support-bundle", str(bundle)).returncode == 0

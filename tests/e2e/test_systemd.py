@@ -251,7 +251,7 @@ def test_a_member_of_the_group_reaches_the_socket_that_systemd_opens(service: Se
 
 
 @pytest.mark.parametrize("service", ["user"], indirect=True)
-def test_a_stop_amid_a_document_is_not_held_against_the_document(service: Service) -> None:
+def test_a_document_whose_reading_was_stopped_is_read_after_the_restart(service: Service) -> None:
     service.write("list.md", "- a\n" * 40_000)  # which takes a worker a second or more
     service.install()
     pid = service.until(service.worker)

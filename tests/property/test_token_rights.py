@@ -21,7 +21,7 @@ _rules = st.dictionaries(st.sampled_from(SOURCES[:-1]), _rule)
     limit=st.none() | st.frozensets(st.sampled_from((*SOURCES, "never"))),
     role=st.sampled_from(sorted(LIMITED_ROLES)),
 )
-def test_what_a_token_shows_follows_the_rules_and_its_limit(
+def test_a_token_shows_the_sources_that_the_rules_and_its_limit_allow(
     rules: dict[str, AccessRule],
     user: str,
     groups: frozenset[str],

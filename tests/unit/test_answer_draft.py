@@ -109,7 +109,9 @@ def test_however_a_reply_is_cut_into_pieces_the_text_is_that_of_the_checked_answ
 
 @given(MARKED, st.integers(0, 60))
 @settings(deadline=None, derandomize=True, max_examples=500)
-def test_the_marks_of_a_beginning_are_those_of_the_whole_text(text: str, length: int) -> None:
+def test_the_beginning_of_a_text_has_the_same_citation_marks_as_the_whole(
+    text: str, length: int
+) -> None:
     whole, beginning = number_marks(text, SHOWN), number_marks(text[:length].strip(), SHOWN)
     assert whole.text.lstrip().startswith(beginning.text)
     assert whole.passages[: len(beginning.passages)] == beginning.passages

@@ -100,7 +100,7 @@ def test_a_path_by_a_name_tells_the_name() -> None:
     assert paths(graph, 0, 2, max_hops=2, limit=5) == [[edge(0, 1, 0, 0.5), name(1, 2, "nero")]]
 
 
-def test_a_path_takes_links_either_way_where_there_is_no_edge() -> None:
+def test_a_path_without_an_edge_follows_links_in_both_directions() -> None:
     graph = drawn(4, [(0, 1, 0.5)], [(1, NERO), (2, NERO)], linked=[(0, 1), (1, 2), (3, 2)])
     (path,) = paths(graph, 0, 3, max_hops=4, limit=5)
     assert path == [

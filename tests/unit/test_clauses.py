@@ -76,7 +76,7 @@ def test_a_question_that_asks_one_thing_is_not_split(asking: Asking) -> None:
     assert read_clauses(asking.context("How is the rusty gauge cleaned with oil?")) is None
 
 
-def test_what_answers_another_clause_comes_before_what_repeats_the_first() -> None:
+def test_a_passage_that_answers_another_clause_ranks_before_a_repetition() -> None:
     class Answers:
         def select(self, rows: np.ndarray) -> np.ndarray:
             return np.array([[1.0, 0.9, 0.1], [0.1, 0.1, 1.0]])[:, rows]

@@ -200,7 +200,7 @@ def test_a_configuration_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         load_config(tmp_path / "latin.toml")
 
 
-def test_where_the_daemon_listens_is_known_whatever_the_rest_says(tmp_path: Path) -> None:
+def test_the_socket_is_known_even_if_the_configuration_is_invalid(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[daemon]\nsocket = "here.sock"\n[query]\nkk = 3\n')
     socket, error = daemon_socket(file)

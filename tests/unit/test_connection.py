@@ -67,7 +67,7 @@ def test_bytes_after_a_body_are_no_header() -> None:
     ]
 
 
-def test_headers_may_be_only_so_long_before_and_after_the_body() -> None:
+def test_headers_and_trailers_above_the_limit_are_refused() -> None:
     line = b"x: " + b"y" * (MAX_HEAD_BYTES // 4) + b"\r\n"
     one_long = (b"x: ", *[b"y" * 1000] * 20)
     for begun in (GET[:-2], CHUNKED):

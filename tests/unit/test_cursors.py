@@ -173,7 +173,7 @@ def test_hints_do_not_move_the_cursor(stack: Stack) -> None:
     assert state(stack) == before
 
 
-def test_what_must_be_looked_at_again_voids_the_cursor(stack: Stack) -> None:
+def test_a_change_of_pins_or_settings_voids_the_cursor(stack: Stack) -> None:
     def void() -> bool:
         gone = state(stack).cursor is None
         stack.sync()
@@ -190,7 +190,7 @@ def test_what_must_be_looked_at_again_voids_the_cursor(stack: Stack) -> None:
     assert not void()
 
 
-def test_what_must_be_looked_at_again_is_though_a_sync_was_under_way(tmp_path: Path) -> None:
+def test_released_pins_void_the_cursor_even_during_a_sync(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "s.db", MemoryConnector(FILES, cursors=True), batch_documents=1)
     stack.sync()
     for path in FILES:

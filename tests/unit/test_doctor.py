@@ -161,7 +161,7 @@ def test_a_model_that_is_not_the_one_named_fails(tmp_path: Path) -> None:
     assert levels(installed.models(config_of(tmp_path))) == [("models", "ok")]
 
 
-def test_the_doctor_tells_a_missing_socket_from_a_stale_one_and_from_another_file(
+def test_doctor_distinguishes_a_missing_a_stale_and_a_replaced_socket(
     tmp_path: Path,
 ) -> None:
     config = config_of(tmp_path)
@@ -254,7 +254,7 @@ class _Dripping(_Endless):
 @pytest.mark.parametrize(
     ("endless", "why"), [(_Endless, "larger than 1048576 bytes"), (_Dripping, "within 5 s")]
 )
-def test_an_endpoint_whose_answer_does_not_end_is_left(
+def test_an_endpoint_with_an_endless_reply_is_abandoned_with_a_warning(
     endless: type[_Endless], why: str, tmp_path: Path
 ) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), endless) as server:

@@ -403,7 +403,7 @@ os.kill(os.getpid(), 9)
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_sets_made_side_by_side_are_those_made_one_after_the_other_in_the_same_order(
+def test_parallel_workers_make_the_same_sets_in_the_same_order(
     cache: Path, language: SpacyLanguage
 ) -> None:
     passages = [

@@ -112,7 +112,7 @@ def test_the_snapshot_of_a_replaced_version_is_freed_at_once_after_a_query(
 
 
 @pytest.mark.parametrize("strategy", ["hop", "statement", "topic"])
-def test_what_nothing_visible_is_like_is_not_looked_for(
+def test_a_clause_that_no_visible_passage_resembles_does_not_change_the_ranking(
     stack: Stack, tmp_path: Path, strategy: Strategy
 ) -> None:
     aside = "Zebras graze quietly."
@@ -271,7 +271,7 @@ def test_by_default_the_llm_also_sees_where_a_question_leads(stack: Stack, tmp_p
 @pytest.mark.parametrize(
     "search", [Search(reasoner="llm"), Search("decompose", reasoner="llm")], ids=str
 )
-def test_where_the_llm_fails_the_answer_says_so_and_is_the_one_without_it(
+def test_if_the_llm_fails_the_answer_says_so_and_equals_the_answer_without_it(
     stack: Stack, tmp_path: Path, search: Search
 ) -> None:
     answer = serving(stack, tmp_path / "s.db", lambda _: DOWN).query(QUESTION, 5, search)
@@ -325,7 +325,7 @@ def test_gc_keeps_a_version_while_an_llm_query_uses_it(
     assert not engine.being_read
 
 
-def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
+def test_a_document_purged_during_an_llm_call_is_not_in_the_answer(
     stack: Stack, tmp_path: Path
 ) -> None:
     once = iter([None])
@@ -384,7 +384,7 @@ def test_the_reranker_orders_the_nearest_passages(stack: Stack, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_a_graph_of_one_passage_and_one_of_none_can_be_asked(
+def test_graphs_of_one_passage_and_of_none_can_be_searched(
     stack: Stack, tmp_path: Path, search: Search
 ) -> None:
     files = stack.connector

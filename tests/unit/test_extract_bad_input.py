@@ -71,7 +71,7 @@ def test_text_is_decoded_by_its_declared_or_detected_charset(data: bytes, text: 
     assert extract(data, "text/plain")[0].text == text
 
 
-def test_a_declared_charset_is_used_for_what_is_not_utf_8() -> None:
+def test_a_declared_charset_is_used_unless_the_text_is_utf_8() -> None:
     assert extract("東京".encode("shift-jis"), "text/html; charset=Shift_JIS")[0].text == "東京"
     assert extract("東京".encode(), 'text/html; charset="no-such"')[0].text == "東京"
 

@@ -99,7 +99,7 @@ def test_a_menu_without_links_is_no_text() -> None:
     assert [block.text for block in found if block.text] == ["The mill grinds rye."]
 
 
-def test_what_leads_through_the_page_is_no_text_but_its_links_stay() -> None:
+def test_navigation_is_left_out_but_its_links_stay() -> None:
     text = (
         "<title>Mill</title><div class='x menu'><ul><li><a href=a.html>A</a></ul></div>"
         "<nav><a href=b.html>B</a></nav><ul><li><a href=c.html>C</a></ul><h1>Mill</h1>"

@@ -91,7 +91,7 @@ def test_the_plain_one_of_two_alternatives_is_read() -> None:
     assert body(message) == ["Plain words."]
 
 
-def test_html_is_read_where_it_stands_alone_without_what_it_quotes() -> None:
+def test_a_message_with_only_html_is_read_without_its_quotations() -> None:
     message = mail()
     message.set_content(
         "<html><head><title>x</title></head><body><h1>News</h1><p>Ships <b>came</b>.</p>"

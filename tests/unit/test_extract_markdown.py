@@ -88,7 +88,7 @@ def test_embedded_html_is_read_as_html_at_its_lines() -> None:
     )
 
 
-def test_what_is_nested_too_deep_for_the_parser_is_not_lost() -> None:
+def test_text_nested_too_deep_for_the_parser_is_kept() -> None:
     for text in (">" * 5000 + " needle", "- " * 5000 + "needle", "[" * 5000 + "needle"):
         assert any("needle" in block.text for block in blocks(text))
 
@@ -243,7 +243,7 @@ def test_an_outline_below_a_heading_is_no_code() -> None:
     )
 
 
-def test_what_a_note_says_of_itself_are_its_properties() -> None:
+def test_the_front_matter_and_tags_of_a_note_become_its_properties() -> None:
     text = (
         "---\nTags: [garden/herbs, '#draft']\nauthors:\n  - Ann Lee\nupdated: 2026-03-01\n"
         "status: done\n---\n# Roses\n\nPruned in #spring, not `#code`.\n"
@@ -301,7 +301,7 @@ def test_a_heading_that_says_the_title_is_not_repeated_below_text() -> None:
     ]
 
 
-def test_what_is_left_out_of_html_inside_is_counted_with_the_rest() -> None:
+def test_omitted_parts_of_embedded_html_are_counted() -> None:
     text = "---\nweight: heavy\n---\n<script>x()</script>\n\n# T\n\nold ~~a~~ b\n"
     found = extract(text.encode(), "text/markdown")
     assert skipped_of(found) == {"deletions": 1, "scripts": 1}

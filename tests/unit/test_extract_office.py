@@ -91,7 +91,7 @@ def relations(**targets: str) -> str:
     return f"<Relationships>{''.join(rows)}</Relationships>"
 
 
-def test_what_a_docx_says_in_notes_boxes_and_lists_and_not_what_was_deleted() -> None:
+def test_notes_text_boxes_and_lists_of_a_docx_are_read_without_deleted_text() -> None:
     box = "<w:txbxContent><w:p><w:r><w:t>Boxed</w:t></w:r></w:p></w:txbxContent>"
     body = (
         "<w:p><w:r><w:t>Seen</w:t><w:footnoteReference w:id='2'/></w:r>"

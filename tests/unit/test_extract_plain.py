@@ -275,7 +275,7 @@ Table of Contents
     ]
 
 
-def test_what_stands_on_each_page_is_left_out_and_text_goes_on_over_it() -> None:
+def test_running_heads_are_left_out_and_text_continues_across_pages() -> None:
     pages = "".join(
         f"Mill Manual          Part {n}\n\nStone {n} turns slowly in the\n\n{n}\n\f"
         for n in range(1, 4)

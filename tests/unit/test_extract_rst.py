@@ -134,7 +134,7 @@ def test_substitutions_are_replaced_and_powers_kept() -> None:
     assert [block.text for block in blocks(text)] == ["Version 3.4 holds 10^6 cells of H_2O."]
 
 
-def test_what_a_document_defines_is_unknown_to_the_next_one() -> None:
+def test_definitions_of_a_document_do_not_apply_to_the_next_document() -> None:
     blocks(".. role:: red\n.. default-role:: math\n\n`x`\n")
     assert [block.text for block in blocks(":red:`said` and `so`")] == ["said and so"]
 

@@ -218,11 +218,11 @@ def test_each_file_has_the_media_type_of_its_suffix() -> None:
     )
 
 
-def test_no_built_in_pattern_needs_what_name_globs_cannot_say() -> None:
+def test_built_in_patterns_use_only_name_globs() -> None:
     assert not [glob for glob in SECRETS + NOISE if "/" in glob.rstrip("/") or glob[0] == "!"]
 
 
-def test_what_note_programs_keep_for_themselves_is_left_out(tmp_path: Path) -> None:
+def test_folders_of_note_programs_are_left_out(tmp_path: Path) -> None:
     write(
         tmp_path,
         *(".trash/gone.md", ".obsidian/plugins/x.md", ".logseq/bak/a.md", "logseq/bak/a.md"),

@@ -138,7 +138,7 @@ def test_a_bomb_of_entities_is_refused(process: ExtractionProcess) -> None:
         process.extract(buffer.getvalue(), "application/epub+zip")
 
 
-def test_a_document_that_is_none_is_named_and_keeps_its_last_good_version(
+def test_a_damaged_document_is_named_and_keeps_its_last_good_version(
     tmp_path: Path, process: ExtractionProcess
 ) -> None:
     notes = tmp_path / "notes"

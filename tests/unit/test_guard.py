@@ -114,7 +114,7 @@ def test_members_of_the_group_read_and_admins_may_do_everything(tmp_path: Path) 
         assert admin.json() == {"role": "admin", "hidden": []}
 
 
-def test_what_may_be_hidden_from_members_is_known_before_they_ask() -> None:
+def test_the_sets_of_hidden_sources_are_known_before_members_ask() -> None:
     named = {"notes": [], "minutes": ["group:daemon", "user:root"], "pay": ["user:root"]}
     sources = [{"name": name, "path": f"/{name}", "visible_to": who} for name, who in named.items()]
     wanted = Config.model_validate({"access": {"group": "daemon"}, "source": sources})

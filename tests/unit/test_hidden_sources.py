@@ -180,7 +180,7 @@ def test_after_an_edit_the_head_is_there_when_it_is_served_and_in_an_import_it_i
     assert not asked.views.ready(26, HIDDEN)
 
 
-def test_views_that_take_long_are_made_ahead_only_of_heads_that_stay(
+def test_slow_views_are_computed_ahead_only_for_heads_that_stay(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hidden_sources, "_REST_OF_CHANGES", 20)
@@ -225,7 +225,7 @@ def test_past_versions_are_dropped_and_the_head_stays(asked: Asked) -> None:
     assert asked.views.get(asked.head, past.version, HIDDEN) is not before
 
 
-def test_a_view_that_cannot_be_made_is_no_reason_to_stop_the_others(asked: Asked) -> None:
+def test_a_view_that_fails_does_not_prevent_other_views(asked: Asked) -> None:
     with pytest.raises(AttributeError):
         asked.views.get(asked.head, None, HIDDEN)  # type: ignore[arg-type]
     assert asked.get().hidden == HIDDEN

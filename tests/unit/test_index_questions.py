@@ -58,7 +58,7 @@ def playing(draft: object, judgement: object = APPROVED) -> Play:
     return play
 
 
-def test_the_rule_leads_over_the_name_to_what_is_said_of_it() -> None:
+def test_the_rule_makes_a_question_that_leads_over_the_shared_name() -> None:
     made = make_question_by_rule(PAIR, FakeLanguage())
     assert made is not None
     assert made.question == ("Bronze Door is a film by this one. This one was born in which place?")

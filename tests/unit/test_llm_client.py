@@ -133,7 +133,7 @@ def test_after_three_unanswered_calls_the_next_fail_at_once(tmp_path: Path) -> N
     assert (desk.sent, desk.time.now) == (15, now)
 
 
-def test_after_the_rest_one_request_a_call_shows_whether_it_is_back(tmp_path: Path) -> None:
+def test_after_a_pause_one_request_per_call_tests_the_endpoint(tmp_path: Path) -> None:
     desk = Desk(tmp_path, *[DOWN] * 16, RED)
     for n in range(3):
         desk.failure(str(n))

@@ -270,7 +270,7 @@ def _words(canvas: Canvas, rows: tuple[tuple[str, ...], ...]) -> None:
 
 
 @pytest.mark.parametrize("is_ruled", [True, False])
-def test_a_first_row_with_a_background_of_its_own_names_the_columns(is_ruled: bool) -> None:
+def test_a_shaded_first_row_names_the_columns(is_ruled: bool) -> None:
     rows = (
         ("Kind", "Before", "After"),
         ("Class", "group one", "grade one"),

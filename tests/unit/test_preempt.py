@@ -289,7 +289,7 @@ def test_small_edits_are_served_while_a_slow_source_is_asked(
 
 
 @pytest.mark.parametrize(("pause_s", "batches"), [(1, 1), (11, 2)])
-def test_a_batch_of_what_a_slow_source_gives_ends_after_ten_seconds(
+def test_a_batch_of_a_slow_source_ends_after_ten_seconds(
     slow: tuple[Slow, Stack, Source, SourceThread], pause_s: int, batches: int
 ) -> None:
     connector, stack, source, _ = slow

@@ -269,7 +269,7 @@ def test_a_provider_that_is_down_is_asked_again_soon(
     assert provider.login_address("s", "n", "v").startswith(company.issuer)
 
 
-def test_a_public_client_and_one_that_sends_its_secret_in_the_body(
+def test_the_secret_is_sent_as_the_provider_and_the_settings_say(
     company: LoginProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = list[tuple[dict[str, str], str]]()

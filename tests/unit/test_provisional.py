@@ -218,7 +218,7 @@ def test_a_restore_takes_the_better_questions_where_they_are(
     assert_sound(stack)
 
 
-def test_what_was_paid_for_before_a_stop_is_not_asked_for_again(
+def test_results_stored_before_a_stop_are_not_requested_again(
     tmp_path: Path, stack: Stack, llm: FakeLlm
 ) -> None:
     stack.close()

@@ -195,7 +195,7 @@ def test_the_cosine_is_that_of_the_same_sentence() -> None:
     assert best(text, (0, 0.1, 0.9), ("Award leave",)) == pytest.approx(0.9 + 0.8)
 
 
-def test_rows_that_are_not_those_of_the_sentences_have_no_part() -> None:
+def test_vector_rows_beyond_the_sentences_do_not_count() -> None:
     text = "Award leave expires after one year, as always. Nothing else is known about it."
     assert best(text, (0.4, 0.9)) == pytest.approx(1.4)
     assert best(text, (0.4, 0.9, 0.9, 0.9)) == pytest.approx(1.4)

@@ -204,7 +204,7 @@ def test_a_worker_answers_questions_with_what_the_daemons_models_tell_it(desk: D
     assert "entities" in {one.what for one in desk.wanted}
 
 
-def test_where_the_models_fail_this_process_answers_and_the_worker_stays(desk: Desk) -> None:
+def test_if_a_worker_has_no_models_this_process_answers_and_the_worker_stays(desk: Desk) -> None:
     desk.until_handed_over()
     before, pids = desk.here, desk.workers.pids
     desk.question, desk.has_models = "Where did ceasar rule?", False
@@ -397,7 +397,7 @@ def test_a_worker_behind_its_saved_index_applies_no_change_twice(
     desk.stack.close()
 
 
-def test_only_what_needs_no_other_model_and_names_a_served_version_is_handed_over() -> None:
+def test_workers_get_only_searches_of_served_versions_without_other_models() -> None:
     assert worker_version(HOP, "head", 9) == 9
     assert worker_version(Search("dense"), "7", 9) == 7
     for search, at in (

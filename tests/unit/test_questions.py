@@ -136,9 +136,7 @@ def test_sentences_cover_all_of_the_text_in_order(text: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("count", [2, 20])
-def test_a_set_that_is_being_made_is_not_made_again_for_whom_comes_between(
-    workers: int, count: int
-) -> None:
+def test_a_set_in_progress_is_not_made_again_for_another_caller(workers: int, count: int) -> None:
     maker = BuiltinMaker(FakeLanguage(), FakeEncoder(16), workers)
     passages = [Passage((), f"Rome is city {n}.") for n in range(count)]
     outer = maker.make_each(passages)

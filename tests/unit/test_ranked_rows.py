@@ -24,7 +24,7 @@ def postings(ids: np.ndarray) -> Postings:
     return postings
 
 
-def test_of_a_common_key_about_as_many_rows_are_given_as_are_wanted(
+def test_about_the_wanted_number_of_rows_of_a_common_key_is_returned(
     postings: Postings, ids: np.ndarray
 ) -> None:
     found = postings.find_lowest(np.array([1, 2, 3]), ABOUT)

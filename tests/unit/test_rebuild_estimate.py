@@ -59,7 +59,7 @@ def test_other_models_on_this_machine_take_time_and_no_tokens(
     assert [*stack.connection.execute("SELECT count(*) FROM question_set")] == before
 
 
-def test_an_endpoint_takes_tokens_and_gets_none_of_the_text(
+def test_an_estimate_for_an_endpoint_counts_tokens_and_sends_nothing(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(8, monkeypatch)

@@ -31,7 +31,7 @@ def test_a_message_keeps_its_sentences_without_their_values(tmp_path: Path) -> N
     assert "committed data is missing" in kept and "hopsyncd recover" in kept
 
 
-def test_what_a_server_or_a_document_says_within_a_message_goes() -> None:
+def test_text_of_servers_and_documents_is_removed_from_messages() -> None:
     said = "Ask Xanthippe. The disk is full, she says: the vault of Cork"
     error = ConfigError("Cannot read /home/xanthippe/c.toml", said, "Check its path")
     kept = Redactor().text(str(error))

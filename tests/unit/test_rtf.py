@@ -113,7 +113,7 @@ def test_a_field_shows_its_result_and_may_link() -> None:
     ]
 
 
-def test_headings_lists_and_what_the_document_says_about_itself() -> None:
+def test_headings_lists_and_metadata_are_read() -> None:
     body = (
         rb"{\stylesheet{\s0 Normal;}{\s2 heading 2;}}"
         rb"{\info{\title Rope tests}{\author Ann}}"

@@ -94,7 +94,7 @@ def test_a_document_that_killed_the_worker_is_not_tried_again() -> None:
         assert text_of(process, b"hung no more") == "hung no more"
 
 
-def test_a_document_is_not_blamed_for_what_the_ones_before_it_left(
+def test_a_crash_in_a_worn_process_is_retried_in_a_fresh_process(
     process: ExtractionProcess,
 ) -> None:
     assert text_of(process, b"good") == "good"

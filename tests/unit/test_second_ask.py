@@ -199,7 +199,7 @@ def test_a_watched_question_is_asked_again_when_the_second_hop_changes(
     assert asking.touches(dependencies) == touches
 
 
-def test_a_name_that_comes_to_join_documents_touches_what_read_it(tmp_path: Path) -> None:
+def test_a_name_that_begins_to_join_documents_touches_dependent_answers(tmp_path: Path) -> None:
     asking = Asking(tmp_path, {"door.md": FILM} | FAR)
     dependencies = asking.dependencies()
     only_follow_ups = replace(dependencies, queries=(), rows=dependencies.rows[:0])

@@ -225,7 +225,7 @@ def test_a_rare_name_that_is_missing_near_the_value_makes_an_answer_less_likely(
         ("When was the hall built?", "It has a lot of them", False),
     ],
 )
-def test_that_no_number_is_of_what_is_counted_speaks_against_an_answer(
+def test_an_answer_without_a_number_of_the_counted_noun_is_less_likely(
     question: str, text: str, unmet: bool
 ) -> None:
     asked, said = find_needs(question), [sentence(text, 0, 0.6)]
@@ -234,7 +234,7 @@ def test_that_no_number_is_of_what_is_counted_speaks_against_an_answer(
     assert needs(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
 
 
-def test_the_lead_of_the_best_sentence_over_the_others_counts() -> None:
+def test_the_distance_of_the_best_sentence_from_the_others_counts() -> None:
     said = [sentence(f"Said {rank}", rank, cosine) for rank, cosine in enumerate((0.7, 0.5, 0.4))]
     assert needs("What is said?", None, [], said, {}, 1000)["ahead"] == pytest.approx(0.2)
     assert needs("What is said?", None, [], said[:1], {}, 1000)["ahead"] == 0

@@ -285,7 +285,7 @@ def _sheet(*given: list[Any], bold: tuple[int, ...] = ()) -> list[str]:
     return rows(read(book))
 
 
-def test_a_form_has_no_header_and_what_is_bold_above_a_table_is_one() -> None:
+def test_a_form_has_no_header_and_a_bold_row_above_a_table_is_a_header() -> None:
     form = ["Name", "Ann"], ["Born", 1990], ["City", "Oslo"], ["Zip", 150]
     assert _sheet(*form) == ["Name | Ann", "Born | 1990", "City | Oslo", "Zip | 150"]
     headed = _sheet(["Field", "Entry"], *form, bold=(1,))
@@ -339,7 +339,7 @@ def test_a_first_row_of_data_names_no_column(first: list[str]) -> None:
     assert rows(read(book))[0] == " | ".join(first)
 
 
-def test_a_header_that_is_repeated_inside_a_table_stays_one() -> None:
+def test_a_repeated_header_inside_a_table_is_not_a_row() -> None:
     book = openpyxl.Workbook()
     for row in (["Port", "Ship"], ["Kiel", "Alva"], ["Port", "Ship"], ["Riga", "Brage"]):
         book.active.append(row)

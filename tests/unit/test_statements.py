@@ -186,7 +186,7 @@ def test_statements_are_found_with_the_path_that_led_to_them(
 
 
 @pytest.mark.parametrize("search", [STATEMENT, TOPIC], ids=str)
-def test_of_the_same_statement_in_two_passages_one_stays(
+def test_a_statement_in_two_passages_is_shown_once(
     stack: Stack, tmp_path: Path, search: Search
 ) -> None:
     texts = shown(asked_of(serving(stack, tmp_path), replace(search, unit="statement")))

@@ -63,7 +63,7 @@ def test_a_library_that_somebody_left_in_the_temporary_folder_is_never_loaded() 
 
 @pytest.mark.parametrize("planted", [False, True], ids=["empty", "planted"])
 @pytest.mark.parametrize("mode", [0o700, 0o500])
-def test_every_document_is_read_whatever_the_folder_of_ones_own_is(
+def test_every_document_is_read_whatever_tmpdir_contains(
     mode: int, planted: bool, tmp_path: Path
 ) -> None:
     own = tmp_path / "own"

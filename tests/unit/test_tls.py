@@ -200,7 +200,7 @@ class _Transport(asyncio.Transport):
         self.aborted = True
 
 
-def test_of_too_many_unfinished_handshakes_those_of_the_busiest_address_end(tmp_path: Path) -> None:
+def test_too_many_unfinished_handshakes_end_those_of_the_busiest_address(tmp_path: Path) -> None:
     server = ServerTls(*Authority(tmp_path).issue())
     addresses = ["192.0.2.1", "192.0.2.9", "192.0.2.9", "192.0.2.9", "192.0.2.2"]
 

@@ -66,7 +66,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
         ("welche Inseln standen watert cathedrale", "welche Inseln standen watert cathedrale"),
     ],
 )
-def test_a_word_that_no_passage_has_is_the_nearest_that_one_has(
+def test_an_unknown_word_is_replaced_by_the_nearest_known_word(
     library: Library, typed: str, meant: str
 ) -> None:
     assert library.ask(typed).question == meant

@@ -88,7 +88,7 @@ def test_all_that_arrives_came_along_an_edge_or_by_a_name() -> None:
     assert found.scores == pytest.approx(into + np.array([1, 0, 0]))
 
 
-def test_a_link_takes_its_part_of_what_leaves_either_end_and_of_no_other() -> None:
+def test_a_link_takes_its_share_of_the_score_that_leaves_its_ends() -> None:
     part = WalkSettings().by_links
     graph = star(linked=[(A, C)])
     found = walked(graph, A)
@@ -108,7 +108,7 @@ def test_a_link_takes_its_part_of_what_leaves_either_end_and_of_no_other() -> No
     )
 
 
-def test_of_many_links_the_one_to_what_is_like_the_query_draws_most() -> None:
+def test_the_link_to_the_passage_most_like_the_query_gets_the_most_score() -> None:
     graph = star(linked=[(A, B), (A, C)])
     even = walked(graph, A).link_flow
     led = walked(graph, A, toward=whole_row(graph, C)).link_flow

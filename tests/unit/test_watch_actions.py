@@ -160,7 +160,7 @@ def _write(file: Path, mode: int = 0o600) -> None:
     file.chmod(mode)
 
 
-def test_the_file_is_used_only_if_nobody_else_could_write_it(tmp_path: Path) -> None:
+def test_the_actions_file_is_used_only_if_nobody_else_can_write_it(tmp_path: Path) -> None:
     file = tmp_path / "actions.json"
     assert WatchActions(file).problem is None
     _write(file)

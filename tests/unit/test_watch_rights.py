@@ -115,7 +115,7 @@ def test_the_number_of_a_users_watches_is_bounded(watching: Watching) -> None:
     watching.watched.add("One more?", OWNER)
 
 
-def test_rights_are_stored_and_compared_by_what_was_known() -> None:
+def test_a_new_hidden_source_does_not_change_stored_rights() -> None:
     before = Rights.from_acl(Acl(frozenset({"notes"}), frozenset([FOLDER])), ["notes", "pay"])
     assert Rights.from_json(before.to_json()) == before
     same = Rights.from_acl(Acl(frozenset({"notes"}), frozenset([FOLDER])), ["notes", "pay", "new"])
@@ -134,7 +134,7 @@ def test_rights_are_stored_and_compared_by_what_was_known() -> None:
 NOTHING_SEEN = Rights.from_acl(Acl(frozenset()), ["notes", "pay"])
 
 
-def test_the_rights_come_from_the_token_and_end_with_it(tmp_path: Path) -> None:
+def test_the_rights_of_a_watch_come_from_its_token_and_end_with_it(tmp_path: Path) -> None:
     tokens, now_s = TokenFile(tmp_path / "tokens.json"), [0.0]
     rules = AccessRules({"notes": (("user:ann",),), "pay": (("group:board",),)})
     known = Tokens(tmp_path / "tokens.json", TokenUses(tmp_path / "uses"), lambda: now_s[0])

@@ -119,7 +119,7 @@ def test_over_a_thousand_random_edits_a_watch_notifies_exactly_when_answers_diff
     _told_as_versions_differ(tmp_path, edits=1000, files=files, seed=seed)
 
 
-def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
+def test_a_watched_typo_is_corrected_again_when_the_words_change(
     tmp_path: Path,
 ) -> None:
     far = {
