@@ -29,18 +29,18 @@ def definition_rule(state: StateBlock, start: int, end: int, silent: bool) -> bo
         indent = state.ddIndent
         is_next = _is_definition(state, start, end, indent)
         return is_next or _definition_after(state, start, end, indent) > 0
-    at = _definition_after(state, start, end, state.blkIndent)
-    if not at:
+    line = _definition_after(state, start, end, state.blkIndent)
+    if not line:
         return False
     opened = state.push("dl_open", "dl", 1)
-    opened.map = [start, at]
-    while at:
-        _read_term(state, start, at)
-        while at < end and _is_definition(state, at, end, state.blkIndent):
-            _read_definition(state, at, end, is_first=state.tokens[-1].type == "dt")
-            at = state.line
-        opened.map[1] = start = at
-        at = _definition_after(state, start, end, state.blkIndent)
+    opened.map = [start, line]
+    while line:
+        _read_term(state, start, line)
+        while line < end and _is_definition(state, line, end, state.blkIndent):
+            _read_definition(state, line, end, is_first=state.tokens[-1].type == "dt")
+            line = state.line
+        opened.map[1] = start = line
+        line = _definition_after(state, start, end, state.blkIndent)
     state.push("dl_close", "dl", -1)
     return True
 
@@ -58,29 +58,29 @@ def _definition_after(state: StateBlock, start: int, end: int, indent: int) -> i
 
     A blank line may follow a single term.
     """
-    at = start
+    line = start
     terminators = state.md.block.ruler.getRules("paragraph")
-    while at < end and not state.isEmpty(at) and not _is_definition(state, at, end, indent):
-        is_apart = not 0 <= state.sCount[at] - indent < _CODE_INDENT
-        if at - start >= _MAX_TERMS or is_apart:
+    while line < end and not state.isEmpty(line) and not _is_definition(state, line, end, indent):
+        is_apart = not 0 <= state.sCount[line] - indent < _CODE_INDENT
+        if line - start >= _MAX_TERMS or is_apart:
             return 0
-        if any(rule(state, at, end, True) for rule in terminators if rule is not definition_rule):
+        if any(rule(state, line, end, True) for rule in terminators if rule is not definition_rule):
             return 0
-        at += 1
-    if at == start:
+        line += 1
+    if line == start:
         return 0
-    if at == start + 1 and at < end and state.isEmpty(at):
-        at += 1
-    return at if _is_definition(state, at, end, indent) else 0
+    if line == start + 1 and line < end and state.isEmpty(line):
+        line += 1
+    return line if _is_definition(state, line, end, indent) else 0
 
 
-def _read_term(state: StateBlock, start: int, at: int) -> None:
+def _read_term(state: StateBlock, start: int, end: int) -> None:
     lines = [
         state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].strip()
-        for number in range(start, at)
+        for number in range(start, end)
     ]
     term = state.push("dt", "", 0)
-    term.content, term.map = ", ".join(filter(None, lines)), [start, at]
+    term.content, term.map = ", ".join(filter(None, lines)), [start, end]
 
 
 def _read_definition(state: StateBlock, number: int, end: int, *, is_first: bool) -> None:

@@ -70,35 +70,37 @@ def _records(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]
     Parts inside it, such as charts, are left out.
     """
     depth = 0
-    at = begin
-    while at + 4 <= end:
-        kind, length = struct.unpack_from("<HH", data, at)
+    offset = begin
+    while offset + 4 <= end:
+        kind, length = struct.unpack_from("<HH", data, offset)
         depth += (kind == _BEGIN) - (kind == _END)
         if depth < 1:
             return
         if depth == 1:
-            yield kind, at + 4, length
-        at += 4 + length
+            yield kind, offset + 4, length
+        offset += 4 + length
 
 
 def _read_globals(book: _Book) -> None:
     data = book.data
-    for kind, at, length in _records(data, 0, len(data)):
+    for kind, offset, length in _records(data, 0, len(data)):
         if kind == _BEGIN:
-            book.is_biff8 = struct.unpack_from("<H", data, at)[0] >= _BIFF8
+            book.is_biff8 = struct.unpack_from("<H", data, offset)[0] >= _BIFF8
         elif kind == _FONT:
             if len(book.fonts) == _UNUSED_FONT:
                 book.fonts.append(False)
-            book.fonts.append(struct.unpack_from("<H", data, at + 6)[0] >= _BOLD_WEIGHT)
+            book.fonts.append(struct.unpack_from("<H", data, offset + 6)[0] >= _BOLD_WEIGHT)
         elif kind == _FORMAT:
-            book.formats[struct.unpack_from("<H", data, at)[0]] = _text(
-                data[at + 2 : at + length], 2 if book.is_biff8 else 1, is_biff8=book.is_biff8
+            book.formats[struct.unpack_from("<H", data, offset)[0]] = _text(
+                data[offset + 2 : offset + length],
+                2 if book.is_biff8 else 1,
+                is_biff8=book.is_biff8,
             )
         elif kind == _STYLE:
-            book.styles.append(struct.unpack_from("<HH", data, at))
+            book.styles.append(struct.unpack_from("<HH", data, offset))
         elif kind == _SHEET:
-            text = _text(data[at + 6 : at + length], 1, is_biff8=book.is_biff8)
-            book.sheets.append((text, struct.unpack_from("<I", data, at)[0]))
+            text = _text(data[offset + 6 : offset + length], 1, is_biff8=book.is_biff8)
+            book.sheets.append((text, struct.unpack_from("<I", data, offset)[0]))
 
 
 def _text(data: bytes, length_bytes: int, *, is_biff8: bool) -> str:
