@@ -25,7 +25,7 @@ class Token:
     `start` is the offset in the source. `attributes` are the attributes of a start tag, as written.
     """
 
-    what: Literal["text", "open", "close"]
+    kind: Literal["text", "open", "close"]
     value: str
     start: int
     attributes: str = ""
@@ -40,11 +40,11 @@ class Token:
     @property
     def tag(self) -> str:
         """The element's name; empty for text."""
-        return "" if self.what == "text" else self.value
+        return "" if self.kind == "text" else self.value
 
     @property
     def closes(self) -> bool:
-        return self.what == "close"
+        return self.kind == "close"
 
 
 def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:

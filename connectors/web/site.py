@@ -96,10 +96,10 @@ _UNKNOWN = _State()
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The result of a request. `what` is `none` if the reply is neither a page nor a list, or if
+    """The result of a request. `kind` is `none` if the reply is neither a page nor a list, or if
     robots.txt forbids the request."""
 
-    what: Literal["page", "list", "gone", "none", "trouble"]
+    kind: Literal["page", "list", "gone", "none", "trouble"]
     state: _State = _UNKNOWN
     content: PageContent | None = None
     why: str = ""
@@ -148,7 +148,7 @@ class WebConnector:
         if page is not None:
             return page
         answer = self._ask(item.id, _UNKNOWN, keep=False)
-        if answer.what == "gone":
+        if answer.kind == "gone":
             raise ItemVanished(
                 f"Cannot read {item.id}", "it is gone", "The next scan updates the index."
             )
@@ -178,8 +178,8 @@ class WebConnector:
                 continue
             fetched.add(url)
             answer = self._ask(url, known.get(url, _UNKNOWN))
-            answered += answer.what in ("page", "list", "gone")
-            if answer.what in ("trouble", "none"):
+            answered += answer.kind in ("page", "list", "gone")
+            if answer.kind in ("trouble", "none"):
                 troubles.append(answer)
             yield from self._report_answer(url, answer, known, now, is_start=True)
             content = answer.content
@@ -216,7 +216,7 @@ class WebConnector:
                     )
                 return
             answer = self._ask(url, known.get(url, _UNKNOWN))
-            room -= answer.what == "page"
+            room -= answer.kind == "page"
             yield from self._report_answer(url, answer, known, now)
 
     def _parts(self, under: Sequence[str]) -> Iterator[Found]:
@@ -225,7 +225,7 @@ class WebConnector:
         for url in dict.fromkeys((*under, *below)):
             if address(url) == url and self._is_ours(url):
                 answer = self._ask(url, _UNKNOWN)
-                if answer.what in ("page", "trouble"):
+                if answer.kind in ("page", "trouble"):
                     yield from self._report_answer(url, answer, {}, {})
 
     def _report_answer(
@@ -235,15 +235,15 @@ class WebConnector:
         """Yield the results of a reply for the listing, and record its state for the cursor in
         `now`."""
         before = known.get(url, _UNKNOWN)
-        if answer.what == "page":
+        if answer.kind == "page":
             now[url] = answer.state
             yield Item(url, answer.state.revision)
-        elif answer.what == "trouble" or (answer.what == "none" and is_start):
+        elif answer.kind == "trouble" or (answer.kind == "none" and is_start):
             now[url] = before
             yield Problem(url, answer.why, answer.hint)
         else:
             # A sitemap index keeps no state: its sitemaps can change while the index does not.
-            if answer.what == "list" and not (answer.content and answer.content.sitemaps):
+            if answer.kind == "list" and not (answer.content and answer.content.sitemaps):
                 now[url] = answer.state
             if before.revision:
                 yield Gone(url)
@@ -267,9 +267,9 @@ class WebConnector:
             content = content_of(visit, self._settings.max_bytes, limit)
         except RobotsForbidden:
             why = "the site's robots.txt forbids it"
-            what: Literal["trouble", "none"] = "trouble" if state.revision else "none"
+            kind: Literal["trouble", "none"] = "trouble" if state.revision else "none"
             return _Answer(
-                what, why=why, hint="Ask the site's owner, or remove it from the source."
+                kind, why=why, hint="Ask the site's owner, or remove it from the source."
             )
         except Unreachable as error:
             return _trouble(error.why)

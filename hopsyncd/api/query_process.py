@@ -83,7 +83,7 @@ class AskMessage:
 class Wanted:
     """A worker's request for results of the daemon's models, one for each text."""
 
-    what: Literal["questions", "vectors", "entities"]
+    kind: Literal["questions", "vectors", "entities"]
     texts: tuple[str, ...]
 
 

@@ -88,9 +88,9 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
     if models.encoder.name != encoder:
         return None
     try:
-        if wanted.what == "entities":
+        if wanted.kind == "entities":
             return models.language.entities(wanted.texts)
-        if wanted.what == "questions":
+        if wanted.kind == "questions":
             return [*encode_questions(models.encoder, wanted.texts)]
         return [*models.encoder.encode(wanted.texts)]
     except REPORTABLE:

@@ -108,7 +108,7 @@ class _Builder:
 
     def read(self) -> None:
         for event in events_of(self._page, self._page.root, self._page.first_line):
-            if event.what == "table":
+            if event.kind == "table":
                 self._table(event.element, event.line)
             elif not self._inline.take(event, pre=self._element == "pre"):
                 self._take(event)
@@ -116,7 +116,7 @@ class _Builder:
         self.blocks += self._leads.take_terms()
 
     def _take(self, event: Event) -> None:
-        name, opens = event.value, event.what == "open"
+        name, opens = event.value, event.kind == "open"
         if opens:
             around = self._around[event.element] = _classify_box(event.element)
         else:

@@ -123,7 +123,7 @@ def text_of(
     inline = InlineText()
     tables: list[Event] = []
     for event in events_of(page, element, line, tables=depth < _MAX_DEPTH):
-        if event.what != "table":
+        if event.kind != "table":
             _take(inline, event)
         elif _has_names(event.element):
             tables.append(event)
@@ -142,7 +142,7 @@ def _parts_of(page: Page, table: Event) -> Iterator[Event]:
 def _take(inline: InlineText, event: Event) -> None:
     if inline.take(event) or event.value not in BLOCKS:
         return
-    joint = _ITEMS.get(event.value, " ") if event.what == "open" else " "
+    joint = _ITEMS.get(event.value, " ") if event.kind == "open" else " "
     parts = inline.parts
     while joint != " " and parts and not parts[-1].strip():
         parts.pop()

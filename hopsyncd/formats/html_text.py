@@ -67,16 +67,16 @@ class InlineText:
 
     def take(self, event: Event, *, pre: bool = False) -> bool:
         """Handle an event of inline text. Returns False if the event is something else."""
-        if event.what == "text":
+        if event.kind == "text":
             self._text(event)
-        elif event.what == "link":
+        elif event.kind == "link":
             if event.value:
                 self.links.append((event.value[:_MAX_HREF_CHARACTERS], []))
                 self.parts.append(_MARK)
         elif event.value == "br":
-            self.parts += ["\n" if pre else " "] if event.what == "open" else []
+            self.parts += ["\n" if pre else " "] if event.kind == "open" else []
         elif event.value in _INLINE_ELEMENTS:
-            self._element(event.value, event.element, event.line, opens=event.what == "open")
+            self._element(event.value, event.element, event.line, opens=event.kind == "open")
         else:
             return False
         return True

@@ -293,7 +293,7 @@ class Event(NamedTuple):
     A `link` event is a navigation link without its text. A `table` event is a whole table.
     """
 
-    what: Literal["text", "open", "close", "link", "table"]
+    kind: Literal["text", "open", "close", "link", "table"]
     value: str  # the text, the element's name, or the address
     line: int
     element: Element = None

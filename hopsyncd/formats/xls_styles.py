@@ -129,12 +129,12 @@ def _styles(book: _Book) -> Mapping[int, Style]:
 
 def _cells(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the row, column and style of each cell of a sheet."""
-    for kind, at, length in _records(data, begin, end):
+    for kind, start, length in _records(data, begin, end):
         if kind in _CELLS:
-            yield struct.unpack_from("<HHH", data, at)
+            yield struct.unpack_from("<HHH", data, start)
         elif kind == _NUMBERS_IN_A_ROW and length >= 6:
-            row, column = struct.unpack_from("<HH", data, at)
+            row, column = struct.unpack_from("<HH", data, start)
             count = (length - 6) // 6
-            numbers = struct.iter_unpack("<HI", data[at + 4 : at + 4 + count * 6])
+            numbers = struct.iter_unpack("<HI", data[start + 4 : start + 4 + count * 6])
             for offset, (style, _) in enumerate(numbers):
                 yield row, column + offset, style

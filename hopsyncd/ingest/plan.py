@@ -230,14 +230,14 @@ class Plan:
     """The steps of a sync, and the listing on which they are based.
 
     `gone` contains the content hash of each document to remove, by path. A sync of edits reads only
-    the paths in `only`, and leaves those in `left` to the next sync.
+    the paths in `only`, and leaves those in `postponed` to the next sync.
     """
 
     steps: tuple[Step, ...]
     listing: Listing
     gone: Mapping[str, bytes]
     only: Collection[str] | None = None
-    left: tuple[str, ...] = ()
+    postponed: tuple[str, ...] = ()
 
     def looks_at(self, path: str) -> bool:
         """Whether the planned sync takes the state of this item into account."""
@@ -397,8 +397,8 @@ def _limit_edits(plan: Plan, scope: Scope) -> Plan:
     """Return a plan with only the first `scope.edits` edits, in the order of `scope.under`."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
     wanted = [path for path in scope.under or () if path in edits]
-    only, left = wanted[: scope.edits], tuple(wanted[scope.edits :])
-    return Plan(tuple(edits[path] for path in only), plan.listing, {}, frozenset(only), left)
+    only, postponed = wanted[: scope.edits], tuple(wanted[scope.edits :])
+    return Plan(tuple(edits[path] for path in only), plan.listing, {}, frozenset(only), postponed)
 
 
 def _is_small(steps: Collection[Step]) -> bool:

@@ -474,7 +474,7 @@ class SyncRun:
     vanished: set[str] = field(default_factory=set)
     changed: int = 0
     removed: int = 0
-    left: tuple[str, ...] = ()
+    postponed: tuple[str, ...] = ()
     encoder_error: EncoderUnavailable | None = None
 
     @property

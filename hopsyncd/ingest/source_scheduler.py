@@ -363,7 +363,7 @@ class SourceScheduler:
         while edits:
             outcome = self._small(due, Scope(known, small=True, edits=edits))
             if not outcome.too_large:
-                return outcome.left
+                return outcome.postponed
             edits //= 2
         return ()
 

@@ -137,8 +137,8 @@ class SyncOutcome:
     """The result of a sync. `problem` says why the source is paused, or is None if it is not
     paused.
 
-    `too_large` is true if a small sync was abandoned because it had too much work. `left` are the
-    edited documents that a small sync left to the next sync.
+    `too_large` is true if a small sync was abandoned because it had too much work. `postponed`
+    are the edited documents that a small sync left to the next sync.
     """
 
     source: str
@@ -146,7 +146,7 @@ class SyncOutcome:
     removed: int = 0
     problem: str | None = None
     too_large: bool = False
-    left: tuple[str, ...] = ()
+    postponed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ class SourceSync:
                 for turn in turns:
                     yield turn
                     self._begin_turn(run)
-            return SyncOutcome(source.name, run.changed, run.removed, left=run.left)
+            return SyncOutcome(source.name, run.changed, run.removed, postponed=run.postponed)
         except TooMuch:
             return SyncOutcome(source.name, run.changed, run.removed, too_large=True)
         except SourceUnavailable as problem:
@@ -269,7 +269,7 @@ class SourceSync:
             plan = yield from make_plan(
                 self.connection, source, run.scope, since, self.yield_to_edits
             )
-            run.left = plan.left
+            run.postponed = plan.postponed
             self._underway.append(run.batch)
             try:
                 yield from self._execute(run, plan)

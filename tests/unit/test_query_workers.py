@@ -108,7 +108,7 @@ class Desk:
         self.wanted.append(wanted)
         if not self.has_models:
             return None
-        if wanted.what == "entities":
+        if wanted.kind == "entities":
             return [*FakeLanguage().entities(wanted.texts)]
         return [*FakeEncoder().encode(wanted.texts)]
 
@@ -176,7 +176,7 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
         assert desk.ask(first, search) == desk.alone(first, search)
         understood = desk.ask(first, search)["understood"]
         assert understood and understood["question"] == "Where did caesar rule?"
-    assert (desk.here, {one.what for one in desk.wanted}) == (before, {"questions"})
+    assert (desk.here, {message.kind for message in desk.wanted}) == (before, {"questions"})
     desk.question, before = QUESTION, desk.here
 
     desk.files.put("oslo.md", b"# Oslo\n\nCaesar never called on Oslo.\n")
@@ -201,7 +201,7 @@ def test_a_worker_answers_questions_with_what_the_daemons_models_tell_it(desk: D
         assert desk.reply() == desk.reply_alone()
         assert desk.reply()["found"] == found
     assert desk.here == before
-    assert "entities" in {one.what for one in desk.wanted}
+    assert "entities" in {message.kind for message in desk.wanted}
 
 
 def test_if_a_worker_has_no_models_this_process_answers_and_the_worker_stays(desk: Desk) -> None:
