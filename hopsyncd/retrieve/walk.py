@@ -294,7 +294,7 @@ class _Walk:
         )
 
     def _open(self, passage_rows: Integers) -> None:
-        """Find the transitions out of those passages that send score for the first time."""
+        """Find the transitions out of the given passages that send score for the first time."""
         new = np.sort(passage_rows[~self._is_open[passage_rows]])
         if not len(new):
             return
