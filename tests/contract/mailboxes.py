@@ -311,5 +311,5 @@ def dovecot_program() -> str | None:
     found = shutil.which("dovecot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
         return None
-    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    return found if told.stdout.startswith("2.3.") else None
+    output = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    return found if output.stdout.startswith("2.3.") else None

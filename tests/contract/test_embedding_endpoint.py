@@ -184,11 +184,11 @@ def test_a_wrong_reply_is_refused_with_its_fault(
 ) -> None:
     bench.encoder.verify()
     endpoint.play = play
-    told = why(bench)
-    assert said in told
-    assert endpoint.base_url.split("/")[2] in told
+    message = why(bench)
+    assert said in message
+    assert endpoint.base_url.split("/")[2] in message
     status = bench.encoder.status()
-    assert status["failure"] == told
+    assert status["failure"] == message
     endpoint.play = embed()
     bench.time.now += 60
     assert bench.encoder.encode(["Rome"]).shape == (1, 64)
@@ -223,9 +223,9 @@ def test_a_text_is_not_cut_because_the_endpoint_was_slow(bench: Bench, endpoint:
 
 def test_a_down_endpoint_is_named_and_then_spared(bench: Bench, endpoint: Endpoint) -> None:
     endpoint.play = lambda _: drop()
-    told = why(bench)
-    assert "gave no reply" in told
-    assert "Indexing continues once it responds" in told
+    message = why(bench)
+    assert "gave no reply" in message
+    assert "Indexing continues once it responds" in message
     for _ in range(3):
         why(bench)
     asked = len(endpoint.requests)
@@ -342,9 +342,9 @@ def test_another_model_behind_the_name_is_refused_until_it_is_back(
 ) -> None:
     before = bench.encoder.encode(["Rome"])
     endpoint.play = embed(change=lambda items: [{**items[0], "embedding": [1.0] * 64}, *items[1:]])
-    told = why(bench)
-    assert "another model answers under this name" in told
-    assert "models.encoder_revision" in told
+    message = why(bench)
+    assert "another model answers under this name" in message
+    assert "models.encoder_revision" in message
     bench.time.now += 400
     with pytest.raises(EncoderUnavailable, match="another model"):
         bench.encoder.encode_questions(["Rome?"])
@@ -370,9 +370,9 @@ def test_tokens_are_counted_and_limited_per_day(endpoint: Endpoint, tmp_path: Pa
     assert spent["calls_today"] == 2
     sent = [text for request in endpoint.requests for text in request["input"]]
     assert spent["tokens_today"] == sum(len(text) // 4 for text in sent)
-    told = why(bench, "many words " * 300)
-    assert "used up" in told
-    assert "encoder_max_tokens_per_day in [models]" in told
+    message = why(bench, "many words " * 300)
+    assert "used up" in message
+    assert "encoder_max_tokens_per_day in [models]" in message
     assert len(endpoint.requests) == 2
 
 

@@ -192,7 +192,7 @@ class TestWhatIsNeverAsked:
             "try: print(client.get(sys.argv[1], {}, lambda _: True).body)\n"
             "except Unreachable as error: print(error.why)\n"
         )
-        said = [
+        output = [
             subprocess.run(
                 [sys.executable, "-c", script, f"https://{name}:{site.port}/"],
                 cwd=Path(__file__).parents[2],
@@ -204,9 +204,9 @@ class TestWhatIsNeverAsked:
             ).stdout
             for name in ("public.test", "another.test")
         ]
-        assert "Home" in said[0]
-        assert "another.test" in said[1]
-        assert "certificate" in said[1]
+        assert "Home" in output[0]
+        assert "another.test" in output[1]
+        assert "certificate" in output[1]
 
     def test_a_host_is_asked_at_each_of_its_addresses(self, site: Site) -> None:
         site.answers["/"] = page("Home")

@@ -48,24 +48,24 @@ def asked(
 ) -> dict[str, Any]:
     ran = place.run("ask", question, *more, *filter(None, [llm]), "--json")
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert isinstance(told, dict)
-    return told
+    output = json.loads(ran.stdout)
+    assert isinstance(output, dict)
+    return output
 
 
 def test_an_answer_names_its_files_lines_passages_and_version(place: Place) -> None:
     ran = place.run("ask", "--no-llm", QUESTION)
     assert ran.returncode == 0, ran.stderr
-    told = asked(place)
-    assert told["found"] and told["short"] is None
-    mira = next(citation for citation in told["citations"] if citation["document"] == "mira.md")
+    reply = asked(place)
+    assert reply["found"] and reply["short"] is None
+    mira = next(citation for citation in reply["citations"] if citation["document"] == "mira.md")
     assert mira["lines"] == [3, 3]
     assert "Ostrava" in ran.stdout
     assert f"[{mira['number']}] notes: mira.md:3   id {mira['id']}" in ran.stdout
-    assert f"version {told['version']}" in ran.stdout
-    assert told["chain"], "two passages are joined"
+    assert f"version {reply['version']}" in ran.stdout
+    assert reply["chain"], "two passages are joined"
     words = " ".join(ran.stdout.split())
-    assert all(f" {hop_verb(hop['asked_by'])} " in words for hop in told["chain"])
+    assert all(f" {hop_verb(hop['asked_by'])} " in words for hop in reply["chain"])
     assert "Bronze Door" in ran.stdout
 
 
@@ -90,8 +90,8 @@ def test_a_missing_answer_is_reported_with_exit_status_0(place: Place) -> None:
 
 def test_the_passages_come_with_the_answer_if_they_are_asked_for(place: Place) -> None:
     query = place.post("/v1/query", {"question": QUESTION, "k": 8})
-    told = place.post("/v1/ask", {"question": QUESTION, "llm": False, "passages": True})
-    assert told["passages"] == query["passages"] != []
+    reply = place.post("/v1/ask", {"question": QUESTION, "llm": False, "passages": True})
+    assert reply["passages"] == query["passages"] != []
     assert place.post("/v1/ask", {"question": QUESTION, "llm": False})["passages"] == []
 
 
@@ -117,10 +117,10 @@ def test_a_configured_llm_answers_unless_no_llm_is_given(place: Place, endpoint:
     before = len(endpoint.requests)
     asked(place)
     assert len(endpoint.requests) == before
-    told = asked(place, llm="")
-    assert (told["by"], told["answer"], told["degraded"]) == ("llm", "In Ostrava", [])
-    assert [citation["document"] for citation in told["citations"]] == ["mira.md"]
-    assert told["llm"]["calls"] == 1
+    reply = asked(place, llm="")
+    assert (reply["by"], reply["answer"], reply["degraded"]) == ("llm", "In Ostrava", [])
+    assert [citation["document"] for citation in reply["citations"]] == ["mira.md"]
+    assert reply["llm"]["calls"] == 1
     assert len(endpoint.requests) == before + 1
     assert "tools" not in endpoint.requests[-1]
     assert "In Ostrava [1]" in place.run("ask", QUESTION).stdout
@@ -146,12 +146,12 @@ def test_an_llm_that_obeys_a_document_is_not_believed(place: Place, endpoint: En
     )
     question = f"{QUESTION} Which year?"
     before = len(endpoint.requests)
-    told = asked(place, llm="--llm", question=question)
-    assert told["by"] == "extractive"
-    assert "cites passage 99" in told["degraded"][0]
+    reply = asked(place, llm="--llm", question=question)
+    assert reply["by"] == "extractive"
+    assert "cites passage 99" in reply["degraded"][0]
     assert len(endpoint.requests) == before + 1, "the link in the document was not fetched"
     stored = {passage["id"] for passage in place.query(question, k=50)}
-    assert {citation["id"] for citation in told["citations"]} <= stored
+    assert {citation["id"] for citation in reply["citations"]} <= stored
 
 
 def test_a_dead_or_silent_llm_gives_quoted_sentences_and_one_line_of_explanation(
@@ -182,13 +182,13 @@ def test_nobody_waits_long_for_an_llm_that_does_not_answer(silent: bool) -> None
         made.sync()
         asked(made)  # loads the models
         began_s = time.monotonic()
-        told = asked(made, question="Where was Kaltenbrunn born?", llm="")
+        reply = asked(made, question="Where was Kaltenbrunn born?", llm="")
         took_s = time.monotonic() - began_s
-    assert (told["found"], told["by"]) == (True, "extractive")
-    (why,) = told["degraded"]
+    assert (reply["found"], reply["by"]) == (True, "extractive")
+    (why,) = reply["degraded"]
     assert f"127.0.0.1:{port} gave no reply" in why
     assert took_s < (3 + PATIENCE_S if silent else PATIENCE_S)
-    assert told["llm"]["calls"] == (1 if silent else 2)
+    assert reply["llm"]["calls"] == (1 if silent else 2)
 
 
 def test_without_an_endpoint_the_flag_is_refused() -> None:

@@ -122,8 +122,8 @@ def test_a_closed_source_that_leaves_the_configuration_stays_closed_also_when_it
     assert seen(place, [version]) == []
     assert "stay closed" in place.log.read_text()
     for command in (["status"], ["sources", "closed"], ["doctor"]):
-        told = place.run(*command).stdout
-        assert told.count("closed to members") == 1 and told.count("hopsyncd reload") == 1
+        output = place.run(*command).stdout
+        assert output.count("closed to members") == 1 and output.count("hopsyncd reload") == 1
     place.stop()
     place.start()
     assert seen(place, [version]) == []

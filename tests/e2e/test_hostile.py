@@ -135,8 +135,8 @@ def test_hostile_requests_are_answered_well_and_nothing_hangs(daemon: Place) -> 
     chance = random.Random(7)
     requests = [hostile(chance) for _ in range(REQUESTS)]
     with ThreadPoolExecutor(AT_ONCE) as clients:
-        told = list(clients.map(lambda one: statuses(exchange(daemon, one)), requests))
-    seen = Counter(status for one in told for status in one)
+        replies = list(clients.map(lambda one: statuses(exchange(daemon, one)), requests))
+    seen = Counter(status for reply in replies for status in reply)
     assert {200, 400, 403, 404, 405, 408, 431} <= seen.keys() <= {
         200, 400, 403, 404, 405, 408, 431, 503
     }, seen  # fmt: skip

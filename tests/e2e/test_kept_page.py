@@ -94,8 +94,8 @@ def test_a_port_in_use_is_reported_with_its_configuration_key(place: Place) -> N
     place.stop()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         configure(place, f"127.0.0.1:{taken.getsockname()[1]}")
-        told = place.run("serve").stderr
-    assert "Cannot listen on 127.0.0.1" in told and "web.listen" in told
+        message = place.run("serve").stderr
+    assert "Cannot listen on 127.0.0.1" in message and "web.listen" in message
 
 
 def test_idle_connections_do_not_block_new_connections(place: Place) -> None:

@@ -15,12 +15,12 @@ def test_the_status_names_the_endpoint_and_what_was_spent() -> None:
             + source("notes", place.notes)
         )
         place.start()
-        told = place.run("status")
+        output = place.run("status")
         status = json.loads(place.run("status", "--json").stdout)
     host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
-    assert f"passages and questions are sent to the LLM small at {host};" in told.stdout
-    assert "today 0 of 20000 calls, 0 of 2000000 tokens" in told.stdout
-    assert "nothing leaves" not in told.stdout
+    assert f"passages and questions are sent to the LLM small at {host};" in output.stdout
+    assert "today 0 of 20000 calls, 0 of 2000000 tokens" in output.stdout
+    assert "nothing leaves" not in output.stdout
     assert (status["llm"]["endpoint"], status["models"]["llm_endpoint"]) == (host, host)
     assert endpoint.requests == []
 
@@ -42,7 +42,7 @@ def test_the_status_names_the_endpoint_to_a_user_who_sees_one_source() -> None:
         made = place.run("token", "create", "--user", "ann", "--source", "open", "--out", str(file))
         assert made.returncode == 0, made.stderr
         server = ("--server", f"http://127.0.0.1:{port}", "--token-file", str(file))
-        told = place.run("status", *server).stdout
+        output = place.run("status", *server).stdout
         host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
-        assert "closed" not in told and "nothing leaves" not in told
-        assert f"passages and questions are sent to the LLM at {host}\n" in told
+        assert "closed" not in output and "nothing leaves" not in output
+        assert f"passages and questions are sent to the LLM at {host}\n" in output

@@ -89,18 +89,18 @@ def test_three_changes_are_listed_one_by_one(place: Place) -> None:
 
 
 def test_thirty_thousand_changes_are_counted_and_the_first_ten_listed(place: Place) -> None:
-    told = printed(place, "diff", "1", "2")
-    assert told[1] == "documents +30,000"
-    assert "  notes: archive/  +30,000" in told
-    assert "documents added: 30,000" in told
-    assert sum(line.startswith("  + notes:") for line in told) == 10
-    assert told[-1] == "  and 29,990 more (--all shows them)"
-    assert len(told) < 20
+    output = printed(place, "diff", "1", "2")
+    assert output[1] == "documents +30,000"
+    assert "  notes: archive/  +30,000" in output
+    assert "documents added: 30,000" in output
+    assert sum(line.startswith("  + notes:") for line in output) == 10
+    assert output[-1] == "  and 29,990 more (--all shows them)"
+    assert len(output) < 20
 
 
 def test_all_changes_are_listed_on_request(place: Place) -> None:
-    told = printed(place, "diff", "1", "2", "--all")
-    assert sum(line.startswith("  + notes:") for line in told) == LONG
+    output = printed(place, "diff", "1", "2", "--all")
+    assert sum(line.startswith("  + notes:") for line in output) == LONG
 
 
 def test_a_limit_cuts_the_lists_and_not_the_counts(place: Place) -> None:

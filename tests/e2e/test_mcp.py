@@ -364,12 +364,12 @@ def test_without_a_daemon_an_error_says_how_to_start_one_and_none_is_started() -
 
 
 def test_the_server_loads_no_model_library() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", "import hopsyncd.cli.serve, hopsyncd.api.mcp.document_server, sys\n"
          "print({'torch', 'numpy', 'spacy', 'pysqlite3'} & set(sys.modules))"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert told.stdout == "set()\n"
+    assert output.stdout == "set()\n"
 
 
 def test_the_session_in_the_guide_is_what_a_client_gets() -> None:

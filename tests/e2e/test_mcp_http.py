@@ -109,8 +109,8 @@ def test_an_agent_searches_and_reads(place: Place, reading: str) -> None:
     assert [tool.name for tool in tools] == READING
     found = content_of(called(place, reading, "search", question="Where was Kaltenbrunn born?"))
     ids = {document["document"]: document["passages"][0]["id"] for document in found["documents"]}
-    got = content_of(called(place, reading, "get", passage=ids["people/mira.md"]))
-    assert "Ostrava" in got["quote"]
+    reply = content_of(called(place, reading, "get", passage=ids["people/mira.md"]))
+    assert "Ostrava" in reply["quote"]
 
 
 def test_a_search_can_be_narrowed(place: Place, reading: str) -> None:

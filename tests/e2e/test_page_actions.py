@@ -165,8 +165,8 @@ def test_no_action_is_done_for_another_page_or_without_the_token(page: Page, pla
         ):
             sent = httpx2.post(url, data=fields, headers=headers, cookies=cookies)
             assert sent.status_code == 403, (action, headers)
-        got = httpx2.get(url, cookies=cookies)
-        assert got.status_code == 405
+        reply = httpx2.get(url, cookies=cookies)
+        assert reply.status_code == 405
     assert state(place, "notes") == "ok"
 
 

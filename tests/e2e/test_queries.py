@@ -48,8 +48,8 @@ def test_statements_are_shown_with_the_path_that_led_to_them(daemon: Place, stra
     question = "the glass furnace in the village of Mira Kaltenbrunn"
     drawn = daemon.run("query", question, *search, "--explain")
     assert drawn.returncode == 0, drawn.stderr
-    told = json.loads(daemon.run("query", question, *search, "--json").stdout)["passages"]
-    paths = [passage["statements"] for passage in told]
+    output = json.loads(daemon.run("query", question, *search, "--json").stdout)["passages"]
+    paths = [passage["statements"] for passage in output]
     assert len({path[-1]["text"] for path in paths}) == len(paths)
     (first, last, *_) = next(path for path in paths if len(path) > 1)
     assert first["name"] is None and last["name"].split()[0] in last["text"]
@@ -88,8 +88,8 @@ def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> 
 def test_a_typo_is_corrected_and_the_correction_is_shown(daemon: Place) -> None:
     for command in ("query", "ask"):
         answered = daemon.run(command, "Who repairs the tower clokc of Bergen?")
-        said = [line for line in answered.stderr.splitlines() if not line.startswith("note: ")]
-        assert said[-1:] == ["searched for 'clock' instead of 'clokc'"]
+        message = [line for line in answered.stderr.splitlines() if not line.startswith("note: ")]
+        assert message[-1:] == ["searched for 'clock' instead of 'clokc'"]
         assert "people/lindqvist.md" in answered.stdout
 
 

@@ -92,9 +92,9 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
     assert names(place) == {"notes": "ok"}
 
     place.configure(source("notes", place.notes) + "[query]\nk = 1\n")
-    told = place.run("status").stdout
-    assert "the new configuration has a mistake, so the old configuration is used: " in told
-    assert "no such file" in told
+    output = place.run("status").stdout
+    assert "the new configuration has a mistake, so the old configuration is used: " in output
+    assert "no such file" in output
     assert place.post("/v1/reload", {})["changed"] == ["query.k"]
     assert place.status()["configuration"] == {"refused": None, "restart_needed": []}
     assert len(place.query("lighthouse Gent")) == 1
@@ -124,8 +124,8 @@ def test_add_and_remove_reload_the_daemon(place: Place) -> None:
     place.until(lambda: place.status()["documents"] == 2)
     assert "The daemon has applied it" in added.stdout
 
-    told = place.run("reload")
-    assert (told.returncode, told.stdout) == (0, "Nothing has changed.\n"), told.stderr
+    output = place.run("reload")
+    assert (output.returncode, output.stdout) == (0, "Nothing has changed.\n"), output.stderr
     place.configure("[query]\nq = 1\n")
     refused = place.run("reload")
     assert refused.returncode == 1

@@ -97,8 +97,8 @@ def test_the_reply_of_the_llm_is_streamed_by_token_and_counted(
     llm = open_endpoint(LlmConfig(base_url=f"http://{host}/v1", model="smollm2"), tmp_path)
     call = LlmCall("answers", "colours/1", "Name a colour.", "Which is the sky's?", max_tokens=300)
     heard, usage = Heard(), Usage()
-    said = ask(llm, call, Colour, usage, heard)
+    reply = ask(llm, call, Colour, usage, heard)
     assert len(heard.all) > 1
-    assert Colour.model_validate_json("".join(heard.all)) == said
+    assert Colour.model_validate_json("".join(heard.all)) == reply
     assert 0 < usage.completion_tokens < call.max_tokens, "the server's count, not the limit"
     llm.close()

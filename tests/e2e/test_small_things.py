@@ -39,9 +39,9 @@ def test_a_rename_is_shown_as_a_rename(place: Place) -> None:
     kinds = ("documents_added", "documents_changed", "documents_removed", "documents_renamed")
     log = client.log()["versions"]
     assert [sum(entry[kind] for entry in log[:-1]) for kind in kinds] == [1, 0, 1, 2]
-    told = place.run("diff", "1").stdout
-    assert "documents +1 -1 >2" in told
-    assert "> notes: rome.md -> roma.md" in told
+    output = place.run("diff", "1").stdout
+    assert "documents +1 -1 >2" in output
+    assert "> notes: rome.md -> roma.md" in output
 
 
 def test_without_graph_a_diff_only_counts_passages_and_edges(place: Place) -> None:

@@ -171,16 +171,16 @@ def test_sources_shows_the_last_scan_and_the_problems(small: Place) -> None:
     small.write("b.pdf", "no PDF\n")
     small.start()
     small.sync()
-    told = small.run("sources").stdout.splitlines()
+    output = small.run("sources").stdout.splitlines()
     assert re.fullmatch(
         r"away \(folder\): paused, 0 documents, scanned never, next scan in .*: .*no such.*",
-        told[0],
-    ), told
+        output[0],
+    ), output
     assert re.fullmatch(
         r"notes \(folder\): ok, 1 document, 1 with problems,"
         r" scanned (just now|\d+ .* ago), next scan in .*",
-        told[1],
-    ), told
+        output[1],
+    ), output
     details = small.run("sources", "notes").stdout
     assert f"location:      {small.notes}" in details
     assert "b.pdf" in details
@@ -244,5 +244,5 @@ def test_an_answer_says_who_committed_what_it_cites(small: Place, tmp_path: Path
     (passage,) = small.query("ferry Halcyon", strategy="bm25")
     date = passage["origin"]["date"]
     assert passage["origin"] == {"author": "Ada", "date": date, "commit": commit}
-    told = small.run("query", "ferry Halcyon").stdout
-    assert f"ferry.md:1 (Ada, {date[:10]}, {commit[:10]})" in told
+    output = small.run("query", "ferry Halcyon").stdout
+    assert f"ferry.md:1 (Ada, {date[:10]}, {commit[:10]})" in output

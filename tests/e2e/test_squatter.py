@@ -133,9 +133,9 @@ def test_no_command_sends_anything_to_a_squatted_socket(
     place.configure(f'[daemon]\nsocket = "{path}"\n')
     with serving_as(stranger(), path, REPLY) as heard:
         ran = place.run(*command)
-        told = ran.stdout + ran.stderr
-        assert ran.returncode != 0 and "Traceback" not in told
-        assert "belongs to the user nobody" in told
+        output = ran.stdout + ran.stderr
+        assert ran.returncode != 0 and "Traceback" not in output
+        assert "belongs to the user nobody" in output
         assert heard.read_bytes() == b""
 
 

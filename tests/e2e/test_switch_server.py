@@ -79,8 +79,8 @@ def reload(team: Team, place: Place, dimensions: int) -> None:
     """Change the models, and reload; no restart may be needed."""
     team.more = models(dimensions)
     team.configure(place)
-    told = place.printed("reload")
-    assert (told["changed"], told["restart_needed"]) == (["models.threads"], [])
+    output = place.printed("reload")
+    assert (output["changed"], output["restart_needed"]) == (["models.threads"], [])
 
 
 def restart(team: Team, place: Place, dimensions: int) -> None:

@@ -50,12 +50,12 @@ def test_a_restart_reports_changes_made_while_the_daemon_was_off(place: Place) -
 def test_the_summary_of_a_sync_names_changes_and_unreadable_files(place: Place) -> None:
     (place.notes / "bad.md").write_bytes(b"\x00\x01 no text")
     place.start()
-    said = place.run("sync", "--wait").stdout.splitlines()
-    assert said[0] == "notes: 6 added"
-    assert said[1] == "  1 document cannot be read:"
-    assert said[2].startswith("    bad.md: it is binary")
+    output = place.run("sync", "--wait").stdout.splitlines()
+    assert output[0] == "notes: 6 added"
+    assert output[1] == "  1 document cannot be read:"
+    assert output[2].startswith("    bad.md: it is binary")
     version = place.status()["version"]
-    assert said[-1] == f"Serving version {version}."
+    assert output[-1] == f"Serving version {version}."
     again = place.run("sync", "--wait").stdout.splitlines()
     assert again[0] == f"notes: nothing changed since version {version}"
 

@@ -259,8 +259,8 @@ def test_a_document_whose_reading_was_stopped_is_read_after_the_restart(service:
     assert service.worker() == pid, "it has not read all"
     service.systemctl("stop", "hopsyncd.service")
     service.systemctl("start", "hopsyncd.service")
-    told = json.loads(service.hopsyncd("sync", "--wait", "--json"))
-    assert [one["problem"] for one in told["sources"]] == [None], told
+    reply = json.loads(service.hopsyncd("sync", "--wait", "--json"))
+    assert [one["problem"] for one in reply["sources"]] == [None], reply
     assert json.loads(service.hopsyncd("status", "--json"))["quarantined"] == 0
 
 

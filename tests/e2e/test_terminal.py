@@ -290,13 +290,13 @@ def test_why_shows_how_the_answer_changed_and_leaves_internals_out(place: Place)
     place.write("bell.md", "# Bell\n\nThe bell of Vik was cast by Tor.\n")
     place.sync()
     question = "Who cast the bell of Vik?"
-    told = place.run("why", *question.split(), str(before)).stdout
-    assert told == place.run("why", question, str(before), "--at", "head").stdout
-    assert "the answer changed" in told
-    assert "-The bell of Vik was cast by Osk." in told
-    assert "+The bell of Vik was cast by Tor." in told
-    assert "bell.md (edited)" in told
-    assert "matched directly" not in told
+    output = place.run("why", *question.split(), str(before)).stdout
+    assert output == place.run("why", question, str(before), "--at", "head").stdout
+    assert "the answer changed" in output
+    assert "-The bell of Vik was cast by Osk." in output
+    assert "+The bell of Vik was cast by Tor." in output
+    assert "bell.md (edited)" in output
+    assert "matched directly" not in output
     assert "matched directly" in place.run("why", question, str(before), "--verbose").stdout
     (place.notes / "bell.md").unlink()
     place.sync()

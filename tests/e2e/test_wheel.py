@@ -126,8 +126,8 @@ def test_a_daemon_without_torch_indexes_and_answers_and_names_the_extra(
         return ran.stdout + ran.stderr
 
     absent = "from importlib.util import find_spec; print(find_spec('torch'), hopsyncd.__file__)"
-    said = printed(sys.executable, "-c", f"import hopsyncd; {absent}")
-    assert said.startswith(f"None {target}")
+    output = printed(sys.executable, "-c", f"import hopsyncd; {absent}")
+    assert output.startswith(f"None {target}")
     answered = _first_answer(program, ROOT / "examples/notes", environment)
     assert "Menabrea" in answered
     assert "model@53aa51172d142c89/int8-2" in printed(str(program), "doctor")
@@ -139,9 +139,9 @@ def test_a_daemon_without_torch_indexes_and_answers_and_names_the_extra(
     for key in ("encoder", "reranker"):
         config.write_text(re.sub(rf"(?m)^{key} = .*$", f'{key} = "{model}"', written))
         for command in ("serve", "doctor"):
-            said = printed(str(program), command)
-            assert "hopsyncd[sentence-transformers]" in said
-            assert "Traceback" not in said
+            output = printed(str(program), command)
+            assert "hopsyncd[sentence-transformers]" in output
+            assert "Traceback" not in output
 
 
 @pytest.mark.nightly

@@ -73,10 +73,10 @@ def notes(tmp_path: Path) -> Iterator[Asked]:
 def test_the_sentences_that_carry_the_answer_are_cited_with_their_places(
     notes: Asked,
 ) -> None:
-    told = notes.ask(QUESTION)
-    assert (told["found"], told["by"], told["short"]) == (True, "extractive", None)
-    sentences = told["sentences"]
-    citations = told["citations"]
+    reply = notes.ask(QUESTION)
+    assert (reply["found"], reply["by"], reply["short"]) == (True, "extractive", None)
+    sentences = reply["sentences"]
+    citations = reply["citations"]
     assert isinstance(sentences, list) and isinstance(citations, list)
     assert {"Kaltenbrunn was born in Ostrava.", "Bronze Door is a film by Kaltenbrunn."} <= {
         one["text"] for one in sentences
@@ -91,18 +91,18 @@ def test_the_sentences_that_carry_the_answer_are_cited_with_their_places(
 
 
 def test_the_chain_joins_the_cited_passages(notes: Asked) -> None:
-    told = notes.ask(QUESTION)
-    chain = told["chain"]
+    reply = notes.ask(QUESTION)
+    chain = reply["chain"]
     assert isinstance(chain, list)
     ends = [{hop["from"]["document"], hop["to"]["document"]} for hop in chain]
     assert {"door.md", "mira.md"} in ends
 
 
 def test_a_question_about_an_unknown_subject_is_not_answered(notes: Asked) -> None:
-    told = notes.ask(FOREIGN)
-    assert (told["found"], told["answer"], told["short"]) == (False, None, None)
-    assert (told["citations"], told["sentences"], told["chain"]) == ([], [], [])
-    assert told["version"] == 1
+    reply = notes.ask(FOREIGN)
+    assert (reply["found"], reply["answer"], reply["short"]) == (False, None, None)
+    assert (reply["citations"], reply["sentences"], reply["chain"]) == ([], [], [])
+    assert reply["version"] == 1
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_headers_and_markup_are_quoted_only_if_they_contain_the_answer() -> None
 
 
 def test_each_sentence_has_the_title_of_its_document(tmp_path: Path) -> None:
-    told = Asked(tmp_path, NOTES).ask(QUESTION)
-    sentences, citations = told["sentences"], told["citations"]
+    reply = Asked(tmp_path, NOTES).ask(QUESTION)
+    sentences, citations = reply["sentences"], reply["citations"]
     assert isinstance(sentences, list) and isinstance(citations, list)
     headings = {citation["number"]: citation["heading"] for citation in citations}
     assert sentences
@@ -228,13 +228,13 @@ def test_each_sentence_has_the_title_of_its_document(tmp_path: Path) -> None:
 def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
     llm = FakeLlm(saying({"found": True, "answer": "Ostrava", "citations": [2, 1, 2]}))
     asked = Asked(tmp_path, NOTES, llm)
-    told = asked.ask(QUESTION, by_llm=True)
+    reply = asked.ask(QUESTION, by_llm=True)
     (call,) = llm.calls
     shown = json.loads(call.user)
     assert shown["question"] == QUESTION
     assert (call.purpose, call.prompt) == ("answers", "answers/4")
-    assert (told["answer"], told["by"], told["degraded"]) == ("Ostrava", "llm", [])
-    citations = told["citations"]
+    assert (reply["answer"], reply["by"], reply["degraded"]) == ("Ostrava", "llm", [])
+    citations = reply["citations"]
     assert isinstance(citations, list)
     passages = excerpts_in(shown)
     assert [citation["text"] for citation in citations] == [passages[at]["text"] for at in (1, 0)]
@@ -242,7 +242,7 @@ def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
         ("Bronze Door", "door.md"),
         ("Kaltenbrunn", "mira.md"),
     }, "bread has nothing to do with it"
-    assert told["llm"] == {"calls": 1, "cached": 0, "tokens": 120}
+    assert reply["llm"] == {"calls": 1, "cached": 0, "tokens": 120}
 
 
 def test_no_llm_is_asked_unless_wanted(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_no_llm_is_asked_unless_wanted(tmp_path: Path) -> None:
 
 def test_an_llm_that_finds_nothing_says_so(tmp_path: Path) -> None:
     llm = FakeLlm(saying({"found": False, "answer": "maybe", "citations": [1]}))
-    told = Asked(tmp_path, NOTES, llm).ask(QUESTION, by_llm=True)
-    assert (told["found"], told["by"], told["answer"], told["citations"]) == (
+    reply = Asked(tmp_path, NOTES, llm).ask(QUESTION, by_llm=True)
+    assert (reply["found"], reply["by"], reply["answer"], reply["citations"]) == (
         False,
         "llm",
         None,
@@ -293,16 +293,16 @@ def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) ->
         ]
         return json.dumps({"found": True, "answer": "Ostrava", "citations": cited})
 
-    told = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
-    assert [citation["document"] for citation in told["citations"]] == ["mira.md", "door.md"]
-    assert [(one["text"], one["citation"]) for one in told["sentences"]] == [
+    reply = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
+    assert [citation["document"] for citation in reply["citations"]] == ["mira.md", "door.md"]
+    assert [(one["text"], one["citation"]) for one in reply["sentences"]] == [
         ("Kaltenbrunn was born in Ostrava.", 1)
     ]
-    assert told["degraded"] == [
+    assert reply["degraded"] == [
         "the LLM cited passage 99, which it was not sent: removed",
         "the LLM quoted 1 sentence that no passage has: removed",
     ]
-    assert (told["by"], told["answer"]) == ("llm", "Ostrava")
+    assert (reply["by"], reply["answer"]) == ("llm", "Ostrava")
 
 
 def test_marks_in_the_text_cite_passages_and_are_left_out_of_the_short_answer(
@@ -315,11 +315,11 @@ def test_marks_in_the_text_cite_passages_and_are_left_out_of_the_short_answer(
         text = f"In Ostrava [{numbers['mira.md']}], by her film [{numbers['door.md']}][9]."
         return json.dumps({"found": True, "answer": text, "citations": [numbers["door.md"]]})
 
-    told = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
-    assert told["answer"] == "In Ostrava [1], by her film [2]."
-    assert told["short"] == "In Ostrava, by her film."
-    assert [citation["document"] for citation in told["citations"]] == ["mira.md", "door.md"]
-    assert told["degraded"] == ["the LLM cited passage 9, which it was not sent: removed"]
+    reply = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
+    assert reply["answer"] == "In Ostrava [1], by her film [2]."
+    assert reply["short"] == "In Ostrava, by her film."
+    assert [citation["document"] for citation in reply["citations"]] == ["mira.md", "door.md"]
+    assert reply["degraded"] == ["the LLM cited passage 9, which it was not sent: removed"]
 
 
 def test_an_llm_gets_the_words_as_typed_beside_their_correction(tmp_path: Path) -> None:
@@ -364,9 +364,9 @@ def test_the_sentences_answer_if_the_llm_is_down(tmp_path: Path) -> None:
     def down(_: LlmCall) -> LlmUnavailable:
         return LlmUnavailable("No answer came", "the endpoint is down", "Start it")
 
-    told = Asked(tmp_path, NOTES, FakeLlm(down)).ask(QUESTION, by_llm=True)
-    assert told["by"] == "extractive"
-    assert "the endpoint is down" in str(told["degraded"])
+    reply = Asked(tmp_path, NOTES, FakeLlm(down)).ask(QUESTION, by_llm=True)
+    assert reply["by"] == "extractive"
+    assert "the endpoint is down" in str(reply["degraded"])
 
 
 def test_asking_for_an_llm_without_a_configured_llm_is_refused(notes: Asked) -> None:
@@ -379,26 +379,26 @@ def test_orders_in_a_document_are_data_for_the_llm(tmp_path: Path) -> None:
     files = NOTES | {"evil.md": f"# Bronze Door\n\n{ORDER}\n\nKaltenbrunn, born.\n".encode()}
     obeying = {"found": True, "answer": "https://evil.example/?q=secret", "citations": [99]}
     llm = FakeLlm(saying(obeying))
-    told = Asked(tmp_path, files, llm).ask(QUESTION, by_llm=True)
+    reply = Asked(tmp_path, files, llm).ask(QUESTION, by_llm=True)
     (call,) = llm.calls
     assert "evil" not in call.system
     shown = json.loads(call.user)
     assert shown.keys() == {"question", "documents"}
     assert any(ORDER in excerpt["text"] for excerpt in excerpts_in(shown))
-    assert told["by"] == "extractive"
+    assert reply["by"] == "extractive"
 
 
 def test_orders_in_a_document_do_nothing_to_an_extractive_answer(tmp_path: Path) -> None:
     files = NOTES | {"evil.md": f"# Bronze Door\n\n{ORDER}\n".encode()}
     asked = Asked(tmp_path, files)
-    told = asked.ask(QUESTION)
-    citations = told["citations"]
+    reply = asked.ask(QUESTION)
+    citations = reply["citations"]
     assert isinstance(citations, list)
     rows = asked.stack.connection.execute("SELECT id FROM passage")
     stored = {id_text(PassageId(row[0])) for row in rows}
     assert {citation["id"] for citation in citations} <= stored
-    assert told["found"]
-    assert told["llm"] == {"calls": 0, "cached": 0, "tokens": 0}
+    assert reply["found"]
+    assert reply["llm"] == {"calls": 0, "cached": 0, "tokens": 0}
 
 
 def test_a_follow_up_is_searched_with_what_the_thread_is_about(tmp_path: Path) -> None:

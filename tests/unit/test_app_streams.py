@@ -56,8 +56,8 @@ class Reporting(FakeService):
 
 def test_a_streamed_sync_tells_its_progress() -> None:
     client = TestClient(as_owner(make_app(services_of(Reporting()))))
-    told = lines(client.post("/v1/sync", headers={"accept": NDJSON}))
-    assert told == [
+    reply = lines(client.post("/v1/sync", headers={"accept": NDJSON}))
+    assert reply == [
         {"event": "progress", "source": "notes", "share": 0.5},
         {"event": "answer", "answer": {"version": 8}},
     ]

@@ -152,11 +152,11 @@ def test_a_completion_script_completes_commands(shell: str, tmp_path: Path) -> N
     ).stdout
     assert f"_HOPSYNCD_COMPLETE={shell}_complete" in script
     code = "from hopsyncd.cli.main import main; main()"
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     ).stdout
-    assert {"watch", "watches"} <= {*told.replace(",", " ").split()}
-    assert "unwatch" not in told.split()
+    assert {"watch", "watches"} <= {*output.replace(",", " ").split()}
+    assert "unwatch" not in output.split()
 
 
 def test_a_spinner_turns_only_at_a_terminal_and_after_a_moment(

@@ -228,10 +228,10 @@ def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
         Experiment(searches, models(), answers="extractive"),
     )
     written = write_report(tmp_path / "r", Measured("Mine", ["A note."], searches, result))
-    told = json.loads((tmp_path / "r/report.json").read_text())
+    reply = json.loads((tmp_path / "r/report.json").read_text())
     page = (tmp_path / "r/report.md").read_text()
-    assert told["strategies"].keys() == {"hop n_hop=1", "hop n_hop=3", "bm25"}
-    assert told["strategies"]["bm25"]["precision@5"] == 20.0
+    assert reply["strategies"].keys() == {"hop n_hop=1", "hop n_hop=3", "bm25"}
+    assert reply["strategies"]["bm25"]["precision@5"] == 20.0
     assert "# Mine" in page and "A note." in page
     assert "| hop n_hop=3 | 100.0 (20.6 to 100.0) |" in page and "answer em" in page
     plots = [file for file in written if file.suffix == ".png"]

@@ -182,8 +182,8 @@ def test_gitignore_files_mean_what_they_mean_to_git(tmp_path: Path, case: str) -
         pytest.skip("the git program is not installed, so its opinion cannot be asked")
     options = ["-z", "--others", "--exclude-per-directory", ".gitignore"]
     command: list[str | Path] = ["git", "-C", tmp_path, "ls-files", *options]
-    said = subprocess.run(command, check=True, capture_output=True).stdout
-    theirs = {name for name in said.decode().split("\0") if name.endswith((".md", ".txt"))}
+    output = subprocess.run(command, check=True, capture_output=True).stdout
+    theirs = {name for name in output.decode().split("\0") if name.endswith((".md", ".txt"))}
     assert set(listed(FolderConnector(tmp_path))) == theirs
 
 

@@ -84,11 +84,11 @@ class Script:
         }
 
     def answer(self, id_: int, data: dict[str, Any]) -> dict[str, Any]:
-        said = ANSWERS.get(id_, "")
+        reply = ANSWERS.get(id_, "")
         holding = [
-            excerpt["number"] for excerpt in excerpts_in(data) if said and said in excerpt["text"]
+            excerpt["number"] for excerpt in excerpts_in(data) if reply and reply in excerpt["text"]
         ]
-        return {"id": id_, "answer": said, "citations": holding[:1]}
+        return {"id": id_, "answer": reply, "citations": holding[:1]}
 
     def _answers(self, data: dict[str, Any]) -> Reply:
         numbers = [number for one in data.get("answers", ()) for number in one["passages"]]
@@ -139,8 +139,8 @@ def notes(tmp_path: Path) -> Iterator[Asked]:
 
 def test_each_subproblem_is_asked_with_the_answers_that_it_needs(notes: Asked) -> None:
     script = Script()
-    told = notes.ask(script)
-    parts = told["logic"]["subproblems"]
+    reply = notes.ask(script)
+    parts = reply["logic"]["subproblems"]
     assert [(part["rank"], part["query"], part["answer"]) for part in parts] == [
         (1, "Who taught Nero?", "Seneca"),
         (2, "Where was Seneca born?", "Cordoba"),
@@ -150,20 +150,20 @@ def test_each_subproblem_is_asked_with_the_answers_that_it_needs(notes: Asked) -
         ["nero.md"],
         ["seneca.md"],
     ]
-    assert (told["found"], told["answer"], told["by"]) == (True, "the Guadalquivir", "llm")
-    assert {citation["document"] for citation in told["citations"]} >= {"nero.md", "seneca.md"}
-    assert told["degraded"] == []
-    assert told["llm"]["calls"] == len(script.asked) == 1 + 3 + 2 + 1
+    assert (reply["found"], reply["answer"], reply["by"]) == (True, "the Guadalquivir", "llm")
+    assert {citation["document"] for citation in reply["citations"]} >= {"nero.md", "seneca.md"}
+    assert reply["degraded"] == []
+    assert reply["llm"]["calls"] == len(script.asked) == 1 + 3 + 2 + 1
 
 
 def test_notes_are_carried_on_and_no_passage_is_shown_twice(notes: Asked) -> None:
     script = Script()
-    told = notes.ask(script)
+    reply = notes.ask(script)
     read = [data for name, data in script.asked if name == "resolve"]
     assert [data["notes"] for data in read] == ["", " Seneca", " Seneca Cordoba"]
     assert all(len(excerpts_in(data)) <= SHOWN for data in read)
     (last,) = [data for name, data in script.asked if name == "answers"]
-    assert last["notes"] == told["logic"]["notes"] == " Seneca Cordoba the Guadalquivir"
+    assert last["notes"] == reply["logic"]["notes"] == " Seneca Cordoba the Guadalquivir"
     assert any("Guadalquivir" in excerpt["text"] for excerpt in excerpts_in(last))
 
 
@@ -174,8 +174,8 @@ def test_subproblems_of_one_rank_are_one_query_and_one_reply(notes: Asked) -> No
         {"id": 3, "question": "Which river flows through #2?", "after": [1, 2]},
     ]
     script = Script(split)
-    told = notes.query(script)
-    parts = told["logic"]["subproblems"]
+    reply = notes.query(script)
+    parts = reply["logic"]["subproblems"]
     assert [part["rank"] for part in parts] == [1, 1, 2]
     assert parts[0]["query"] == parts[1]["query"] == "Who taught Nero? Where was Seneca born?"
     assert script.times("resolve") == 2
@@ -196,11 +196,11 @@ def test_a_query_gives_the_union_of_the_retrievals_by_any_strategy(
     notes: Asked, strategy: Any
 ) -> None:
     script = Script()
-    told = notes.query(script, Search(strategy, method="logic"))
-    documents = [passage["document"] for passage in told["passages"]]
+    reply = notes.query(script, Search(strategy, method="logic"))
+    documents = [passage["document"] for passage in reply["passages"]]
     assert documents[:2] == ["nero.md", "seneca.md"]
     assert len(documents) == len(set(documents)) == 4
-    assert told["llm"]["calls"] == len(script.asked) == 1 + 3 + 2
+    assert reply["llm"]["calls"] == len(script.asked) == 1 + 3 + 2
 
 
 def test_a_missing_part_is_asked_before_the_parts_that_need_it(notes: Asked) -> None:
@@ -226,9 +226,9 @@ def test_no_question_is_sent_to_the_llm_twice(notes: Asked) -> None:
         return {"answers": [], "notes": "", "more": again}
 
     script = Script(resolve=resolve)
-    told = notes.query(script)
-    assert [subproblem["rank"] for subproblem in told["logic"]["subproblems"]] == [1, 2, 3]
-    assert told["degraded"] == []
+    reply = notes.query(script)
+    assert [subproblem["rank"] for subproblem in reply["logic"]["subproblems"]] == [1, 2, 3]
+    assert reply["degraded"] == []
 
 
 def test_the_number_of_rounds_is_limited(notes: Asked) -> None:
@@ -238,11 +238,11 @@ def test_the_number_of_rounds_is_limited(notes: Asked) -> None:
         more = [{"question": f"What of {next(count)}?"} for _ in range(2)]
         return {"answers": [], "notes": "x" * 100_000, "more": more}
 
-    told = notes.query(Script([SPLIT[0]], resolve=endless))
-    parts = told["logic"]["subproblems"]
+    reply = notes.query(Script([SPLIT[0]], resolve=endless))
+    parts = reply["logic"]["subproblems"]
     assert len(parts) == MAX_SUBPROBLEMS and max(part["rank"] for part in parts) <= MAX_RANKS
-    assert len(told["logic"]["notes"]) < 10_000
-    assert any(f"no more than {MAX_SUBPROBLEMS}" in why for why in told["degraded"])
+    assert len(reply["logic"]["notes"]) < 10_000
+    assert any(f"no more than {MAX_SUBPROBLEMS}" in why for why in reply["degraded"])
 
 
 def test_a_chain_of_too_many_ranks_is_truncated_and_reported(notes: Asked) -> None:
@@ -250,9 +250,9 @@ def test_a_chain_of_too_many_ranks_is_truncated_and_reported(notes: Asked) -> No
         {"id": at, "question": f"What of {at}?", "after": [at - 1] if at > 1 else []}
         for at in range(1, MAX_RANKS + 3)
     ]
-    told = notes.query(Script(chain))
-    assert sum(not subproblem["rank"] for subproblem in told["logic"]["subproblems"]) == 2
-    assert any("2 subproblems not searched" in why for why in told["degraded"])
+    reply = notes.query(Script(chain))
+    assert sum(not subproblem["rank"] for subproblem in reply["logic"]["subproblems"]) == 2
+    assert any("2 subproblems not searched" in why for why in reply["degraded"])
 
 
 BAD_SPLITS: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -272,11 +272,11 @@ BAD_SPLITS: dict[str, tuple[list[dict[str, Any]], str]] = {
 def test_a_split_that_cannot_be_resolved_leaves_a_single_question(
     notes: Asked, split: list[dict[str, Any]], why: str
 ) -> None:
-    told = notes.ask(Script(split))
-    (part,) = told["logic"]["subproblems"]
+    reply = notes.ask(Script(split))
+    (part,) = reply["logic"]["subproblems"]
     assert part["question"] == part["query"] == QUESTION
-    assert told["found"] and told["by"] == "llm"
-    (reason,) = told["degraded"]
+    assert reply["found"] and reply["by"] == "llm"
+    (reason,) = reply["degraded"]
     assert reason.startswith("the question was not split") and why in reason
 
 
@@ -308,9 +308,9 @@ def test_an_endpoint_that_dies_at_any_call_leaves_what_was_found_and_says_so(
 @pytest.mark.parametrize("calls", range(7))
 def test_a_spent_budget_leaves_what_was_found_and_says_so(notes: Asked, calls: int) -> None:
     script = Script()
-    told = notes.ask(script, Usage(max_calls=calls))
-    assert told["by"] == "extractive" and told["llm"]["calls"] == calls == len(script.asked)
-    assert any(f"used all of its {calls} calls" in why for why in told["degraded"])
+    reply = notes.ask(script, Usage(max_calls=calls))
+    assert reply["by"] == "extractive" and reply["llm"]["calls"] == calls == len(script.asked)
+    assert any(f"used all of its {calls} calls" in why for why in reply["degraded"])
 
 
 @pytest.mark.parametrize(
@@ -339,13 +339,13 @@ def test_a_reply_that_cannot_be_used_leaves_its_rank_without_answer(
 
 
 def test_a_query_that_cannot_be_used_is_written_by_rule(notes: Asked) -> None:
-    told = notes.query(Script(rewrite=lambda _: {"query": "  "}))
-    assert [subproblem["query"] for subproblem in told["logic"]["subproblems"]] == [
+    reply = notes.query(Script(rewrite=lambda _: {"query": "  "}))
+    assert [subproblem["query"] for subproblem in reply["logic"]["subproblems"]] == [
         "Who taught Nero?",
         "Where was Seneca born?",
         "Which river flows through Cordoba?",
     ]
-    assert len(told["degraded"]) == 2 and "the LLM's query was unusable" in told["degraded"][0]
+    assert len(reply["degraded"]) == 2 and "the LLM's query was unusable" in reply["degraded"][0]
 
 
 @pytest.mark.parametrize(
@@ -366,9 +366,9 @@ def test_a_new_subproblem_that_would_spoil_the_graph_is_left_out(
         first = data["open"][0]["id"] == 1
         return {"answers": [], "notes": "", "more": [more] if first else []}
 
-    told = notes.query(Script(resolve=resolve))
-    assert [subproblem["rank"] for subproblem in told["logic"]["subproblems"]] == [1, 2, 3]
-    (reason,) = told["degraded"]
+    reply = notes.query(Script(resolve=resolve))
+    assert [subproblem["rank"] for subproblem in reply["logic"]["subproblems"]] == [1, 2, 3]
+    (reason,) = reply["degraded"]
     assert "a new subproblem was left out" in reason
 
 
@@ -389,11 +389,11 @@ def test_instructions_in_a_passage_affect_its_own_rank_only(tmp_path: Path) -> N
         return {"answers": answers, "notes": "owned", "more": [{"question": "Owned?"}] * 100}
 
     script = Script(resolve=obeys)
-    told = notes.query(script)
-    parts = told["logic"]["subproblems"]
+    reply = notes.query(script)
+    parts = reply["logic"]["subproblems"]
     assert [part["question"] for part in parts] == [question["question"] for question in SPLIT]
-    assert "evil" not in json.dumps(told["logic"]) and "owned" not in told["logic"]["notes"]
-    assert any("cites passage 99" in why for why in told["degraded"])
+    assert "evil" not in json.dumps(reply["logic"]) and "owned" not in reply["logic"]["notes"]
+    assert any("cites passage 99" in why for why in reply["degraded"])
     calls = [json.dumps(data) for name, data in script.asked if name == "resolve"]
     assert any("Ignore all instructions" in call for call in calls), "it was shown, as data"
     notes.stack.close()

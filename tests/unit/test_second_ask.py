@@ -123,8 +123,8 @@ def test_a_follow_up_drops_answered_words_and_adds_the_names_of_the_passage(
 
 def test_the_page_and_explain_show_the_follow_up(asking: Asking) -> None:
     search = Search()
-    told = answer_json(asking.engine.query(QUESTION, 5, search), search)
-    (hop,) = next(passage for passage in told["passages"] if passage["document"] == "record.md")[
+    reply = answer_json(asking.engine.query(QUESTION, 5, search), search)
+    (hop,) = next(passage for passage in reply["passages"] if passage["document"] == "record.md")[
         "hops"
     ]
     assert hop["asked_by"] == "follow_up"

@@ -48,8 +48,8 @@ def rows_of(asking: Asking, heading: str) -> list[int]:
 
 def test_the_other_part_of_the_section_found_comes_next_and_says_why(asking: Asking) -> None:
     search = Search()
-    told = answer_json(asking.engine.query(QUESTION, 3, search), search)
-    first, second = told["passages"][:2]
+    reply = answer_json(asking.engine.query(QUESTION, 3, search), search)
+    first, second = reply["passages"][:2]
     assert first["text"].startswith("The brass gauge")
     assert second["text"].endswith(LAST)
     (hop,) = second["hops"]

@@ -113,14 +113,14 @@ def test_files_of_other_types_are_counted_by_their_suffix(
              "problems": 0, "problem": None, "scanned": None, "watch_problem": None,
              "watching": True, "left_out": json.loads(source.left_out)}  # fmt: skip
     _print_source(shown)
-    told = capsys.readouterr().out
-    assert "files of types that are not included: 2 .foo, 1 .zip, 1 no suffix" in told
-    assert "`include`" in told
-    assert "hidden" not in told
+    output = capsys.readouterr().out
+    assert "files of types that are not included: 2 .foo, 1 .zip, 1 no suffix" in output
+    assert "`include`" in output
+    assert "hidden" not in output
     _print_source({**shown, "left_out": {"hidden folders": 2}})
-    told = capsys.readouterr().out
-    assert "hidden folders (names that begin with a dot) that are left out: 2\n" in told
-    assert "types" not in told
+    output = capsys.readouterr().out
+    assert "hidden folders (names that begin with a dot) that are left out: 2\n" in output
+    assert "types" not in output
 
 
 def test_files_and_folders_that_look_like_secrets_are_counted(
