@@ -110,10 +110,10 @@ class _Line:
     def places(self) -> dict[str, int]:
         """The position at which each whole cell first occurs."""
         places: dict[str, int] = {}
-        for at, cell in enumerate(self.cells):
+        for index, cell in enumerate(self.cells):
             for label, value in cell:
                 if label is None:
-                    places.setdefault(value, at)
+                    places.setdefault(value, index)
         return places
 
 
@@ -141,8 +141,8 @@ def _judge_tables(
         head = max(named, key=lambda places: sum(h in places for h in known), default={})
         for row in table["rows"]:
             cells = [
-                (at, value, cell)
-                for at, cell in enumerate(row)
+                (index, value, cell)
+                for index, cell in enumerate(row)
                 if isinstance(cell, str) and (value := _normal(cell))
             ]
             best = _best_line(parsed, [value for _, value, _ in cells], used)
@@ -158,12 +158,12 @@ def _judge_tables(
 def _best_line(parsed: Sequence[_Line], values: Sequence[str], used: Counter[int]) -> int | None:
     """The line with most of a row's cells; None if no line has any."""
     best, highest = None, 0.0
-    for at, line in enumerate(parsed):
+    for index, line in enumerate(parsed):
         there = {value for cell in line.cells for _, value in cell}
         score = float(sum(value in there for value in values))
-        score -= 0.01 * used[at] + 0.001 * abs(len(line.cells) - len(values))
+        score -= 0.01 * used[index] + 0.001 * abs(len(line.cells) - len(values))
         if score > highest:
-            best, highest = at, score
+            best, highest = index, score
     return best
 
 
@@ -171,7 +171,9 @@ def _judge_cell(
     line: _Line, value: str, own: Sequence[str], known: set[str], head: Mapping[str, int]
 ) -> Judgement | None:
     """Judge a cell in the line of its row; None if the cell is missing."""
-    found = [(label, at) for at, cell in enumerate(line.cells) for label, v in cell if v == value]
+    found = [
+        (label, index) for index, cell in enumerate(line.cells) for label, v in cell if v == value
+    ]
     names = [label for label, _ in found if label is not None]
     if own and any(_is_named(name, own) for name in names):
         return "right"

@@ -73,11 +73,11 @@ def _document(number: int, passages: int, names: Names, chance: random.Random) -
 
 def _paragraph(number: int, used: list[str], chance: random.Random) -> str:
     sentences = []
-    for at in range(0, len(used), 2):
+    for index in range(0, len(used), 2):
         deed, year = chance.choice(_DEEDS), chance.randrange(1700, 1990)
         sentences.append(
-            f"{used[at]} {deed} {used[at + 1]}, where the {chance.choice(_THINGS)} had been since"
-            f" {year}."
+            f"{used[index]} {deed} {used[index + 1]}, where the {chance.choice(_THINGS)} had been"
+            f" since {year}."
         )
     if number and not chance.randrange(4):
         other = chance.randrange(number)

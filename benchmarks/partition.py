@@ -81,8 +81,8 @@ def _rows(
 ) -> list[list[object]]:
     with TemporaryDirectory() as kept:
         engines = [
-            _engine(Path(kept) / str(at), part, models, maker)
-            for at, part in enumerate(_divided(corpus, parts))
+            _engine(Path(kept) / str(index), part, models, maker)
+            for index, part in enumerate(_divided(corpus, parts))
         ]
         found = [
             [_asked(engine, question.question) for engine in engines] for question in questions
@@ -105,7 +105,7 @@ def _rows(
 def _divided(corpus: Mapping[str, Passage], parts: int) -> list[dict[str, Passage]]:
     lines = list(corpus.items())
     random.Random(1).shuffle(lines)
-    return [dict(lines[at::parts]) for at in range(parts)]
+    return [dict(lines[index::parts]) for index in range(parts)]
 
 
 def _engine(folder: Path, part: dict[str, Passage], models: Models, maker: OnceMaker) -> Engine:

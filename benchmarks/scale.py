@@ -432,13 +432,13 @@ def _first_queries(
     questions, files = written.ask(2 * count), written.files
     first_ms, masked_ms = list[float](), list[float]()
     with member(place) as ask:
-        for at in range(count):
-            file = files[(7 * at + 3) % len(files)]
-            _commit_edit(place, file, at)
-            first_ms.append(_query_ms(place, questions[at]))
+        for index in range(count):
+            file = files[(7 * index + 3) % len(files)]
+            _commit_edit(place, file, index)
+            first_ms.append(_query_ms(place, questions[index]))
             if ask:
-                _commit_edit(place, file, edits + at)
-                masked_ms.append(ask(questions[count + at]))
+                _commit_edit(place, file, edits + index)
+                masked_ms.append(ask(questions[count + index]))
     return first_ms, masked_ms
 
 
@@ -452,8 +452,8 @@ def _commit_edit(place: Place, file: Path, number: int) -> None:
 def _past(place: Place, questions: Sequence[str], version: int) -> tuple[list[float], list[float]]:
     """The milliseconds of the first question to a past version, and of further ones."""
     first_ms, more_ms = list[float](), list[float]()
-    for at in range(version, version + _PAST_VERSIONS):
-        took_ms = [_query_ms(place, question, at=str(at)) for question in questions]
+    for index in range(version, version + _PAST_VERSIONS):
+        took_ms = [_query_ms(place, question, at=str(index)) for question in questions]
         first_ms.append(took_ms[0])
         more_ms += took_ms[1:]
     return first_ms, more_ms

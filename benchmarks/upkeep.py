@@ -155,8 +155,8 @@ class Store:
         if _is_quiet(number) and number > 4:
             other = number - 4
         anchor = _incoming(self._set(other))
-        for at, question in enumerate(_outgoing(self._set(number))):
-            yield Match(question, anchor[at], float(self.chance.random()))
+        for index, question in enumerate(_outgoing(self._set(number))):
+            yield Match(question, anchor[index], float(self.chance.random()))
 
     def _text(self, number: int) -> Passage:
         return Passage(

@@ -209,16 +209,16 @@ def above(graph: Snapshot) -> tuple[Integers, Integers]:
     columns = graph.index.passages
     depth = columns.heading_end[entry] - columns.heading_start[entry]
     start, end, open_ = list[int](), list[int](), list[int]()
-    for at in range(len(entry)):
+    for index in range(len(entry)):
         open_ = [
             candidate
             for candidate in open_
-            if document[candidate] == document[at] and depth[candidate] < depth[at]
+            if document[candidate] == document[index] and depth[candidate] < depth[index]
         ]
         if open_:
-            start.append(int(entry[at]))
+            start.append(int(entry[index]))
             end.append(int(entry[open_[-1]]))
-        open_.append(at)
+        open_.append(index)
     return np.array(start, dtype=np.int64), np.array(end, dtype=np.int64)
 
 

@@ -61,7 +61,7 @@ def test_vectors_come_in_the_order_of_the_texts(bench: Bench, endpoint: Endpoint
     endpoint.play = embed(scale=4.0)
     texts = [f"Text {n} is about ship {n}." for n in range(200)]
     with ThreadPoolExecutor(8) as pool:
-        parts = [texts[at : at + 25] for at in range(0, 200, 25)]
+        parts = [texts[index : index + 25] for index in range(0, 200, 25)]
         made = np.concatenate([*pool.map(bench.encoder.encode, parts)])
     assert (to_grid(made) == to_grid(expected(texts))).all()
     assert sorted(inputs(endpoint)) == sorted(texts)
@@ -132,7 +132,7 @@ def test_vectors_may_be_base64_and_without_index(bench: Bench, endpoint: Endpoin
 
 def renumbered(items: list[Item]) -> list[Item]:
     """In another order, with an index that says it is the right one."""
-    return [{**item, "index": at} for at, item in enumerate(items[::-1])]
+    return [{**item, "index": index} for index, item in enumerate(items[::-1])]
 
 
 def with_number(number: float) -> Callable[[list[Item]], list[Item]]:

@@ -89,7 +89,9 @@ def test_text_that_readers_skip_is_counted(on_server: str) -> None:
     record = edited(on_server).connection
     ((number, name),) = source_names(record).items()
     left_out = ('{"scripts": 2}', '{"navigation": 1, "scripts": 10}', None)
-    seen = [Seen(number, f"{at}.html", "1", b"1", None, None, x) for at, x in enumerate(left_out)]
+    seen = [
+        Seen(number, f"{index}.html", "1", b"1", None, None, x) for index, x in enumerate(left_out)
+    ]
     put_seen(record, seen, [])
     put_seen(record, [Seen(number, "0.html", "2", b"2")], [])  # not read again
     assert skipped_of_item(record, name, "0.html") == {"scripts": 2}

@@ -59,7 +59,7 @@ def test_a_problem_may_be_described_at_length(place: Database) -> None:
     """For example, the error of a connector, or a link that leads to a long path."""
     with closing(open_writer(place)) as connection:
         source = sources.register_source(connection, "notes", "folder", "")
-        why = "".join(f"{at * at:x}" for at in range(3000))
+        why = "".join(f"{index * index:x}" for index in range(3000))
         put_seen(connection, [Seen(source, "a.md", "1", None, why, "")], [])
         assert sources.item_problems(connection, 5) == [("notes", "a.md", why, "")]
 

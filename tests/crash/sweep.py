@@ -65,9 +65,9 @@ class Sweep:
         with TemporaryDirectory(dir=folder) as room:
             copies = copies_at(steps, self.work, copy_database(self.base, path), Path(room))
             judged = {copy: self.judge(copy) for copy in dict.fromkeys(copies)}
-        for at in range(0, len(steps), len(steps) // KILLS + 1):
-            kill_at(steps[at], self.work, copy_database(self.base, path))
-            assert self.judge(path) == judged[copies[at]]
+        for index in range(0, len(steps), len(steps) // KILLS + 1):
+            kill_at(steps[index], self.work, copy_database(self.base, path))
+            assert self.judge(path) == judged[copies[index]]
         return [judged[copy] for copy in copies]
 
     def judge(self, path: Path) -> Left:

@@ -93,7 +93,7 @@ def damage(path: Path, kind: str) -> None:
 
 def turns() -> list[tuple[str, str]]:
     """Each file with one kind of damage, each kind in turn."""
-    return [(file, DAMAGES[at % len(DAMAGES)]) for at, file in enumerate(FILES)]
+    return [(file, DAMAGES[index % len(DAMAGES)]) for index, file in enumerate(FILES)]
 
 
 @pytest.mark.parametrize(("file", "kind"), turns())

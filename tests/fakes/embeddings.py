@@ -31,8 +31,8 @@ def embed(
     def play(request: dict[str, Any]) -> Response:
         vectors = scale * encoder.encode(request["input"])
         items = [
-            {"object": "embedding", "index": at, "embedding": vector.tolist()}
-            for at, vector in enumerate(vectors)
+            {"object": "embedding", "index": index, "embedding": vector.tolist()}
+            for index, vector in enumerate(vectors)
         ]
         return reply(change(items), sum(len(text) // 4 for text in request["input"]))
 

@@ -116,7 +116,7 @@ def grown(found: Sequence[State], *, is_backward: bool = False) -> LiveIndex:
         ]
         ended = [ids.pop(key) for key in changed if key in ids]
         new = sorted(key for key in changed if key in state.documents)
-        ids |= {key: 100 * version + at for at, key in enumerate(new)}
+        ids |= {key: 100 * version + index for index, key in enumerate(new)}
         advance(
             index,
             version,

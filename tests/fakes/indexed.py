@@ -106,7 +106,9 @@ def indexed(
     sets = [one if isinstance(one, QuestionSet) else one.questions for one in passages]
     index = LiveIndex(sets[0].vectors.shape[1] if sets else 2)
     if documents is None:
-        documents = [document(at, f"{at}.md", [one.passage]) for at, one in enumerate(sets)]
+        documents = [
+            document(index, f"{index}.md", [one.passage]) for index, one in enumerate(sets)
+        ]
     advance(index, 1, passages, documents=documents)
     return snapshot_at(index, 1, budget)
 
@@ -125,7 +127,7 @@ def drawn(
     named: who mentions which name, each in a sentence of its own. linked: who links to whose
     document, as "to TARGET". paths: the document of each passage, by default one each.
     """
-    paths = paths or [f"{at}.md" for at in range(count)]
+    paths = paths or [f"{index}.md" for index in range(count)]
     questions: list[list[Question]] = [[] for _ in range(count)]
 
     def add(at: int, id_: int, direction: Direction, names: str = "") -> None:
@@ -141,9 +143,12 @@ def drawn(
     index = LiveIndex(2)
     sets = [
         QuestionSet(
-            SetId(at), PassageId(10 * at), tuple(asked), np.zeros((len(asked) + 1, 2), np.int16)
+            SetId(index),
+            PassageId(10 * index),
+            tuple(asked),
+            np.zeros((len(asked) + 1, 2), np.int16),
         )
-        for at, asked in enumerate(questions)
+        for index, asked in enumerate(questions)
     ]
     index.begin_passages(add_passages(index, [passage(question_set) for question_set in sets]))
     index.begin_matches(
@@ -163,7 +168,7 @@ def _rows(questions: Postings, first: int, count: int) -> NDArray[np.int64]:
 def _linking(
     count: int, linked: Sequence[tuple[int, int]], paths: Sequence[str]
 ) -> list[NewDocument]:
-    links: dict[int, list[Link]] = {at: [] for at in range(count)}
+    links: dict[int, list[Link]] = {index: [] for index in range(count)}
     for source, target in linked:
         links[source].append(Link(paths[target], f"to {target}"))
     return [
@@ -174,7 +179,9 @@ def _linking(
             (),
             (),
             tuple(
-                (PassageId(10 * at), tuple(links[at])) for at in range(count) if paths[at] == path
+                (PassageId(10 * index), tuple(links[index]))
+                for index in range(count)
+                if paths[index] == path
             ),
         )
         for id_, path in enumerate(dict.fromkeys(paths))

@@ -106,7 +106,9 @@ def torn_writes(
     torn = path.name + ending
     old = (before / torn).read_bytes() if (before / torn).exists() else b""
     new = (after / torn).read_bytes()
-    first = next(at for at in range(len(new)) if old[at : at + 1] != new[at : at + 1])
+    first = next(
+        index for index in range(len(new)) if old[index : index + 1] != new[index : index + 1]
+    )
     for part in range(parts + 1):
         at = first + (len(new) - first) * part // parts
         copy_database(before / path.name, path)

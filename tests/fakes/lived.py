@@ -17,8 +17,8 @@ def lived(path: Database) -> Stack:
     """Six versions over the sources of MemoryConnector; 4 is a restore of 1."""
     around = [*NAMES, *NAMES]
     pages = {
-        f"{name.lower()}.md": page(name, around[at + 1], around[at + 3])
-        for at, name in enumerate(NAMES)
+        f"{name.lower()}.md": page(name, around[index + 1], around[index + 3])
+        for index, name in enumerate(NAMES)
     }
     files = MemoryConnector(pages)
     stack = Stack(path, files, budget_factor=0.1)

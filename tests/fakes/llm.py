@@ -90,8 +90,8 @@ def library() -> MemoryConnector:
     around = [*NAMES, *NAMES]
     return MemoryConnector(
         {
-            f"{name.lower()}.md": page(name, around[at + 1], around[at + 3])
-            for at, name in enumerate(NAMES[:4])
+            f"{name.lower()}.md": page(name, around[index + 1], around[index + 3])
+            for index, name in enumerate(NAMES[:4])
         }
     )
 

@@ -69,7 +69,7 @@ def compound_file(root: Storage) -> bytes:
 def reverse_sectors(file: bytes) -> bytes:
     """The same compound file with its sectors in reverse order: as Outlook does, it has the table
     of sectors before the content."""
-    sectors = [file[at : at + _SECTOR] for at in range(_SECTOR, len(file), _SECTOR)]
+    sectors = [file[index : index + _SECTOR] for index in range(_SECTOR, len(file), _SECTOR)]
 
     def moved(number: int) -> int:
         return len(sectors) - 1 - number if number < len(sectors) else number
@@ -82,10 +82,10 @@ def reverse_sectors(file: bytes) -> bytes:
     for number in range(len(sectors)):
         new_chain[moved(number)] = moved(chain[number])
     table = struct.pack(f"<{len(chain)}I", *new_chain)
-    for at, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         if number < len(sectors):
-            sectors[number] = table[at * _SECTOR : (at + 1) * _SECTOR]
-            struct.pack_into("<I", head, 76 + 4 * at, moved(number))
+            sectors[number] = table[index * _SECTOR : (index + 1) * _SECTOR]
+            struct.pack_into("<I", head, 76 + 4 * index, moved(number))
     (number,) = struct.unpack_from("<I", head, 48)
     while number < len(sectors):
         entries = bytearray(sectors[number])

@@ -204,7 +204,9 @@ def text_of(name: str, size: int) -> str:
     """A unit many times: one of UNITS by its name, or the given one."""
     unit = UNITS.get(name, name)
     if name == "lines of tables that differ":
-        lines = (f"{'-' * (2 + at % 60)} {'-' * (2 + at // 60)}\n" for at in range(size // 8))
+        lines = (
+            f"{'-' * (2 + index % 60)} {'-' * (2 + index // 60)}\n" for index in range(size // 8)
+        )
         return "".join(lines)[:size]
     if not unit:
         return "".join(f"w{number}\n" for number in range(size // 5))[:size]

@@ -40,7 +40,7 @@ def draw_document(drawn: random.Random) -> tuple[str, str]:
             f"# {film}\n\n{film} has the director {person}. It came out in {drawn.choice(TOWNS)}.\n"
         )
         if drawn.random() < 0.7:
-            reels = (f"{film[0]}eel{at} has {film[1]}ound{at}." for at in range(90))
+            reels = (f"{film[0]}eel{index} has {film[1]}ound{index}." for index in range(90))
             text += f"\n{' '.join(reels)} {drawn.choice(TOWNS)} is shown last.\n"
         return f"{film}.md", text
     person, other = drawn.sample(PEOPLE, 2)

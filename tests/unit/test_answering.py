@@ -185,7 +185,9 @@ def test_a_sentence_about_a_pronoun_follows_the_sentence_that_names_it() -> None
 def test_a_leading_sentence_comes_first() -> None:
     weights = {"door": 2.0, "born": 2.0}
     best = sentence("The Door was born here", 0, 0.5, "door", "born")
-    leading = [sentence(f"A door is number {at} here", 1, 0.1 * at, "door") for at in range(4)]
+    leading = [
+        sentence(f"A door is number {index} here", 1, 0.1 * index, "door") for index in range(4)
+    ]
     assert choose_sentences([best, *leading], weights, leading=frozenset(leading))[0] == leading[3]
     assert choose_sentences([best, *leading], weights)[0] == best
 

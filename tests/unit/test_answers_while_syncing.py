@@ -58,7 +58,9 @@ def text_of(chance: random.Random, number: int) -> bytes:
 def test_answers_while_edits_sync_are_those_given_alone_afterwards(tmp_path: Path) -> None:
     chance = random.Random(1)
     connectors = [
-        MemoryConnector({f"{at}.md": text_of(chance, at) for at in range(first, first + 6)})
+        MemoryConnector(
+            {f"{index}.md": text_of(chance, index) for index in range(first, first + 6)}
+        )
         for first in (0, 6)
     ]
     stack = Stack(tmp_path / "s.db", connectors[0])

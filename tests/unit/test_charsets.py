@@ -131,7 +131,7 @@ def test_a_byte_that_is_damaged_far_below_costs_no_more_than_itself() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        bytes(0x80 + (at * at * 7919 + at * 31) % 127 for at in range(4000)),
+        bytes(0x80 + (index * index * 7919 + index * 31) % 127 for index in range(4000)),
         b"\x80\x81\x82\x00\x01" * 400,
     ],
     ids=["no language", "binary"],

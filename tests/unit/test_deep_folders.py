@@ -96,8 +96,8 @@ class TestAFolderThatBecomesALink:
         self, root: Path, closed: Path, under: list[str] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         swapped = 0
-        for at in range(40):
-            calls = _Swap(root / "dir", closed, at)
+        for index in range(40):
+            calls = _Swap(root / "dir", closed, index)
             with monkeypatch.context() as patched:
                 for name in ("open", "scandir", "lstat", "stat", "access"):
                     patched.setattr(os, name, calls.counting(getattr(os, name)))
@@ -115,8 +115,8 @@ class TestAFolderThatBecomesALink:
             (root / "mail" / part).mkdir(parents=True)
         (root / "mail/cur/public").write_text("Subject: Hello\n\nHello.\n")
         swapped = 0
-        for at in range(60):
-            calls = _Swap(root / "mail/cur", closed, at)
+        for index in range(60):
+            calls = _Swap(root / "mail/cur", closed, index)
             with monkeypatch.context() as patched, suppress(SourceUnavailable):
                 for name in ("open", "scandir", "lstat", "stat"):
                     patched.setattr(os, name, calls.counting(getattr(os, name)))

@@ -21,10 +21,10 @@ from hopsyncd.retrieve.ranking import (
 from tests.unit.test_second_ask import FAR, Asking
 
 QUESTION = "how does one clean the rusty gauge"
-LONG = f"{QUESTION} when {' and '.join(f'valve{at} is closed' for at in range(20))}"
+LONG = f"{QUESTION} when {' and '.join(f'valve{n} is closed' for n in range(20))}"
 PAGES = {
-    f"care{at}.md": f"# Care{at}\n\nClean the gauge{' with oil' * at}. Keep it dry.\n".encode()
-    for at in range(6)
+    f"care{n}.md": f"# Care{n}\n\nClean the gauge{' with oil' * n}. Keep it dry.\n".encode()
+    for n in range(6)
 }
 
 

@@ -55,8 +55,8 @@ def test_a_link_means_one_document_or_none(target: str, path: str | None) -> Non
     documents = [
         document(0, start, [0], links={0: [target]}),
         *(
-            document(at, one, [at], names=("Other name",) if one == "y/Other.md" else ())
-            for at, one in enumerate(paths, 1)
+            document(index, one, [index], names=("Other name",) if one == "y/Other.md" else ())
+            for index, one in enumerate(paths, 1)
         ),
     ]
     assert [paths[one - 1] for one in meant(documents)] == ([path] if path else [])
@@ -118,13 +118,13 @@ def test_of_several_links_to_one_passage_the_first_written_is_shown() -> None:
 
 
 def test_a_passage_with_many_links_has_a_bounded_number_of_edges() -> None:
-    targets = [f"{at}.md" for at in range(1, 100)]
+    targets = [f"{index}.md" for index in range(1, 100)]
     documents = [
         document(0, "0.md", [0], links={0: ["0.md", *targets, *targets]}),
-        *(document(at, path, [at]) for at, path in enumerate(targets, 1)),
+        *(document(index, path, [index]) for index, path in enumerate(targets, 1)),
     ]
-    graph = indexed([triplets(at) for at in range(100)], documents)
-    assert led(graph) == [(0, at) for at in range(1, 33)]
+    graph = indexed([triplets(index) for index in range(100)], documents)
+    assert led(graph) == [(0, index) for index in range(1, 33)]
 
 
 class Vault:
@@ -134,7 +134,7 @@ class Vault:
         self.index = LiveIndex(2)
         self.version = 1
         start = document(0, "x/start.md", [0], links={0: ["Ada"]})
-        advance(self.index, 1, [triplets(at) for at in range(5)], documents=[start])
+        advance(self.index, 1, [triplets(index) for index in range(5)], documents=[start])
 
     def change(self, *come: NewDocument, gone: Sequence[int] = ()) -> list[int]:
         """Where the link leads then."""

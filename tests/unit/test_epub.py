@@ -21,11 +21,11 @@ METADATA = (
 def book(*chapters: str, metadata: str = METADATA, contents: str = "") -> bytes:
     """A book whose chapters are stored without compression; `contents` is its `nav`."""
     items = (
-        "".join(f'<item id="c{at}" href="c{at}.xhtml"/>' for at in range(len(chapters)))
+        "".join(f'<item id="c{index}" href="c{index}.xhtml"/>' for index in range(len(chapters)))
         + '<item id="nav" href="nav.xhtml" properties="nav"/>'
     )
     spine = '<itemref idref="nav"/>' + "".join(
-        f'<itemref idref="c{at}"/>' for at in range(len(chapters))
+        f'<itemref idref="c{index}"/>' for index in range(len(chapters))
     )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -36,8 +36,8 @@ def book(*chapters: str, metadata: str = METADATA, contents: str = "") -> bytes:
             f"<manifest>{items}</manifest><spine>{spine}</spine></package>",
         )
         archive.writestr("b/nav.xhtml", f"<html><body><nav>{contents}</nav></body></html>")
-        for at, chapter in enumerate(chapters):
-            archive.writestr(f"b/c{at}.xhtml", f"<html><body>{chapter}</body></html>")
+        for index, chapter in enumerate(chapters):
+            archive.writestr(f"b/c{index}.xhtml", f"<html><body>{chapter}</body></html>")
     return buffer.getvalue()
 
 

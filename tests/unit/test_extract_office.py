@@ -202,9 +202,9 @@ def test_the_title_of_a_docx_stands_above_its_chapters() -> None:
 def docx_table(*rows: tuple[str, ...]) -> list[str]:
     document = docx.Document()
     table = document.add_table(len(rows), len(rows[0]))
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for column, text in enumerate(row):
-            table.cell(at, column).text = text
+            table.cell(index, column).text = text
     buffer = io.BytesIO()
     document.save(buffer)
     return [text for _, _, text in told(buffer.getvalue(), DOCX)]
@@ -222,8 +222,8 @@ def test_the_first_row_of_a_docx_table_names_its_columns_if_it_can() -> None:
 def test_rows_of_docx_tables_are_counted_with_the_first() -> None:
     document = docx.Document()
     table = document.add_table(2, 2)
-    for at, text in enumerate(("Name", "Boats", "Tove", "2")):
-        table.cell(at // 2, at % 2).text = text
+    for index, text in enumerate(("Name", "Boats", "Tove", "2")):
+        table.cell(index // 2, index % 2).text = text
     document.add_paragraph("end")
     buffer = io.BytesIO()
     document.save(buffer)

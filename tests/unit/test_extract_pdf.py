@@ -61,10 +61,10 @@ def test_a_total_in_large_type_is_no_heading() -> None:
 def test_the_cells_of_a_table_stand_in_their_row_under_a_bold_header() -> None:
     def draw(canvas: Canvas) -> None:
         rows = (("Ship", "Cargo", "Tons"), ("Astrid", "Salt", "40"), ("Berta", "Rope", "12"))
-        for at, row in enumerate((*rows, ("Clara", "Coal", "95"))):
-            canvas.setFont("Helvetica-Bold" if not at else "Helvetica", 10)
+        for index, row in enumerate((*rows, ("Clara", "Coal", "95"))):
+            canvas.setFont("Helvetica-Bold" if not index else "Helvetica", 10)
             for column, text in enumerate(row):
-                canvas.drawString(50 + 150 * column, 700 - 16 * at, text)
+                canvas.drawString(50 + 150 * column, 700 - 16 * index, text)
 
     assert texts(read(draw)) == [
         "Ship: Astrid | Cargo: Salt | Tons: 40",
@@ -77,10 +77,12 @@ def test_the_cells_of_a_table_stand_in_their_row_under_a_bold_header() -> None:
 def test_a_ruled_table_without_a_header_in_other_type_gets_none(bold_rows: int) -> None:
     def draw(canvas: Canvas) -> None:
         canvas.grid([40, 190, 340], [640, 660, 680, 700, 720])
-        for at, row in enumerate((("a", "b"), ("Astrid", "40"), ("Berta", "12"), ("Clara", "95"))):
-            canvas.setFont("Helvetica-Bold" if at < bold_rows else "Helvetica", 10)
-            canvas.drawString(50, 706 - 20 * at, row[0])
-            canvas.drawString(200, 706 - 20 * at, row[1])
+        for index, row in enumerate(
+            (("a", "b"), ("Astrid", "40"), ("Berta", "12"), ("Clara", "95"))
+        ):
+            canvas.setFont("Helvetica-Bold" if index < bold_rows else "Helvetica", 10)
+            canvas.drawString(50, 706 - 20 * index, row[0])
+            canvas.drawString(200, 706 - 20 * index, row[1])
 
     assert texts(read(draw)) == ["a | b", "Astrid | 40", "Berta | 12", "Clara | 95"]
 
@@ -90,9 +92,9 @@ def test_lines_between_two_rules_are_rows_if_each_has_its_label() -> None:
         canvas.grid([40, 190, 340], [600, 680, 700])
         canvas.drawString(50, 686, "Owner")
         canvas.drawString(200, 686, "Anna Lie")
-        for at, row in enumerate((("Make", "Saab"), ("Year", "1987"), ("Color", "Blue"))):
-            canvas.drawString(50, 660 - 16 * at, row[0])
-            canvas.drawString(200, 660 - 16 * at, row[1])
+        for index, row in enumerate((("Make", "Saab"), ("Year", "1987"), ("Color", "Blue"))):
+            canvas.drawString(50, 660 - 16 * index, row[0])
+            canvas.drawString(200, 660 - 16 * index, row[1])
 
     assert texts(read(draw)) == ["Owner | Anna Lie", "Make | Saab", "Year | 1987", "Color | Blue"]
 
@@ -100,10 +102,10 @@ def test_lines_between_two_rules_are_rows_if_each_has_its_label() -> None:
 def test_two_columns_drawn_line_by_line_are_read_one_after_the_other() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 10)
-        for at in range(12):
-            y = 700 - 14 * at
-            canvas.drawString(50, y, f"left line {at} of the long story here")
-            canvas.drawString(320, y, f"right line {at} of the other story too")
+        for index in range(12):
+            y = 700 - 14 * index
+            canvas.drawString(50, y, f"left line {index} of the long story here")
+            canvas.drawString(320, y, f"right line {index} of the other story too")
 
     said = " ".join(texts(read(draw)))
     assert said.index("left line 11") < said.index("right line 0")
@@ -115,8 +117,8 @@ def test_running_heads_and_page_numbers_are_skipped_and_counted() -> None:
             canvas.setFont("Helvetica", 9)
             canvas.drawString(50, 780, "Lofoten Harbour Report")
             canvas.drawString(290, 20, f"Page {page} of 4")
-            for at in range(5):
-                canvas.drawString(50, 600 - 14 * at, f"{BODY} Day {page * 10 + at}")
+            for index in range(5):
+                canvas.drawString(50, 600 - 14 * index, f"{BODY} Day {page * 10 + index}")
             canvas.showPage()
 
     blocks = read(draw)
@@ -129,14 +131,14 @@ def test_running_heads_and_page_numbers_are_skipped_and_counted() -> None:
 
 def test_real_hyphens_stay_and_broken_words_are_joined() -> None:
     def draw(canvas: Canvas) -> None:
-        for at, line in enumerate(
+        for index, line in enumerate(
             (
                 "The pilot is a man of the north and well-",
                 "known along the coast; he has much infor-",
                 "mation about the shoals and the currents.",
             )
         ):
-            canvas.drawString(50, 700 - 14 * at, line)
+            canvas.drawString(50, 700 - 14 * index, line)
 
     said = " ".join(texts(read(draw)))
     assert "well-known" in said

@@ -16,8 +16,8 @@ from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 FILES = {
-    f"{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
-    for at in range(700)
+    f"{n}.md": f"# Topic{n}\n\nTopic{n} has a valve{n}. It turns pump{n}.\n".encode()
+    for n in range(700)
 }
 
 

@@ -113,11 +113,13 @@ class TestPostings:
                     expected.setdefault(key, []).append(one)
                 position += len(batch)
         found, of = postings.find_all(ints(asked))
-        assert of.tolist() == [at for at, key in enumerate(asked) for _ in expected.get(key, ())]
+        assert of.tolist() == [
+            index for index, key in enumerate(asked) for _ in expected.get(key, ())
+        ]
         assert found.tolist() == [one for key in asked for one in expected.get(key, ())]
         some, of = postings.find_all(ints(asked), limit=2)
-        for at, key in enumerate(asked):
-            few, every = some[of == at].tolist(), expected.get(key, [])
+        for index, key in enumerate(asked):
+            few, every = some[of == index].tolist(), expected.get(key, [])
             assert len(few) >= min(2, len(every))
             assert {*few} <= {*every}
         for key in range(13):
@@ -173,13 +175,13 @@ def test_expand_ranges_gives_all_positions(spans: list[tuple[int, int]]) -> None
 def test_select_first_of_groups_sorts_by_the_keys_in_turn(
     rows: list[tuple[int, int, int]], count: int
 ) -> None:
-    group, first, second = (ints([row[at] for row in rows]) for at in range(3))
+    group, first, second = (ints([row[index] for row in rows]) for index in range(3))
     found = select_first_of_groups(group, first, second, count=count).tolist()
     assert found == [
         at
         for which in sorted({row[0] for row in rows})
         for at in sorted(
-            (at for at, row in enumerate(rows) if row[0] == which), key=lambda at: rows[at]
+            (index for index, row in enumerate(rows) if row[0] == which), key=lambda at: rows[at]
         )[:count]
     ]
 
@@ -193,7 +195,7 @@ def test_select_largest_of_groups_includes_ties(rows: list[tuple[int, float]], c
     values = to_sortable(np.array([value for _, value in rows], dtype=np.float32))
     least = {one: sorted((v for g, v in rows if g == one), reverse=True) for one, _ in rows}
     assert select_largest_of_groups(group, values, count).tolist() == [
-        at for at, (one, value) in enumerate(rows) if value >= least[one][:count][-1]
+        index for index, (one, value) in enumerate(rows) if value >= least[one][:count][-1]
     ]
 
 

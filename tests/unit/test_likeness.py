@@ -29,8 +29,8 @@ def _some(count: int, sentences: int = 3) -> Snapshot:
     """Passages that all mention one name, in the first of their sentences."""
     return indexed(
         [
-            triplets(at, [("rome" if not said else "", _drawn()) for said in range(sentences)])
-            for at in range(count)
+            triplets(index, [("rome" if not said else "", _drawn()) for said in range(sentences)])
+            for index in range(count)
         ]
     )
 

@@ -126,8 +126,8 @@ def test_a_malformed_fact_or_statement_spoils_no_other() -> None:
 
 
 def test_the_number_of_statements_is_limited() -> None:
-    many = [{"statement": f"Rome has hill {at}.", "facts": []} for at in range(99)]
-    got = parse_reply(*(topic(*many[at:], name=f"Hills {at}") for at in range(9)))
+    many = [{"statement": f"Rome has hill {index}.", "facts": []} for index in range(99)]
+    got = parse_reply(*(topic(*many[index:], name=f"Hills {index}") for index in range(9)))
     assert len(got.statements) <= MAX_STATEMENTS and len(got.topics) <= MAX_TOPICS
 
 

@@ -247,8 +247,8 @@ def test_the_number_of_rounds_is_limited(notes: Asked) -> None:
 
 def test_a_chain_of_too_many_ranks_is_truncated_and_reported(notes: Asked) -> None:
     chain = [
-        {"id": at, "question": f"What of {at}?", "after": [at - 1] if at > 1 else []}
-        for at in range(1, MAX_RANKS + 3)
+        {"id": index, "question": f"What of {index}?", "after": [index - 1] if index > 1 else []}
+        for index in range(1, MAX_RANKS + 3)
     ]
     reply = notes.query(Script(chain))
     assert sum(not subproblem["rank"] for subproblem in reply["logic"]["subproblems"]) == 2

@@ -35,8 +35,8 @@ def pdf(draw: Callable[[Canvas], None], pages: int = 1, rotation: int = 0) -> by
 
 
 def draw_lines(canvas: Canvas) -> None:
-    for at, line in enumerate(LINES):
-        canvas.drawString(60, 560 - 20 * at, line)
+    for index, line in enumerate(LINES):
+        canvas.drawString(60, 560 - 20 * index, line)
 
 
 def boxes_of(block: Block) -> list[tuple[int, ...]]:

@@ -26,8 +26,10 @@ def test_dots_lead_from_a_label_to_its_value() -> None:
 def test_a_single_line_with_dots_in_large_type_is_a_row_and_no_heading() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 10)
-        for at in range(6):
-            canvas.drawString(50, 600 - 14 * at, "the body of the text is set in small type here")
+        for index in range(6):
+            canvas.drawString(
+                50, 600 - 14 * index, "the body of the text is set in small type here"
+            )
         canvas.setFont("Helvetica", 16)
         canvas.drawString(50, 700, "1 Introduction " + ". " * 20 + "1")
         canvas.drawString(50, 660, "2 Structures " + ". " * 20 + "2")
@@ -43,18 +45,18 @@ def test_marks_that_a_file_writes_as_a_word_stand_in_their_columns() -> None:
         canvas.setFont("Helvetica", 9)
         canvas.grid([60, 300, 340, 380, 420], [560, 580, 600, 620, 700])
         canvas.drawString(66, 690, "Action")
-        for at, name in enumerate(("SECADM", "JOBCTL", "No rights")):
+        for index, name in enumerate(("SECADM", "JOBCTL", "No rights")):
             canvas.saveState()
-            canvas.translate(324 + 40 * at, 626)
+            canvas.translate(324 + 40 * index, 626)
             canvas.rotate(90)
             canvas.drawString(0, 0, name)
             canvas.restoreState()
-        for at, (action, marks) in enumerate(
+        for index, (action, marks) in enumerate(
             (("Start a trace", "X X"), ("Change the plan", "XX"), ("Read the log", "XXX"))
         ):
-            canvas.drawString(66, 606 - 20 * at, action)
+            canvas.drawString(66, 606 - 20 * index, action)
             # A wide spacing between the letters, and no space, puts them into their columns.
-            text = canvas.beginText(316, 606 - 20 * at)
+            text = canvas.beginText(316, 606 - 20 * index)
             text.setCharSpace(34)
             text.textOut(marks.replace(" ", ""))
             text.setCharSpace(0)
@@ -75,10 +77,10 @@ def test_a_narrow_column_beside_the_text_is_read_by_itself(edges: list[int]) -> 
     def draw(canvas: Canvas) -> None:
         canvas.grid(edges, [100, 300, 500, 720])
         canvas.setFont("Helvetica", 10)
-        for at, line in enumerate(aside):
-            canvas.drawString(50, 699 - 14 * at, line)
-        for at in range(9):
-            canvas.drawString(190, 700 - 12 * at, f"{at} {told}")
+        for index, line in enumerate(aside):
+            canvas.drawString(50, 699 - 14 * index, line)
+        for index in range(9):
+            canvas.drawString(190, 700 - 12 * index, f"{index} {told}")
 
     read_text = " ".join(texts(read(draw))).replace("\n", " ")
     assert " ".join(aside) in read_text
@@ -93,11 +95,11 @@ def test_the_lines_of_three_narrow_columns_make_paragraphs() -> None:
         canvas.drawString(50, 740, "A line across the page " + "that is as long as all of it " * 3)
         canvas.setFont("Helvetica", 9)
         for column in range(3):
-            for at in range(12):
-                canvas.drawString(50 + 180 * column, 700 - 12 * at, f"{line} {column}")
+            for index in range(12):
+                canvas.drawString(50 + 180 * column, 700 - 12 * index, f"{line} {column}")
             canvas.drawString(50 + 180 * column, 700 - 12 * 12, "end.")
 
-    said = ["\n".join([*[f"{line} {at}"] * 12, "end."]) for at in range(3)]
+    said = ["\n".join([*[f"{line} {index}"] * 12, "end."]) for index in range(3)]
     assert texts(read(draw))[1:] == said
 
 
@@ -106,13 +108,13 @@ def test_names_above_numbers_are_headers_and_a_note_stands_with_its_row() -> Non
 
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 9)
-        for at, row in enumerate((*rows, (), ("2", "Spring", "24", "$3,600"))):
+        for index, row in enumerate((*rows, (), ("2", "Spring", "24", "$3,600"))):
             for column, text in enumerate(row):
-                canvas.drawString(50 + 90 * column, 700 - 14 * at, text)
+                canvas.drawString(50 + 90 * column, 700 - 14 * index, text)
         canvas.drawString(140, 672, "(98 min); at the seaside cinema of the town")
-        for at, row in enumerate((("Owner", "Anna"), ("Make", "Saab"), ("Year", "1987"))):
+        for index, row in enumerate((("Owner", "Anna"), ("Make", "Saab"), ("Year", "1987"))):
             for column, text in enumerate(row):
-                canvas.drawString(50 + 90 * column, 600 - 14 * at, text)
+                canvas.drawString(50 + 90 * column, 600 - 14 * index, text)
 
     assert texts(read(draw)) == [
         "Ln: 1 | Film: Winter (98 min); at the seaside cinema of the town | Days: 12"
@@ -132,8 +134,8 @@ def test_cells_without_a_line_between_them_are_one_spanning_cell() -> None:
         canvas.setFont("Helvetica-Bold", 9)
         for x, y, text in ((60, 677, "Length"), (168, 687, "Summer"), (290, 687, "Winter")):
             canvas.drawString(x, y, text)
-        for at, name in enumerate(("Visitor", "Member") * 2):
-            canvas.drawString(125 + 60 * at, 667, name)
+        for index, name in enumerate(("Visitor", "Member") * 2):
+            canvas.drawString(125 + 60 * index, 667, name)
         canvas.setFont("Helvetica", 9)
         for x, text in zip((45, 125, 185, 245, 305), ("8-12 m", *"1234"), strict=True):
             canvas.drawString(x, 647, text)
@@ -153,11 +155,11 @@ def test_groups_of_columns_above_numbers_are_headers_though_not_bold(is_number: 
         canvas.lines([(40, y, 360, y) for y in (620, 640, 660, 700)] + [(120, 680, 360, 680)])
         for x, y, text in ((60, 677, "Length"), (168, 687, "Summer"), (290, 687, "Winter")):
             canvas.drawString(x, y, text)
-        for at, name in enumerate(("Visitor", "Member") * 2):
-            canvas.drawString(125 + 60 * at, 667, name)
+        for index, name in enumerate(("Visitor", "Member") * 2):
+            canvas.drawString(125 + 60 * index, 667, name)
         for y, values in ((647, "1234"), (627, "5678")):
-            for at, value in enumerate(("8-12 m", *(values if is_number else "abcd"))):
-                canvas.drawString((45, 125, 185, 245, 305)[at], y, value)
+            for index, value in enumerate(("8-12 m", *(values if is_number else "abcd"))):
+                canvas.drawString((45, 125, 185, 245, 305)[index], y, value)
 
     rows = texts(read(draw))
     first = (
@@ -172,9 +174,11 @@ def test_adjoining_cell_texts_are_split_at_the_ruling_line() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 9)
         canvas.grid([40, 100, 200, 300], [640, 660, 680])
-        for at, row in enumerate((("Category of", "first group"), ("Criterion of", "second one"))):
+        for index, row in enumerate(
+            (("Category of", "first group"), ("Criterion of", "second one"))
+        ):
             for column, text in enumerate((*row, "last")):
-                place = (98 if not column else 201.5 if column == 2 else 101.5, 667 - 20 * at)
+                place = (98 if not column else 201.5 if column == 2 else 101.5, 667 - 20 * index)
                 (canvas.drawString if column else canvas.drawRightString)(*place, text)
 
     assert texts(read(draw)) == [
@@ -188,9 +192,9 @@ def test_numbers_of_narrow_columns_stand_in_their_own() -> None:
 
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 9)
-        for at, row in enumerate((*rows, ("Salary", "", "31,250.00", "38,750.00"))):
+        for index, row in enumerate((*rows, ("Salary", "", "31,250.00", "38,750.00"))):
             for column, text in enumerate(row):
-                canvas.drawRightString((80, 140, 185, 229)[column], 700 - 14 * at, text)
+                canvas.drawRightString((80, 140, 185, 229)[column], 700 - 14 * index, text)
 
     assert texts(read(draw)) == [
         "Text: Rent | Out: 500.00 | Balance: 7,500.00",
@@ -202,10 +206,10 @@ def test_the_values_of_a_form_stand_beside_their_labels_line_by_line() -> None:
     fields = {"Name of boat": "Astrid", "Owner": "Ilse Brandt", "Length": "11.4"}
 
     def draw(canvas: Canvas) -> None:
-        for at, (label, value) in enumerate(fields.items()):
-            canvas.drawString(50, 700 - 30 * at, label)
+        for index, (label, value) in enumerate(fields.items()):
+            canvas.drawString(50, 700 - 30 * index, label)
             canvas.acroForm.textfield(
-                name=label, value=value, x=180, y=695 - 30 * at, width=200, height=18
+                name=label, value=value, x=180, y=695 - 30 * index, width=200, height=18
             )
 
     assert texts(read(draw)) == [f"{label} | {value}" for label, value in fields.items()]
@@ -218,12 +222,12 @@ def test_a_year_in_a_title_is_no_value_and_a_table_follows_its_caption() -> None
         canvas.setFont("Helvetica", 9)
         canvas.drawString(50, 720, "Dues of a night")
         canvas.grid([50, 120, 200, 280], [660, 680, 700])
-        for at, row in enumerate((("8 m", "210", "140"), ("12 m", "310", "200"))):
+        for index, row in enumerate((("8 m", "210", "140"), ("12 m", "310", "200"))):
             for column, text in enumerate(row):
-                canvas.drawString((55, 125, 205)[column], 687 - 20 * at, text)
-        for at in range(12):
-            canvas.drawString(50, 600 - 12 * at, "the left column of the page has its text")
-            canvas.drawString(320, 601 - 12 * at, "the right column has a text of its own")
+                canvas.drawString((55, 125, 205)[column], 687 - 20 * index, text)
+        for index in range(12):
+            canvas.drawString(50, 600 - 12 * index, "the left column of the page has its text")
+            canvas.drawString(320, 601 - 12 * index, "the right column has a text of its own")
         canvas.setFont("Helvetica", 7)
         canvas.drawString(320, 780, "a running head above all")
 
@@ -252,8 +256,8 @@ def test_a_compound_is_broken_where_it_has_a_hyphen() -> None:
     lines = ("sailed on the state-of-the-", "art vessel, and the manage-", "ment of 2019-")
 
     def draw(canvas: Canvas) -> None:
-        for at, line in enumerate((*lines, "2024 opened the 24-", "hour quay of the harbour.")):
-            canvas.drawString(50, 700 - 14 * at, line)
+        for index, line in enumerate((*lines, "2024 opened the 24-", "hour quay of the harbour.")):
+            canvas.drawString(50, 700 - 14 * index, line)
 
     assert texts(read(draw)) == [
         "sailed on the state-of-the-art vessel, and the management of 2019-2024 opened the"
@@ -265,8 +269,8 @@ def _words(canvas: Canvas, rows: tuple[tuple[str, ...], ...]) -> None:
     """Draw rows of three cells below each other, 20 points apart."""
     canvas.setFillGray(0)
     for number, row in enumerate(rows):
-        for at, text in enumerate(row):
-            canvas.drawString(66 + 140 * at, 606 - 20 * number, text)
+        for index, text in enumerate(row):
+            canvas.drawString(66 + 140 * index, 606 - 20 * number, text)
 
 
 @pytest.mark.parametrize("is_ruled", [True, False])
@@ -345,10 +349,10 @@ def test_a_table_with_one_long_cell_is_a_table() -> None:
         canvas.drawString(66, 546, "Bo")
         canvas.drawString(146, 546, "Short")
         canvas.drawString(66, 594, "Ann")
-        for at, line in enumerate(
+        for index, line in enumerate(
             ("A long note that wraps over", "several lines in its cell,", "to the end")
         ):
-            canvas.drawString(146, 594 - 12 * at, line)
+            canvas.drawString(146, 594 - 12 * index, line)
         canvas.setFont("Helvetica-Bold", 9)
         canvas.drawString(66, 608, "Name")
         canvas.drawString(146, 608, "Note")
@@ -390,15 +394,15 @@ def test_a_table_ends_at_a_larger_heading_and_at_a_list() -> None:
 
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 12)
-        for at, row in enumerate(rows):
+        for index, row in enumerate(rows):
             for column, text in enumerate(row):
-                canvas.drawString(72 + 130 * column, 700 - 15 * at, text)
+                canvas.drawString(72 + 130 * column, 700 - 15 * index, text)
         canvas.setFont("Helvetica-Bold", 14)
         canvas.drawString(72, 650, "Steps")
         canvas.setFont("Helvetica", 12)
-        for at, (marker, text) in enumerate(items):
-            canvas.drawString(78, 632 - 15 * at, marker)
-            canvas.drawString(100, 632 - 15 * at, text)
+        for index, (marker, text) in enumerate(items):
+            canvas.drawString(78, 632 - 15 * index, marker)
+            canvas.drawString(100, 632 - 15 * index, text)
 
     assert texts(read(draw)) == [
         "Day: Monday | Open: 9 | Close: 17",
@@ -413,10 +417,14 @@ def test_a_table_ends_at_a_larger_heading_and_at_a_list() -> None:
 def test_the_last_cell_of_a_table_can_have_a_second_line() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 12)
-        for at, row in enumerate([("Course", "Full price", "Reduced"), ("Throwing", "310", "210"),
-                                  ("Glazing", "420", "280 (clay")]):  # fmt: skip
+        rows = (
+            ("Course", "Full price", "Reduced"),
+            ("Throwing", "310", "210"),
+            ("Glazing", "420", "280 (clay"),
+        )
+        for index, row in enumerate(rows):
             for column, text in enumerate(row):
-                canvas.drawString(72 + 110 * column, 700 - 22 * at, text)
+                canvas.drawString(72 + 110 * column, 700 - 22 * index, text)
         canvas.drawString(292, 642, "included)")
 
     assert (
@@ -427,9 +435,9 @@ def test_the_last_cell_of_a_table_can_have_a_second_line() -> None:
 def test_single_letters_below_each_other_are_no_word() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Times-Roman", 12)
-        for at, letter in enumerate("ABC"):
-            canvas.drawString(60 + 80 * at, 771, letter)
-        for at, digit in enumerate("123"):  # PDFium joins them to "123"
-            canvas.drawString(61, 751 - 20 * at, digit)
+        for index, letter in enumerate("ABC"):
+            canvas.drawString(60 + 80 * index, 771, letter)
+        for index, digit in enumerate("123"):  # PDFium joins them to "123"
+            canvas.drawString(61, 751 - 20 * index, digit)
 
     assert " ".join(texts(read(draw))).split() == ["A", "B", "C", "1", "2", "3"]

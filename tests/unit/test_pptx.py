@@ -67,8 +67,8 @@ def test_merged_cells_and_the_first_row_only_where_it_is_marked() -> None:
         table = slide.shapes.add_table(3, 3, *BOX).table
         table.first_row = is_headed
         texts = ("Crew", "Knots", "", "Alpha", "14", "15", "", "16", "17")
-        for at, text in enumerate(texts):
-            table.cell(at // 3, at % 3).text = text
+        for index, text in enumerate(texts):
+            table.cell(index // 3, index % 3).text = text
         table.cell(0, 1).merge(table.cell(0, 2))
         table.cell(1, 0).merge(table.cell(2, 0))
 
@@ -150,9 +150,9 @@ def _table(rows: list[list[str]], merged: int = 0) -> list[str]:
     def fill(slide: Any) -> None:
         inch = Inches(1)
         table = slide.shapes.add_table(len(rows), len(rows[0]), inch, inch, inch, inch).table
-        for at, row in enumerate(rows):
+        for index, row in enumerate(rows):
             for column, text in enumerate(row):
-                table.cell(at, column).text = text
+                table.cell(index, column).text = text
         if merged:
             table.cell(0, 0).merge(table.cell(0, merged - 1))
 

@@ -36,15 +36,15 @@ def reference(query: str, corpus: list[str]) -> list[float]:
     for term in sorted(set(query.split())):
         df = sum(term in text for text in split)
         idf = math.log(1 + (len(split) - df + 0.5) / (df + 0.5))
-        for at, text in enumerate(split):
+        for index, text in enumerate(split):
             tf = text.count(term)
-            scores[at] += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * len(text) / mean))
+            scores[index] += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * len(text) / mean))
     return scores
 
 
 @given(query=texts, corpus=st.lists(texts, max_size=6))
 def test_scores_are_those_of_the_reference(query: str, corpus: list[str]) -> None:
-    graph = indexed([passage(triplets(at), text) for at, text in enumerate(corpus)])
+    graph = indexed([passage(triplets(index), text) for index, text in enumerate(corpus)])
     assert words_of(graph, query).scores == pytest.approx(reference(query, corpus))
 
 
@@ -52,7 +52,7 @@ def test_scores_are_those_of_the_reference(query: str, corpus: list[str]) -> Non
 def test_passages_outside_a_version_do_not_count(query: str, corpus: list[str], gone: int) -> None:
     """The first passages go; the others stay."""
     gone = min(gone, len(corpus) - 1)
-    graph = indexed([passage(triplets(at), text) for at, text in enumerate(corpus)])
+    graph = indexed([passage(triplets(index), text) for index, text in enumerate(corpus)])
     ended = list(range(gone))
     advance(graph.index, 2, ended=ended, documents_ended=ended)
     found = words_of(snapshot_at(graph.index, 2), query)
@@ -62,7 +62,7 @@ def test_passages_outside_a_version_do_not_count(query: str, corpus: list[str], 
 
 def test_words_are_weighted_by_the_share_of_passages_that_have_them() -> None:
     graph = indexed(
-        [passage(triplets(at), text) for at, text in enumerate(["rome met gaul", "rome", ""])]
+        [passage(triplets(index), text) for index, text in enumerate(["rome met gaul", "rome", ""])]
     )
     found = words_of(graph, "Rome, Gaul and Atlantis")
     assert found.weights.keys() == {"and", "atlanti", "gaul", "rome"}
@@ -76,7 +76,7 @@ def test_words_are_weighted_by_the_share_of_passages_that_have_them() -> None:
 
 
 def test_a_word_of_nearly_all_passages_has_no_weight() -> None:
-    sets = [passage(triplets(at), "rome" if at else "rome and gaul") for at in range(99)]
+    sets = [passage(triplets(index), "rome" if index else "rome and gaul") for index in range(99)]
     assert words_of(indexed(sets), "rome gaul").coverage.share.tolist() == [1.0]
 
 

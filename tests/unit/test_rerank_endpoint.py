@@ -98,7 +98,7 @@ LIES: dict[str, tuple[Callable[[], Response], str]] = {
         lambda: replying([score(0), score(1), score(1)]),
         "each of the 3 texts once",
     ),
-    "more than asked": (lambda: replying([score(at) for at in range(4)]), "has 4 scores"),
+    "more than asked": (lambda: replying([score(index) for index in range(4)]), "has 4 scores"),
     "not a number": (
         lambda: Response(b'{"results": [{"index": 0, "relevance_score": NaN}]}'),
         "no list of scores",
@@ -160,7 +160,7 @@ class Backwards:
         self.questions.append(question)
         if self.error:
             raise self.error
-        return [float(at) for at in range(len(texts))]
+        return [float(index) for index in range(len(texts))]
 
 
 DOWN = ModelUnavailable("The reranker gave no reply", "it is down", "Start it")

@@ -31,8 +31,8 @@ DIRECTOR = b"# Mira Kaltenbrunn\n\nMira Kaltenbrunn paints.\n"
 RECORD = b"# registry\n\nmira kaltenbrunn born.\n"  # has no name to walk along
 FILES = {"door.md": FILM, "mira.md": DIRECTOR, "record.md": RECORD}
 FAR = {
-    f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
-    for at in range(300)
+    f"far/{n}.md": f"# Topic{n}\n\nTopic{n} has a valve{n}. It turns pump{n}.\n".encode()
+    for n in range(300)
 }
 
 
@@ -221,8 +221,9 @@ FILMS = {
     "panchhi.md": b"# Aas Ka Panchhi\n\nIt came out in 1961.\n",
     "aas.md": b"# Aas\n\nA river.\n",
     **{
-        f"common/{at}.md": b"# Topic%d\n\nWhich film came out first? Did it flood before s?\n" % at
-        for at in range(40)
+        f"common/{index}.md": b"# Topic%d\n\nWhich film came out first? Did it flood before s?\n"
+        % index
+        for index in range(40)
     },
 }
 

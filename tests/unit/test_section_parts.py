@@ -13,7 +13,7 @@ from store.records import PassageId
 from tests.unit.test_second_ask import FAR, Asking
 
 QUESTION = "What does the brass gauge of the harbour mill show?"
-FILLER = " ".join(f"Plate{at} covers rivet{at} well." for at in range(40))
+FILLER = " ".join(f"Plate{index} covers rivet{index} well." for index in range(40))
 LAST = "Red means that nobody may enter."
 MANUAL = "\n\n".join(
     [
@@ -77,8 +77,8 @@ def test_parts_are_found_in_the_document_that_the_passage_belongs_to(asking: Ask
     snapshot, parts = asking.context(QUESTION).snapshot, rows_of(asking, "Gauges")
     found, positions = snapshot.find_other_parts(np.array(parts))
     pairs = set(zip(found.tolist(), positions.tolist(), strict=True))
-    following = {(row, at) for at, row in enumerate(parts[1:])}
-    assert pairs == following | {(row, at + 1) for at, row in enumerate(parts[:-1])}
+    following = {(row, index) for index, row in enumerate(parts[1:])}
+    assert pairs == following | {(row, index + 1) for index, row in enumerate(parts[:-1])}
     none, _ = snapshot.find_other_parts(np.array(rows_of(asking, "Belts")))
     assert not len(none)
 

@@ -104,9 +104,9 @@ def test_a_passage_of_several_documents_belongs_to_the_one_with_the_lowest_path_
     home = snapshot_at(index, 1).document_keys(np.array([0]))
     other = indexed(sets, documents[::-1])
     assert home == other.document_keys(np.array([0])) == min(index.documents.path_key)
-    for at, row in enumerate(index.documents.path_key.tolist()):
+    for number, row in enumerate(index.documents.path_key.tolist()):
         inside = snapshot_at(index, 1).find_document_passages(row)
-        assert inside.tolist() == ([0] if row == home else []), at
+        assert inside.tolist() == ([0] if row == home else []), number
 
 
 @pytest.fixture

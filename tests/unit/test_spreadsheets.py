@@ -96,9 +96,9 @@ def test_adjacent_tables_keep_their_own_headers() -> None:
     sheet = book.active
     for row in cells(["Name", "Age"], ["Ada", 40], ["Bob", 50]):
         sheet.append(row)
-    for at, row in enumerate(cells(["Port", "Fee"], ["Kiel", 9], ["Riga", 7]), 2):
-        sheet.cell(at, 4, row[0])
-        sheet.cell(at, 5, row[1])
+    for index, row in enumerate(cells(["Port", "Fee"], ["Kiel", 9], ["Riga", 7]), 2):
+        sheet.cell(index, 4, row[0])
+        sheet.cell(index, 5, row[1])
     assert sorted(rows(read(book))) == [
         "Name: Ada | Age: 40",
         "Name: Bob | Age: 50",
@@ -227,10 +227,10 @@ def test_a_long_sheet_repeats_its_header_and_keeps_its_rows() -> None:
 def test_sheets_of_excel_97_are_read() -> None:
     book = xlwt.Workbook()
     sheet = book.add_sheet("Staff")
-    for at, row in enumerate(cells(["Name", "Wage", "Since"], ["Ada", 40.5, date(2024, 5, 7)])):
+    for index, row in enumerate(cells(["Name", "Wage", "Since"], ["Ada", 40.5, date(2024, 5, 7)])):
         for column, value in enumerate(row):
-            style = xlwt.easyxf(num_format_str="YYYY-MM-DD" if column == 2 and at else "General")
-            sheet.write(at, column, value, style)
+            style = xlwt.easyxf(num_format_str="YYYY-MM-DD" if column == 2 and index else "General")
+            sheet.write(index, column, value, style)
     buffer = io.BytesIO()
     book.save(buffer)
     heading, found = extract(buffer.getvalue(), XLS)
@@ -390,8 +390,10 @@ def test_a_workbook_without_a_part_that_the_library_wants_is_read() -> None:
             data = old.read(name)
             if name == "xl/worksheets/sheet1.xml":
                 data = data.replace(b't="s"', b't="inlineStr"')
-                for at, text in enumerate((b"Port", b"Fee", b"Kiel")):
-                    data = data.replace(b"<v>%d</v></c>" % at, b"<is><t>%s</t></is></c>" % text, 1)
+                for index, text in enumerate((b"Port", b"Fee", b"Kiel")):
+                    data = data.replace(
+                        b"<v>%d</v></c>" % index, b"<is><t>%s</t></is></c>" % text, 1
+                    )
             if name != "xl/styles.xml":
                 new.writestr(name, data)
     assert rows(extract(without.getvalue(), XLSX)) == ["Port: Kiel | Fee: 9"]
@@ -444,9 +446,11 @@ def test_old_workbooks_show_numbers_in_their_formats() -> None:
 def test_a_bold_row_of_an_old_workbook_names_the_columns() -> None:
     book = xlwt.Workbook()
     sheet = book.add_sheet("S")
-    for at, row in enumerate((["Who", "+/-"], ["Ben", "up"], ["Eve", "down"])):
+    for index, row in enumerate((["Who", "+/-"], ["Ben", "up"], ["Eve", "down"])):
         for column, text in enumerate(row):
-            sheet.write(at, column, text, xlwt.easyxf(f"font: bold {'on' if at < 1 else 'off'}"))
+            sheet.write(
+                index, column, text, xlwt.easyxf(f"font: bold {'on' if index < 1 else 'off'}")
+            )
     buffer = io.BytesIO()
     book.save(buffer)
     assert rows(extract(buffer.getvalue(), XLS)) == ["Who: Ben | +/-: up", "Who: Eve | +/-: down"]

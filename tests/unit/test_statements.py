@@ -36,9 +36,13 @@ def said(number: int, *statements: tuple[str, tuple[float, float]], topic: str =
     """A passage of these statements: names and direction of each."""
     questions = [
         Question(
-            QuestionId(100 * number + at), Direction.INCOMING, "", frozenset(names.split()), at
+            QuestionId(100 * number + index),
+            Direction.INCOMING,
+            "",
+            frozenset(names.split()),
+            index,
         )
-        for at, (names, _) in enumerate(statements, 1)
+        for index, (names, _) in enumerate(statements, 1)
     ]
     if topic:
         about = Question(QuestionId(100 * number), Direction.INCOMING, "", frozenset([topic]), 0)

@@ -111,7 +111,7 @@ def test_a_name_joins_documents_if_passages_of_two_mention_it() -> None:
 def test_a_common_name_may_join_documents_after_the_sampled_mentions() -> None:
     index, count = LiveIndex(2), 100
     long = document(1, "long.md", range(1, count + 1))
-    passages = [triplets(at, [("rome", NORTH)]) for at in range(1, count + 1)]
+    passages = [triplets(index, [("rome", NORTH)]) for index in range(1, count + 1)]
     advance(index, 1, passages, documents=[long])
     advance(
         index, 2, [triplets(200, [("rome", NORTH)])], documents=[document(2, "short.md", [200])]
@@ -126,8 +126,10 @@ def test_a_common_name_may_join_documents_after_the_sampled_mentions() -> None:
 
 def test_a_document_name_of_too_many_passages_is_not_counted() -> None:
     for count, having in ((MAX_NAMED_PASSAGES, MAX_NAMED_PASSAGES), (MAX_NAMED_PASSAGES + 1, 0)):
-        sets = [about(at, "") for at in range(count)]
-        documents = [document(at, f"{at}.md", [at], called=("minutes",)) for at in range(count)]
+        sets = [about(index, "") for index in range(count)]
+        documents = [
+            document(index, f"{index}.md", [index], called=("minutes",)) for index in range(count)
+        ]
         assert mentioned(indexed(sets, documents)).get("minutes", 0) == having
 
 
@@ -179,11 +181,11 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
 
 def told(index: LiveIndex, counts: Statistics) -> dict[str, tuple[int, int, int, bool, bool]]:
     found = dict.fromkeys(NAMES, (0, 0, 0, False, False))
-    for at, name in enumerate(index.name_texts[: len(counts.in_questions)]):
+    for number, name in enumerate(index.name_texts[: len(counts.in_questions)]):
         columns = counts.in_questions, counts.as_document_name, counts.mention_counts
         flags = counts.joins_documents, counts.is_topic
-        numbers = tuple(int(column[at]) for column in columns)
-        found[name] = (*numbers, *(bool(flag[at]) for flag in flags))  # type: ignore[assignment]
+        numbers = tuple(int(column[number]) for column in columns)
+        found[name] = (*numbers, *(bool(flag[number]) for flag in flags))  # type: ignore[assignment]
     return found
 
 

@@ -10,7 +10,7 @@ TERMS = [f"word{number}" for number in range(100)]
 def test_terms_that_were_looked_up_before_have_the_same_passages() -> None:
     texts = [" ".join(TERMS[start::3]) for start in range(3)]
     snapshot = indexed(
-        [passage(triplets(at, [("rome", (1, 0))], []), text) for at, text in enumerate(texts)]
+        [passage(triplets(index, [("rome", (1, 0))], []), text) for index, text in enumerate(texts)]
     )
     looked_up = [TERMS[:70], TERMS[30:], TERMS, [*TERMS[:2], *TERMS[:2], "missing"]]
     for terms in looked_up:  # more than are cached

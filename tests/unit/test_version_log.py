@@ -77,7 +77,7 @@ def test_questions_of_known_passages_are_found_without_a_scan(tmp_path: Path) ->
 
 
 def test_distant_changes_have_separate_headings() -> None:
-    old = [(("A",), f"Sentence {at}.") for at in range(9)] + [(("B",), "Last.")]
+    old = [(("A",), f"Sentence {index}.") for index in range(9)] + [(("B",), "Last.")]
     new = [(("A",), "Another."), *old[1:-1], (("B",), "Other.")]
     assert diff_lines(old, new) == [
         "@@ A", "-Sentence 0.", "+Another.", " Sentence 1.",
@@ -93,7 +93,7 @@ def test_a_change_of_layout_or_headings_alone_is_reported() -> None:
 
 
 def test_documents_too_long_to_compare_are_counted() -> None:
-    long = [((), str(at)) for at in range(5000)]
+    long = [((), str(index)) for index in range(5000)]
     assert diff_lines(long, long[1:]) == [
         "@@ 5,000 sentences before, 4,999 now: too many to compare"
     ]

@@ -248,7 +248,7 @@ def test_a_score_below_the_least_share_is_not_passed_on() -> None:
 @pytest.mark.parametrize("count", [20, 300])
 def test_a_name_reaches_only_the_mentions_that_are_most_like_the_query(count: int) -> None:
     """Also one so common that only those of the nearest rows are looked at."""
-    graph = drawn(count, named=[(at, "rome") for at in range(count)])
+    graph = drawn(count, named=[(index, "rome") for index in range(count)])
     toward = {whole_row(graph, at) + 1: 0.5 + at / 1000 for at in (5, 9, 12)}
     seeds = np.zeros(count)
     seeds[A] = 1.0

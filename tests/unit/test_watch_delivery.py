@@ -184,8 +184,8 @@ def test_slow_listeners_delay_no_other_watch_and_few_run_at_once(
     watching.compare()
 
     release.clear()
-    for at in range(2 * MAX_AT_ONCE):
-        watching.watched.add(QUESTION, OWNER, webhook=f"{slow.address}/{at}")
+    for index in range(2 * MAX_AT_ONCE):
+        watching.watched.add(QUESTION, OWNER, webhook=f"{slow.address}/{index}")
     watching.connector.put("mira.md", text.replace(TOWNS[0].encode(), TOWNS[1].encode()))
     watching.stack.sync()
     watching.publish()

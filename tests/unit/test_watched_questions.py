@@ -86,21 +86,21 @@ def test_a_restart_repeats_and_misses_no_notification(watching: Watching) -> Non
 
 def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) -> None:
     drawn = random.Random(seed)
-    watching = Watching(folder, {f"{at}.md": fact(drawn) for at in range(files)})
+    watching = Watching(folder, {f"{index}.md": fact(drawn) for index in range(files)})
     questions = ["Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?"]
     questions.append("who repairs clocks and who lives there")  # direct hits keep places
     watched = {watching.watched.add(question, OWNER): question for question in questions}
     told: dict[int, list[int]] = {number: [] for number in watched}
     expected: dict[int, list[int]] = {number: [] for number in watched}
     before = watching.stack.head.id
-    for at, _ in enumerate(watching.edits(edits, seed)):
+    for index, _ in enumerate(watching.edits(edits, seed)):
         now = watching.stack.head.id
         for number, question in watched.items():
             if now > before and watching.differs(question, before, now):
                 expected[number].append(now)
             told[number] += [new for _, new in watching.told(number) if new > before]
         before = now
-        if at % 10 == 9:
+        if index % 10 == 9:
             watching.restart()
     assert told == expected
     assert sum(map(len, told.values())) > 2 * edits / files
@@ -123,8 +123,8 @@ def test_a_watched_typo_is_corrected_again_when_the_words_change(
     tmp_path: Path,
 ) -> None:
     far = {
-        f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
-        for at in range(300)
+        f"far/{n}.md": f"# Topic{n}\n\nTopic{n} has a valve{n}. It turns pump{n}.\n".encode()
+        for n in range(300)
     }
     watching = Watching(tmp_path, {"sea.md": b"# Sea\n\nThe lighthouse burns oil.\n"} | far)
     typed = "Who keeps the lighthousse?"
@@ -149,8 +149,8 @@ def test_a_watched_typo_is_corrected_again_when_the_words_change(
 
 def test_a_question_is_asked_again_when_an_abbreviation_is_defined(tmp_path: Path) -> None:
     far = {
-        f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
-        for at in range(300)
+        f"far/{n}.md": f"# Topic{n}\n\nTopic{n} has a valve{n}. It turns pump{n}.\n".encode()
+        for n in range(300)
     }
     near = {
         "desk.md": b"# Desk\n\nQuarrels go to the Enterprise Support Team.\n",
@@ -173,8 +173,8 @@ def test_a_question_is_asked_again_when_an_abbreviation_is_defined(tmp_path: Pat
 
 def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path) -> None:
     far = {
-        f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
-        for at in range(300)
+        f"far/{n}.md": f"# Topic{n}\n\nTopic{n} has a valve{n}. It turns pump{n}.\n".encode()
+        for n in range(300)
     }
     watching = Watching(tmp_path, FILES | far)
     watching.watched.add(QUESTION, OWNER)
@@ -196,15 +196,18 @@ def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path)
 def test_drift_is_noticed_at_one_in_a_hundred_passages_or_where_two_are_close(
     tmp_path: Path,
 ) -> None:
-    far = {f"{at}.md": f"# Topic{at}\n\nTopic{at} has valve{at}.\n".encode() for at in range(250)}
+    far = {
+        f"{index}.md": f"# Topic{index}\n\nTopic{index} has valve{index}.\n".encode()
+        for index in range(250)
+    }
     watching = Watching(tmp_path, FILES | far)
     watching.watched.add(QUESTION, OWNER)
     watching.compare()
     (dependencies,) = watching.watched._dependencies.values()
     close, clear = replace(dependencies, lead=0.001), replace(dependencies, lead=1.0)
     seen = []
-    for at in range(4):
-        watching.connector.put(f"new{at}.md", f"it leaks {at} drops\n".encode())
+    for index in range(4):
+        watching.connector.put(f"new{index}.md", f"it leaks {index} drops\n".encode())
         watching.stack.sync()
         watching.publish()
         assert watching.engine.head
@@ -280,8 +283,8 @@ def test_a_webhook_gets_the_change_and_its_redirect_is_not_followed(
 
 
 def test_the_number_of_watches_is_bounded(watching: Watching) -> None:
-    for at in range(100):
-        watching.watched.add(f"Question {at}?", OWNER)
+    for index in range(100):
+        watching.watched.add(f"Question {index}?", OWNER)
     with pytest.raises(BadRequest, match="100 questions are watched"):
         watching.watched.add("One more?", OWNER)
     watching.watched.remove(7, OWNER)
