@@ -52,13 +52,13 @@
     if (className) made.className = className;
     return made;
   };
-  const titleOf = (one) => data.documents.title[one] ?? data.documents.document[one].split("/").at(-1);
-  const keyOf = (one) => `${data.sources[data.documents.source[one]]}/${data.documents.document[one]}`;
+  const titleOf = (index) => data.documents.title[index] ?? data.documents.document[index].split("/").at(-1);
+  const keyOf = (index) => `${data.sources[data.documents.source[index]]}/${data.documents.document[index]}`;
   const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-  const addressOf = (one) => {
+  const addressOf = (index) => {
     const { at } = document.body.dataset;
     const version = at === "head" ? "" : `?${new URLSearchParams({ at })}`;
-    return `${base}/passage/${data.documents.passage[one]}${version}#marked`;
+    return `${base}/passage/${data.documents.passage[index]}${version}#marked`;
   };
 
   /* Colours */
@@ -81,8 +81,8 @@
     let key = [];
     if (colourBy.value === "date") {
       const dates = documents.modified.filter(Boolean).sort();
-      const borders = Array.from({ length: DATE_STEPS - 1 }, (_, at) => dates[Math.floor(((at + 1) * dates.length) / DATE_STEPS)]);
-      shades = [...Array.from({ length: DATE_STEPS }, (_, at) => mix(at / (DATE_STEPS - 1))), OTHER];
+      const borders = Array.from({ length: DATE_STEPS - 1 }, (_, step) => dates[Math.floor(((step + 1) * dates.length) / DATE_STEPS)]);
+      shades = [...Array.from({ length: DATE_STEPS }, (_, step) => mix(step / (DATE_STEPS - 1))), OTHER];
       colours = documents.modified.map((date) => (date ? borders.filter((border) => border <= date).length : DATE_STEPS));
       if (dates.length) key = [[0, dates[0]], [DATE_STEPS - 1, dates.at(-1)]];
       if (dates.length < count) key.push([DATE_STEPS, "no date"]);
@@ -92,7 +92,7 @@
       const last = shades.length - 1;
       colours = numbers.map((number) => (colourBy.value === "source" ? Math.min(number, last) : number % PALETTE.length));
       if (colourBy.value === "source") {
-        key = data.sources.slice(0, last).map((name, at) => [at, name]);
+        key = data.sources.slice(0, last).map((name, shade) => [shade, name]);
         if (data.sources.length > last) key.push([last, "other sources"]);
       }
     }
@@ -205,7 +205,7 @@
     const centre = pointed >= 0 ? pointed : chosen;
     if (centre < 0) return found;
     const highlighted = new Set([centre, ...partners[centre].map(([other]) => other)]);
-    for (const one of found ?? []) highlighted.add(one);
+    for (const index of found ?? []) highlighted.add(index);
     return highlighted;
   }
 
@@ -225,8 +225,8 @@
     const { start, end, link } = data.joints;
     const { x, y } = data.documents;
     const centre = pointed >= 0 ? pointed : chosen;
-    const isVisible = (one) => {
-      const [px, py] = [toX(x[one]), toY(y[one])];
+    const isVisible = (index) => {
+      const [px, py] = [toX(x[index]), toY(y[index])];
       return px > -20 && py > -20 && px < width() + 20 && py < height() + 20;
     };
     const stroke = (numbers, isLink, colour, alpha, thickness) => {
@@ -278,11 +278,11 @@
     for (const bright of highlighted ? [false, true] : [true]) {
       const paths = shades.map(() => new Path2D());
       const size = bright && highlighted ? radius + 1.2 : radius;
-      for (let one = 0; one < count; one++) {
-        if (highlighted && highlighted.has(one) !== bright) continue;
-        const [px, py] = [toX(x[one]), toY(y[one])];
+      for (let index = 0; index < count; index++) {
+        if (highlighted && highlighted.has(index) !== bright) continue;
+        const [px, py] = [toX(x[index]), toY(y[index])];
         if (px < -radius || py < -radius || px > w || py > h) continue;
-        const path = paths[colours[one]];
+        const path = paths[colours[index]];
         if (size < 1.8) path.rect(px - size, py - size, 2 * size, 2 * size);
         else {
           path.moveTo(px + size, py);
@@ -290,16 +290,16 @@
         }
       }
       pen.globalAlpha = bright ? 1 : 0.22;
-      paths.forEach((path, at) => {
-        pen.fillStyle = shades[at];
+      paths.forEach((path, shade) => {
+        pen.fillStyle = shades[shade];
         pen.fill(path);
       });
       pen.globalAlpha = 1;
     }
-    for (const one of [chosen, pointed]) {
-      if (one < 0) continue;
+    for (const index of [chosen, pointed]) {
+      if (index < 0) continue;
       pen.beginPath();
-      pen.arc(toX(x[one]), toY(y[one]), radius + 4, 0, 7);
+      pen.arc(toX(x[index]), toY(y[index]), radius + 4, 0, 7);
       pen.strokeStyle = ink.ink;
       pen.lineWidth = 2;
       pen.stroke();
@@ -328,16 +328,16 @@
   function paintTitles(gap, highlighted, boxes) {
     const { x, y } = data.documents;
     const offset = Math.min(Math.max(gap * 0.32, 1.1), 8) + 15;
-    const writeTitle = (one, force) => writeLabel(short(titleOf(one)), toX(x[one]), toY(y[one]) + offset, boxes, 12, force ? 650 : 450, ink.ink, force);
-    for (const one of new Set([pointed, chosen])) if (one >= 0) writeTitle(one, true);
+    const writeTitle = (index, force) => writeLabel(short(titleOf(index)), toX(x[index]), toY(y[index]) + offset, boxes, 12, force ? 650 : 450, ink.ink, force);
+    for (const index of new Set([pointed, chosen])) if (index >= 0) writeTitle(index, true);
     let written = 0;
     if (highlighted && highlighted.size <= 60) {
-      for (const one of highlighted) if (one !== pointed && one !== chosen && writeTitle(one, false)) written++;
+      for (const index of highlighted) if (index !== pointed && index !== chosen && writeTitle(index, false)) written++;
     } else if (gap >= TITLES_PX) {
-      for (const one of byRank) {
-        const [px, py] = [toX(x[one]), toY(y[one])];
+      for (const index of byRank) {
+        const [px, py] = [toX(x[index]), toY(y[index])];
         if (px < 0 || py < 0 || px > width() || py > height()) continue;
-        if (writeTitle(one, false) && ++written > MOST_TITLES) break;
+        if (writeTitle(index, false) && ++written > MOST_TITLES) break;
       }
     }
   }
@@ -361,35 +361,35 @@
     const { x, y } = data.documents;
     const reach = Math.max(data.spacing * view.scale * 0.5, 9);
     let [best, nearest] = [-1, reach * reach];
-    for (let one = 0; one < count; one++) {
-      const [dx, dy] = [toX(x[one]) - px, toY(y[one]) - py];
+    for (let index = 0; index < count; index++) {
+      const [dx, dy] = [toX(x[index]) - px, toY(y[index]) - py];
       const distance = dx * dx + dy * dy;
-      if (distance < nearest) [best, nearest] = [one, distance];
+      if (distance < nearest) [best, nearest] = [index, distance];
     }
     return best;
   }
 
-  function choose(one, move = false) {
-    chosen = one;
-    chosenCard.hidden = one < 0;
-    if (one >= 0) {
-      chosenCard.replaceChildren(...describe(one));
+  function choose(index, move = false) {
+    chosen = index;
+    chosenCard.hidden = index < 0;
+    if (index >= 0) {
+      chosenCard.replaceChildren(...describe(index));
       if (move) {
         const scale = Math.max(view.scale, NEAR_PX / data.spacing);
-        moveTo({ x: data.documents.x[one], y: data.documents.y[one], scale });
+        moveTo({ x: data.documents.x[index], y: data.documents.y[index], scale });
       }
     }
     draw();
   }
 
-  function describe(one) {
+  function describe(index) {
     const { documents, sources } = data;
     const head = element("h2");
-    const open = element("a", titleOf(one));
-    open.href = addressOf(one);
+    const open = element("a", titleOf(index));
+    open.href = addressOf(index);
     head.append(open);
-    const where = element("p", `${sources[documents.source[one]]} › ${documents.document[one]}`, "meta");
-    if (documents.modified[one]) where.append(`, ${documents.modified[one]}`);
+    const where = element("p", `${sources[documents.source[index]]} › ${documents.document[index]}`, "meta");
+    if (documents.modified[index]) where.append(`, ${documents.modified[index]}`);
     const close = element("button", "Close", "act");
     close.type = "button";
     close.addEventListener("click", () => {
@@ -397,13 +397,13 @@
       canvas.focus();
     });
     const read = element("a", "Open", "button");
-    read.href = addressOf(one);
+    read.href = addressOf(index);
     const acts = element("p", "", "line");
     acts.append(read, close);
     const made = [head, where, acts];
-    if (partners[one].length) {
+    if (partners[index].length) {
       const list = element("ul", "", "map-list");
-      for (const [other, number] of partners[one]) {
+      for (const [other, number] of partners[index]) {
         const item = element("li");
         const jump = element("button", titleOf(other), "linklike");
         jump.type = "button";
@@ -437,10 +437,10 @@
     const now = placeOf(event);
     const before = pointers.get(event.pointerId);
     if (!before) {
-      const one = documentAt(...now);
-      canvas.classList.toggle("over", one >= 0);
-      if (one !== pointed) {
-        pointed = one;
+      const index = documentAt(...now);
+      canvas.classList.toggle("over", index >= 0);
+      if (index !== pointed) {
+        pointed = index;
         draw();
       }
       return;
@@ -471,8 +471,8 @@
     draw();
   });
   canvas.addEventListener("dblclick", (event) => {
-    const one = documentAt(...placeOf(event));
-    if (one >= 0) location.assign(addressOf(one));
+    const index = documentAt(...placeOf(event));
+    if (index >= 0) location.assign(addressOf(index));
     else moveTo(zoomed(2, ...placeOf(event)));
   });
   canvas.addEventListener(
@@ -511,10 +511,10 @@
   // A document in a list is shown on the map first; its card opens it.
   document.querySelector(".map-side").addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button || !data) return;
-    const one = byKey.get(event.target.closest("[data-document]")?.dataset.document);
-    if (one !== undefined) {
+    const index = byKey.get(event.target.closest("[data-document]")?.dataset.document);
+    if (index !== undefined) {
       event.preventDefault();
-      choose(one, true);
+      choose(index, true);
       chosenCard.querySelector("a").focus();
       return;
     }
@@ -528,8 +528,8 @@
   }
 
   function readFound() {
-    const keys = [...foundList.querySelectorAll("[data-document]")].map((one) => one.dataset.document);
-    const positions = keys.map((key) => byKey.get(key)).filter((one) => one !== undefined);
+    const keys = [...foundList.querySelectorAll("[data-document]")].map((link) => link.dataset.document);
+    const positions = keys.map((key) => byKey.get(key)).filter((index) => index !== undefined);
     found = foundList.querySelector("h2") ? new Set(positions) : null;
     draw();
   }
@@ -586,9 +586,9 @@
       if (group[a] !== group[b]) counts.set(pair, (counts.get(pair) ?? 0) + 1);
     });
     groupJoints = [...counts].map(([pair, joints]) => [...pair.split(" ").map(Number), joints]);
-    groupJoints = groupJoints.sort((one, other) => other[2] - one[2]).slice(0, 2 * data.groups.length);
+    groupJoints = groupJoints.sort((index, other) => other[2] - index[2]).slice(0, 2 * data.groups.length);
     byRank = [...rank.keys()].sort((a, b) => rank[a] - rank[b]);
-    byKey = new Map(x.map((_, one) => [keyOf(one), one]));
+    byKey = new Map(x.map((_, index) => [keyOf(index), index]));
     pointed = -1;
     chosen = byKey.get(kept) ?? -1;
     if (chosen < 0) chosenCard.hidden = true;

@@ -155,7 +155,7 @@ function searchAsTyped() {
 function recentQuestions() {
   try {
     const kept = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
-    return Array.isArray(kept) ? kept.filter((one) => typeof one === "string") : [];
+    return Array.isArray(kept) ? kept.filter((text) => typeof text === "string") : [];
   } catch {
     return [];
   }
@@ -163,7 +163,7 @@ function recentQuestions() {
 
 function remember(question) {
   if (!question) return;
-  const kept = [question, ...recentQuestions().filter((one) => one !== question)];
+  const kept = [question, ...recentQuestions().filter((text) => text !== question)];
   localStorage.setItem(RECENT, JSON.stringify(kept.slice(0, MOST_RECENT)));
   drawRecent();
 }
@@ -291,7 +291,7 @@ document.addEventListener("keydown", (event) => {
     } else if (byId("preview")?.classList.contains("chosen")) closePreview();
   } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     if (typing && active !== question) return;
-    const links = [...document.querySelectorAll(".card .file, .read")].filter((one) => one.offsetParent);
+    const links = [...document.querySelectorAll(".card .file, .read")].filter((link) => link.offsetParent);
     const at = links.indexOf(active);
     if (!links.length || (at < 0 && active !== question && active !== document.body)) return;
     const next = event.key === "ArrowDown" ? links[at + 1] : at > 0 ? links[at - 1] : question;
@@ -378,7 +378,7 @@ function diffWords(before, after) {
 }
 
 function showChangedWords(element, before) {
-  const marked = new Set([...element.querySelectorAll("mark")].map((one) => one.textContent));
+  const marked = new Set([...element.querySelectorAll("mark")].map((mark) => mark.textContent));
   const after = plainText(element);
   const runs = diffWords(before.split(" ").slice(0, 400), after.split(" ").slice(0, 400));
   const nodes = [];
@@ -409,8 +409,8 @@ function ago(noticedMs) {
 }
 
 function tellAges() {
-  for (const one of document.querySelectorAll("[data-since]")) {
-    one.textContent = `${one.dataset.before ?? ""}changed ${ago(Number(one.dataset.since))}${one.dataset.after ?? ""}`;
+  for (const element of document.querySelectorAll("[data-since]")) {
+    element.textContent = `${element.dataset.before ?? ""}changed ${ago(Number(element.dataset.since))}${element.dataset.after ?? ""}`;
   }
 }
 
@@ -422,7 +422,7 @@ function markChanges(made, before, event) {
       holder.classList.add("fresh");
     }
   }
-  const changed = new Map(event.documents.map((one) => [one.key, one]));
+  const changed = new Map(event.documents.map((entry) => [entry.key, entry]));
   const shown = new Set();
   for (const holder of made.querySelectorAll("[data-key]")) {
     const found = changed.get(holder.dataset.key.split("#")[0]);
@@ -473,7 +473,7 @@ async function update(event) {
 async function updatePreview(event) {
   const preview = byId("preview");
   const head = preview?.querySelector("[data-passage]");
-  if (!head || !event.documents.some((one) => head.dataset.document === one.key)) return;
+  if (!head || !event.documents.some((entry) => head.dataset.document === entry.key)) return;
   const marked = preview.querySelector("#marked[data-text]");
   const before = marked && plainText(marked);
   const holder = document.querySelector(`[data-key="${CSS.escape(head.dataset.key)}"] [data-open]`);

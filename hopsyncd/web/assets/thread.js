@@ -43,7 +43,7 @@
     let end = 0;
     for (const match of text.matchAll(INLINE)) {
       const { code, strong, mark } = match.groups;
-      const card = mark && cards.find((one) => one.number === Number(mark));
+      const card = mark && cards.find((card) => card.number === Number(mark));
       if (mark && !card) continue;
       nodes.push(text.slice(end, match.index));
       if (card) nodes.push(renderMark(card));
@@ -371,7 +371,7 @@
   document.addEventListener("hopsyncd:version", ({ detail }) => {
     if (!thread) return;
     const changed = new Map(detail.documents.map((document) => [document.key, document.name]));
-    for (const turn of thread.turns.filter((one) => one.state === "done")) {
+    for (const turn of thread.turns.filter((turn) => turn.state === "done")) {
       const names = turn.answer.cards.map((card) => changed.get(card.key)).filter(Boolean);
       turn.changed = [...new Set([...(turn.changed ?? []), ...names])];
     }
