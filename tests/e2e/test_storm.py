@@ -53,9 +53,7 @@ def test_an_edit_is_answered_while_files_move_in_and_their_tree_is_renamed(place
         with diary.open("a") as file:
             file.write(f"\nThe custodian of {number} is Ximena Quolbridge{number}.\n")
         name = f"Quolbridge{number}"
-        place.until(
-            lambda name=name: any(name in passage["text"] for passage in place.query(name, k=3))
-        )  # type: ignore[misc]
+        place.until(lambda name=name: any(name in hit["text"] for hit in place.query(name, k=3)))  # type: ignore[misc]
         assert time.monotonic() - began_s < EDIT_S
         if number == 0:
             assert place.status()["documents"] < STORM, "the storm was over: it shows nothing"

@@ -297,11 +297,8 @@ def test_an_endpoint_that_dies_at_any_call_leaves_what_was_found_and_says_so(
     assert found is not None and len(found.ranked) == 4
     assert told["by"] == "extractive"
     assert told["degraded"] and all("the endpoint is down" in why for why in told["degraded"])
-    answered = (
-        [subproblem for subproblem in told["logic"]["subproblems"] if subproblem["answer"]]
-        if healthy
-        else []
-    )  # type: ignore[index]
+    parts = told["logic"]["subproblems"] if healthy else []  # type: ignore[index]
+    answered = [part for part in parts if part["answer"]]
     assert len(answered) == (healthy > 1) + (healthy > 3) + (healthy > 5)
 
 
