@@ -61,7 +61,7 @@ class QueryMessage:
     encoded: the vectors of its texts, from the encoder with the given name.
     """
 
-    meant: Understood
+    understood: Understood
     k: int
     search: Search
     at: str
@@ -208,14 +208,14 @@ class _Copy:
             return None
 
     def _answer_query(self, asked: QueryMessage) -> QueryAnswer:
-        understood, search, hidden = asked.meant, asked.search, asked.hidden
+        understood, search, hidden = asked.understood, asked.search, asked.hidden
         found = self._engine.query(
             understood.question, asked.k, search, asked.at, hidden=hidden, wanted=understood.wanted
         )
         return answer_json(found, search, understood)
 
     def _answer_question(self, asked: QueryMessage, with_passages: bool) -> AskAnswer:
-        understood, search, hidden = asked.meant, asked.search, asked.hidden
+        understood, search, hidden = asked.understood, asked.search, asked.hidden
         found, reply = self._asker.ask(
             understood.question, asked.k, search, asked.at, hidden=hidden, wanted=understood.wanted
         )
