@@ -280,15 +280,9 @@ class ReadService:
             answer = answer_here()
         else:
             message = partial(AskMessage, with_passages=request.passages)
+            k = request.k or DEFAULT_K
             answer = self._answer_by_worker(
-                state,
-                understood,
-                request.k or DEFAULT_K,
-                search,
-                request.at,
-                acl,
-                answer_here,
-                message,
+                state, understood, k, search, request.at, acl, answer_here, message
             )
         self._parts.metrics.count_question()
         return {
