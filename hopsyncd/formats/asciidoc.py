@@ -71,6 +71,8 @@ class _Reader:
     _above: str = ""  # attributes in brackets for the next block
     _title: str = ""
     _markers: list[str] = field(default_factory=list)  # the markers of the open lists
+    _indent: str = ""  # of a paragraph that a "+" attaches to an item
+    _before: str = ""  # the line above
 
     def rewrite(self) -> list[str]:
         """Rewrite the document as lines of Markdown; lines of tables become empty."""
@@ -78,7 +80,9 @@ class _Reader:
         while len(written) < len(self.lines):
             line = self.lines[len(written)].rstrip()
             if found := _VERBATIM.match(line):
-                written += self._verbatim(len(written), found[1])
+                indent, self._indent = self._indent, ""
+                verbatim = self._verbatim(len(written), found[1])
+                written += [f"{indent}{text}" for text in verbatim]
             elif _COMMENT.match(line):
                 written += [""] * self._length(len(written), line)
             elif _TABLE.match(line):
@@ -93,6 +97,7 @@ class _Reader:
                 written += ["", *lines, ""][:length]
             else:
                 written.append(self._line(line))
+            self._before = line
         return written
 
     def _length(self, index: int, delimiter: str) -> int:
@@ -121,13 +126,16 @@ class _Reader:
         return kind == "latexmath" or (kind == "stem" and any("\\" in line for line in lines))
 
     def _line(self, line: str) -> str:
-        if not line:
+        if not line or line == "+":
+            self._indent = self._indent_of_item() if line else ""
             return ""
         if found := _ATTRIBUTE.match(line):
             self._attributes[found[1]] = (found[2] or "")[:_MAX_VALUE_CHARACTERS]
             return ""
         if found := _ABOVE_BLOCK.match(line):
             self._above = found[1] or self._above
+            if not self._before:
+                self._markers.clear()
             return ""
         if _DIRECTIVE.match(line):
             return ""
@@ -147,9 +155,10 @@ class _Reader:
             return self._item(found[1], found[2])
         if found := _TERM.match(line):
             return f"- {self._inline(found[1])}: {self._inline(found[2] or '')}".rstrip()
-        return label + self._inline(line)
+        return self._indent + label + self._inline(line)
 
     def _item(self, marker: str, text: str) -> str:
+        self._indent = ""
         marker = "<>" if marker.startswith("<") else marker
         if marker in self._markers:
             del self._markers[self._markers.index(marker) + 1 :]
@@ -157,6 +166,12 @@ class _Reader:
             self._markers.append(marker)
         sign = "-" if marker[0] in "*-" else "1."
         return f"{'    ' * (len(self._markers) - 1)}{sign} {self._inline(text)}"
+
+    def _indent_of_item(self) -> str:
+        """Return the indent of the text of the current item."""
+        if not self._markers:
+            return ""
+        return " " * (4 * len(self._markers) - (2 if self._markers[-1][0] in "*-" else 1))
 
     def _inline(self, text: str) -> str:
         text = _REFERENCE.sub(lambda found: self._attributes.get(found[1], found[0]), text)

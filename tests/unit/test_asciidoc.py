@@ -76,7 +76,7 @@ def test_a_guide_is_read_without_its_signs() -> None:
         ("list_item", 24, "Winch"),
         ("list_item", 25, "Drum"),
         ("list_item", 26, "1. First"),
-        ("paragraph", 28, "More of it."),
+        ("list_item", 28, "More of it."),
         ("list_item", 30, "Draught: how deep it lies"),
         ("code", 34, '*left* = "as it is" #'),
         ("paragraph", 38, "Note: Bring fenders."),
@@ -118,3 +118,21 @@ def test_tables_in_the_format_csv_have_cells() -> None:
     assert [block.text for block in read(table)] == ["Name: Ann | Note: cook, driver"]
     tabs = '[%header,format="tsv"]\n|===\nName\tAge\nAnn\t30\n|==='
     assert [block.text for block in read(tabs)] == ["Name: Ann | Age: 30"]
+
+
+def test_text_that_is_attached_to_an_item_keeps_the_numbers_of_the_list() -> None:
+    text = (
+        "* one\n* two\n+\nmore of\nit\n\n[arabic]\n. first\n+\n----\ncode\n----\n. second\n"
+        "** nested\n+\ndeep\n\nEnd.\n"
+    )
+    assert [(block.kind, block.text, block.leads) for block in read(text)] == [
+        ("list_item", "one", ()),
+        ("list_item", "two", ()),
+        ("list_item", "more of\nit", ("two",)),
+        ("list_item", "1. first", ()),
+        ("code", "code", ("1. first",)),
+        ("list_item", "2. second", ()),
+        ("list_item", "nested", ("2. second",)),
+        ("list_item", "deep", ("2. second", "nested")),
+        ("paragraph", "End.", ()),
+    ]
