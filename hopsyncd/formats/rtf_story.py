@@ -1,5 +1,6 @@
 """Collects the paragraphs and tables of one part of an RTF document."""
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from hopsyncd.formats.table_text import table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 _NEAR = 20  # cell edges this close, in twips, are equal
+_WRITTEN_LABEL = re.compile(r"([\u2022\u2013\u25aa\u25e6]|(?:\d{1,3}|[A-Za-z])[.)])\t\s*(?=\S)")
+_INNER_BULLETS = ("\u2013", "\u25e6")
 
 
 @dataclass(slots=True)
@@ -184,10 +187,25 @@ class Story:
         text, links = self._take_text()
         if text:
             self._end_table()
+            if self.depth < 0 and not self.level:
+                text, links = self._read_label(text, links)
             self._add_text(text, links)
         self.label, self.level, self.depth, self.is_bold = "", 0, -1, None
         if not self.is_in_row:
             self._place_beside()
+
+    def _read_label(self, text: str, links: Links) -> tuple[str, Links]:
+        """Read a paragraph that begins with a bullet or a number and a tab as an item of a list.
+
+        Pandoc writes lists in this way.
+        """
+        found = _WRITTEN_LABEL.match(text)
+        if not found:
+            return text, links
+        self.depth = int(found[1] in _INNER_BULLETS)
+        label = found[1] if found[1][-1] in ".)" else ""
+        moved = tuple((max(at - found.end(), 0), link) for at, link in links)
+        return add_label(label, text[found.end() :], moved)
 
     def end_cell(self, depth: int) -> None:
         """End the current line as a table cell."""

@@ -187,3 +187,20 @@ def test_a_table_all_in_bold_has_no_header() -> None:
     rows = rb"\trowd\cellx2000\cellx4000\intbl\b %s\cell %s\cell\row"
     data = rb"{\rtf1\ansi\pard " + rows % (b"High", b"310") + rows % (b"Low", b"110") + b"}"
     assert [block.text for block in extract(data, RTF)] == ["High | 310", "Low | 110"]
+
+
+def test_paragraphs_that_begin_with_a_bullet_or_number_and_a_tab_are_items() -> None:
+    lines = (
+        rb"Do this:", rb"\bullet \tab one", rb"\endash \tab inner", rb"1.\tab first",
+        rb"2)\tab second", rb"3. not \tab one", rb"\b End\b0",
+    )  # fmt: skip
+    blocks = extract(rb"{\rtf1\ansi " + b"".join(line + rb"\par " for line in lines) + b"}", RTF)
+    assert [(block.kind, block.text, block.leads) for block in blocks] == [
+        ("paragraph", "Do this:", ()),
+        ("list_item", "one", ("Do this:",)),
+        ("list_item", "inner", ("Do this:", "one")),
+        ("list_item", "1. first", ("Do this:",)),
+        ("list_item", "2) second", ("Do this:",)),
+        ("paragraph", "3. not \tone", ()),
+        ("paragraph", "End", ()),
+    ]
