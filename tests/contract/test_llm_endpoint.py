@@ -38,8 +38,6 @@ from tests.fakes.hostile import GOOD, KINDS, OFFERED, TEN_MB, Rows, hostile_repl
 from tests.fakes.timing import FakeTime
 from tests.fakes.token_sink import Heard
 
-REPLIES = 1000
-
 
 def call(user: str, purpose: Literal["questions", "answers"] = "questions") -> LlmCall:
     return LlmCall(purpose, "rows/1", "Make rows.", user, max_tokens=200, source="notes")
@@ -70,10 +68,11 @@ def opened(endpoint: Endpoint, tmp_path: Path) -> Callable[..., OpenAiLlm]:
     return make
 
 
-def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_kind(
-    endpoint: Endpoint, tmp_path: Path
+@pytest.mark.parametrize("replies", [250, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_kind(
+    endpoint: Endpoint, tmp_path: Path, replies: int
 ) -> None:
-    cases = hostile_replies(REPLIES, seed=8)
+    cases = hostile_replies(replies, seed=8)
     endpoint.play = lambda request: cases[case_of(request)].response
     config = LlmConfig(
         base_url=endpoint.base_url, model="fake", max_calls_per_day=0, max_tokens_per_day=0
@@ -85,7 +84,7 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
         return ask_all(llm, [call(f"case {number}")], Rows, usage)[0]
 
     with ThreadPoolExecutor(4) as pool:
-        ends = list(pool.map(end_of, range(REPLIES)))
+        ends = list(pool.map(end_of, range(replies)))
 
     kinds = [end.kind if isinstance(end, LlmError) else "reply" for end in ends]
     table = Counter((case.name, kind) for case, kind in zip(cases, kinds, strict=True))
@@ -106,7 +105,7 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
     assert sum(row.calls for row in spent) == usage.calls == len(endpoint.requests)
     assert sum(row.tokens for row in spent) == usage.tokens
     endpoint.play = good
-    assert end_of(REPLIES) == Rows.model_validate(GOOD)
+    assert end_of(replies) == Rows.model_validate(GOOD)
 
 
 def test_a_reply_of_ten_megabytes_is_not_read(

@@ -31,7 +31,7 @@ _text = texts_of(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps_of(["a.md", "Kubernetes.md", "Eastern Standard.md"], _text))
 def test_other_forms_are_found_as_after_a_rebuild_and_by_what_may_be_seen(
     steps: list[Step],
