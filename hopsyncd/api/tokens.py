@@ -159,9 +159,9 @@ class TokenFile:
         return made, f"hops_{made.id}_{secret}"
 
     def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
-        """Remove the tokens that are wanted. Raises NotFound if there are none.
+        """Remove and return the tokens for which `is_wanted` is true.
 
-        Returns the removed tokens.
+        Raises NotFound, with `what` in the message, if there are none.
         """
         gone = self.remove_all(is_wanted)
         if not gone:
@@ -173,7 +173,7 @@ class TokenFile:
         return gone
 
     def remove_all(self, is_wanted: Callable[[Token], bool]) -> list[Token]:
-        """Remove the tokens that are wanted, and return them. There may be none."""
+        """Remove and return the tokens for which `is_wanted` is true. There may be none."""
         with self._changing() as tokens:
             gone = [token for token in tokens if is_wanted(token)]
             tokens[:] = [token for token in tokens if not is_wanted(token)]
