@@ -110,7 +110,7 @@ class FolderConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """Implement the protocol. Folders come in depth-first order, names sorted.
+        """Implement `Connector.discover`. Folders come in depth-first order, names sorted.
 
         No Cursor is returned, because listing all names is cheap. The paths in `under` need not
         exist, and the ignore files of their parent folders apply as in a full listing. Raises
@@ -119,7 +119,7 @@ class FolderConnector:
         return self._walk(_scope_of(under))
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. Never follows a link, waits for a pipe or reads more than
+        """Implement `Connector.fetch`. Never follows a link, waits for a pipe or reads more than
         `max_bytes`."""
         try:
             _components(item.id)

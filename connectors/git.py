@@ -148,7 +148,7 @@ class GitConnector:
         self.left_out: Mapping[str, int] | None = None  # None until all files have been listed
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implement the protocol, in git's order of paths.
+        """Implement `Connector.discover`, in git's order of paths.
 
         Raises CursorExpired if the Cursor was made with other settings, or if its commit is no
         longer on the branch.
@@ -169,7 +169,7 @@ class GitConnector:
             yield Cursor(f"{tip} {self._fingerprint()}")
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol: read the listed blob, even if the branch has moved on."""
+        """Implement `Connector.fetch`: read the listed blob, even if the branch has moved on."""
         origin = self._origin
         repository = origin.repository if isinstance(origin, Mirror) else origin
         data = None

@@ -138,7 +138,7 @@ class RemoteConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """Implement the protocol. Folders come in depth-first order, names sorted."""
+        """Implement `Connector.discover`. Folders come in depth-first order, names sorted."""
         self._driver.forget()
         parts = Selection(under)
         stack = [_Folder("", ())]
@@ -154,7 +154,7 @@ class RemoteConnector:
         self._check_still_there()
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. If a file is written while it is read, it is read again."""
+        """Implement `Connector.fetch`. If a file is written while it is read, it is read again."""
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):

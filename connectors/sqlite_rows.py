@@ -293,7 +293,7 @@ class SqliteConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """Implement the protocol. Ignores `since`, and yields no Cursor."""
+        """Implement `Connector.discover`. Ignores `since`, and yields no Cursor."""
         parts = Selection(under)
         try:
             with self._database.reading(self._list_s) as connection:
@@ -322,7 +322,7 @@ class SqliteConnector:
         return found
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol."""
+        """Implement `Connector.fetch`."""
         what = f"Cannot read row {item.id!r}"
         try:
             with self._database.reading(self._fetch_s) as connection:

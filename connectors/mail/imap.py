@@ -144,7 +144,7 @@ class ImapConnector:
     _raw_names: dict[str, str] = field(default_factory=dict)
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implement the protocol."""
+        """Implement `Connector.discover`."""
         known = {}
         if since is not None and under is None:
             known = parse_known(since, self._mark(), self._where, _Known.from_row)
@@ -157,7 +157,7 @@ class ImapConnector:
                 raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. If the connection was lost, connect again once."""
+        """Implement `Connector.fetch`. If the connection was lost, connect again once."""
         for attempt in (1, 2):
             with Deadline(self.settings.limit_s) as deadline:
                 self._deadline = deadline

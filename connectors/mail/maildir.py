@@ -62,7 +62,7 @@ class MaildirConnector:
         self._names = _Names("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implement the protocol. Every listing is complete, so there is no cursor."""
+        """Implement `Connector.discover`. Every listing is complete, so there is no cursor."""
         before, parts = self._identity(), Selection(under)
         found_any = False
         for folder, error in self._walk():
@@ -83,7 +83,7 @@ class MaildirConnector:
             )
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. Finds the message even if its flags have changed since the
+        """Implement `Connector.fetch`. Finds the message even if its flags have changed since the
         listing."""
         folder, _, unique = item.id.rpartition("/")
         if self._names.folder != folder or unique not in self._names.paths:

@@ -77,7 +77,7 @@ class MboxConnector:
         self._last = _Contents("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implement the protocol. Every listing is complete, so there is no cursor."""
+        """Implement `Connector.discover`. Every listing is complete, so there is no cursor."""
         parts = Selection(under)
         with self._open() as file:
             contents = self._contents(file)
@@ -86,7 +86,7 @@ class MboxConnector:
                 yield found
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol."""
+        """Implement `Connector.fetch`."""
         with self._open() as file:
             _, span = self._contents(file).entries.get(item.id, (None, None))
             read = self._read_message(file, span) if span else None

@@ -126,8 +126,10 @@ class WebConnector:
         self._last: dict[str, _State] = {}
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implement the protocol. Each address in `under` is fetched, whether another page links to
-        it or not."""
+        """Implement `Connector.discover`.
+
+        Each address in `under` is fetched, whether another page links to it or not.
+        """
         known = {}
         if since is not None and under is None:
             known = parse_known(since, self._mark(), self._starts[0], lambda row: _State(*row))
@@ -143,7 +145,7 @@ class WebConnector:
         yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement the protocol. A page that the listing has already read is not fetched again."""
+        """Implement `Connector.fetch`. A page that the listing has read is not fetched again."""
         page = self._spool.take(item.id, item.revision)
         if page is not None:
             return page

@@ -199,9 +199,9 @@ def _weigh_rows(
 def rank_literals(
     snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
 ) -> list[Ranked]:
-    """Put the passages with the query's words as typed before the strategy's others.
+    """Put the passages with the query's words as typed before the other results of the strategy.
 
-    A question puts only its best such passage first. Returns the k best passages.
+    For a question, only the best of these passages moves to the front. Returns the k best passages.
     """
     if matches.query.is_keywords:
         return _rank_keywords(snapshot, matches, ranked, k)
