@@ -110,8 +110,7 @@ class StatementGraph:
         return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
-        """Return those `count` of the given statements that are most like the question, best
-        first."""
+        """Return the `count` statements most like the question, best first."""
         cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
