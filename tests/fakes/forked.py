@@ -89,7 +89,7 @@ def _run(
         for number, errors in ((1, "strict"), (2, "backslashreplace"))
     )
     os.chdir(cwd)
-    kept = {name: os.environ[name] for name in _SET_BY_IMPORTS}
+    kept = {name: os.environ[name] for name in _SET_BY_IMPORTS if name in os.environ}
     os.environ.clear()
     os.environ.update(kept | environment)
     time.tzset()
