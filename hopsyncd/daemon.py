@@ -161,7 +161,7 @@ class Daemon:
         newest = head(connection)
         parts = DaemonParts(
             serving,
-            # Any connection can tell: only a database file can be gone.
+            # Any connection will do. On a server, refuse_gone() does nothing.
             Freshness(serving, worker, follower, connection.refuse_gone),
             SourceNames(serving, self._removed),
             RecordReader(config.database),
@@ -195,7 +195,7 @@ class Daemon:
         config = self._serving.state.config
         for source in config.sources:
             self._watchers.watch(source, config)
-        self._worker.start(self._open_path)
+        self._worker.start(self._open_pipeline)
         try_readers_soon(self._unavailable)
 
     def wait_for_stored(self) -> None:
@@ -225,7 +225,7 @@ class Daemon:
         """Apply a changed configuration. Callable from any thread except the worker's.
 
         The current batch ends first; if that takes long, the answer says `pending`. Raises
-        ConfigError, or the error of a changed source; then nothing changes.
+        ConfigError, or the error of a changed source; then the old configuration stays in force.
         """
         try:
             wanted = self._read_config()
@@ -248,8 +248,8 @@ class Daemon:
             return following.result()
         return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
 
-    def _apply(self, path: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
-        """Apply a configuration on the worker's thread. An error leaves everything unchanged."""
+    def _apply(self, pipeline: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
+        """Apply a configuration on the worker's thread. If that fails, the old one stays."""
         state = self._serving.state
         applied = compare_configs(state.config, wanted, with_models=models is not None)
         config, before = applied.config, self._tasks
@@ -279,8 +279,8 @@ class Daemon:
         )
         if models:
             self._models.retire(state.models)
-            self._serve_with(path, models, self._writer_of(models), head(self._connection))
-            self._plan_switch(path, models)
+            self._serve_with(pipeline, models, self._writer_of(models), head(self._connection))
+            self._plan_switch(pipeline, models)
         self._serving.state.access.warn_of_closed(config.sources)
         self._tasks = tasks
         self._removed.clear()
@@ -310,15 +310,15 @@ class Daemon:
         collecting = (Chore(GC, when, self._collect),) if when else ()
         return (*collecting, *self._backups.chores(config))
 
-    def _collect(self, path: SourceSync) -> None:
+    def _collect(self, pipeline: SourceSync) -> None:
         state = self._serving.state
-        collect(path, state.config, state.engine)
+        collect(pipeline, state.config, state.engine)
 
-    def _open_path(self, interruptions: Interruptions) -> WritePath:
+    def _open_pipeline(self, interruptions: Interruptions) -> WritePath:
         """Create the write path on the worker's thread, and serve the stored version first."""
         yield_to_edits, publisher = interruptions.yield_to_edits, self._publisher
         if self._follower:
-            self._connection = self._follower.until_elected(
+            self._connection = self._follower.follow_until_elected(
                 self._connection, publisher, yield_to_edits
             )
         state, connection = self._serving.state, self._connection
@@ -387,28 +387,28 @@ class Daemon:
         self._publisher.learn_access(self._connection)
         self._serving.state.access.warn_of_closed(config.sources)
 
-    def _plan_switch(self, path: SourceSync, models: Models) -> None:
+    def _plan_switch(self, pipeline: SourceSync, models: Models) -> None:
         """Prepare the generation of the configured models, while the current models answer."""
-        path.switch = None
+        pipeline.switch = None
         self._saved_next.forget()
         if (following := models.next) is None:
             return
         recall_probe(self._connection, following.encoder)
         open_writer = partial(self._writer_of, following, self._saved_next)
-        path.switch = GenerationSwitch(self._connection, open_writer, path.yield_to_edits)
-        path.on_switch = lambda version: self._answer_by(
-            path, following, self._writer_of(following), version
+        pipeline.switch = GenerationSwitch(self._connection, open_writer, pipeline.yield_to_edits)
+        pipeline.on_switch = lambda version: self._answer_by(
+            pipeline, following, self._writer_of(following), version
         )
 
     def _answer_by(
-        self, path: SourceSync, models: Models, writer: VersionWriter, version: Version
+        self, pipeline: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
         """Use other models for answers and writing. The head `version` was made with them."""
-        self._serve_with(path, models, writer, version)
+        self._serve_with(pipeline, models, writer, version)
         self._publisher.announce(self._connection, writer, version)
 
     def _serve_with(
-        self, path: SourceSync, models: Models, writer: VersionWriter, version: Version | None
+        self, pipeline: SourceSync, models: Models, writer: VersionWriter, version: Version | None
     ) -> None:
         state, connection = self._serving.state, self._connection
         recall_probe(connection, models.encoder)
@@ -417,7 +417,7 @@ class Daemon:
         if version:
             engine.publish(writer.snapshot_of(version))
         self._serving.change(models=models, engine=engine)
-        path.write_by(writer, partial(self._publisher.publish, connection, writer))
+        pipeline.write_by(writer, partial(self._publisher.publish, connection, writer))
 
     def _writer_of(self, models: Models, saved: SavedIndex | None = None) -> VersionWriter:
         config = self._serving.state.config
@@ -433,14 +433,14 @@ class Daemon:
         store_probe(self._connection, models.maker.generation, models.encoder)
         return writer
 
-    def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
+    def _reencode(self, pipeline: SourceSync, dry_run: bool) -> RebuildAnswer:
         """Re-embed the head with the newer encoder on the writer's thread, then answer with it."""
         state = self._serving.state
         newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)
-        version, answer = switch_encoder(path, writer, dry_run)
+        version, answer = switch_encoder(pipeline, writer, dry_run)
         if version:
-            self._answer_by(path, newer, writer, version)
+            self._answer_by(pipeline, newer, writer, version)
         return answer
 
 

@@ -1,4 +1,4 @@
-"""One tree of errors. Each says what failed, on what, why, and what to do.
+"""The errors of hopsyncd. Each says what failed, on what, why, and what to do.
 
 HopsyncdError
 ├── ConfigError          the configuration is invalid: file, line, key, suggestion

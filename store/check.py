@@ -103,8 +103,8 @@ def opening_check(connection: Connection) -> None:
         raise NotADatabase(
             "Cannot serve from the database",
             f"it is damaged: {found[0].where}: {found[0].detail}{more}",
-            "Run `hopsyncd check --deep` to list all problems. Restore a backup, or run"
-            " `hopsyncd rebuild`",
+            "Run `hopsyncd check --deep` to list all problems, then restore a backup. Without a"
+            " backup, move the database away and start the daemon, which indexes the files again",
         )
 
 
@@ -156,7 +156,7 @@ def _versions(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "versions and their counts are positive",
                 f"version {number}",
-                f"counts {counts}",
+                f"documents, passages, words, matches, edge budget: {counts}",
                 RESTORE,
             )
     for table in () if numbers else INTERVAL_KEYS:

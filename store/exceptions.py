@@ -13,7 +13,7 @@ StoreError
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
 ├── DiskFailure        the disk is full or failing
-├── BackupFailed       the backup cannot be written
+├── BackupFailed       a backup cannot be written or restored
 ├── PurgeRefused       the document cannot be purged
 ├── TagRefused         the tag cannot be set or deleted
 └── ContentConflict    two different contents have the same id
@@ -86,7 +86,7 @@ class TagRefused(StoreError):
 
 
 class BackupFailed(StoreError):
-    """No backup was written, and no partial file is left under its name."""
+    """A backup cannot be written or restored. No partial file is left under its name."""
 
 
 class PurgeRefused(StoreError):

@@ -41,7 +41,7 @@ Between = Callable[[], None]
 
 # The last condition lets SQL use indexes that contain only ended rows.
 _DEAD = f"born > ?1 AND died > ?1 AND died <= ?2 AND died < {ALIVE}"
-_UNHELD = (
+_IS_UNUSED = (
     "NOT EXISTS (SELECT 1 FROM life AS l WHERE l.passage = s.passage AND l.question_set = s.id)"
 )
 
@@ -116,7 +116,7 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
     documents = _count(connection, "document", gaps)
     passage_intervals = _dead_intervals(connection, gaps)
     sets = _sets_used_only_by(connection, passage_intervals) | set(
-        _list_expired(connection, retention, now_ms)
+        _list_expired_sets(connection, retention, now_ms)
     )
     passages = _passages_without_sets(connection, sets)
     return GcPlan(
@@ -140,17 +140,17 @@ def collect(
     To stop early, `between` may raise an error. The next run continues from there.
     """
     size = connection.size_bytes()
-    unheld = find_unused_sets(connection, between)
+    unused = find_unused_sets(connection, between)
     with transaction(connection):
         versions = find_expired(connection, retention, now_ms)
         connection.executemany(
             "UPDATE version SET collected_ms = ? WHERE id = ?",
             [(now_ms, number) for number in versions],
         )
-        _note_unused(connection, unheld, now_ms)
+        _note_unused(connection, unused, now_ms)
     between()
     gone = sweep(connection, between)
-    gone.update(drop_unused(connection, _list_expired(connection, retention, now_ms), between))
+    gone.update(drop_unused(connection, _list_expired_sets(connection, retention, now_ms), between))
     shrink(connection, between)
     return GcResult(
         versions=tuple(versions),
@@ -202,7 +202,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     set_ids = json.dumps(list(sets))
     doomed = connection.execute(
         "SELECT s.id, s.passage FROM question_set AS s"
-        f" WHERE s.id IN {connection.dialect.ids()} AND {_UNHELD}",
+        f" WHERE s.id IN {connection.dialect.ids()} AND {_IS_UNUSED}",
         [set_ids],
     ).fetchall()
     ids = [(row[0],) for row in doomed]
@@ -229,7 +229,7 @@ def find_unused_sets(
     If `between` commits a version, the result may lack sets that became unused, or contain sets
     that are in use again.
     """
-    unheld: list[int] = []
+    unused: list[int] = []
     after = -1
     while True:
         row = connection.execute(
@@ -239,12 +239,12 @@ def find_unused_sets(
         until = row[0] if row else ALIVE  # No id is larger than ALIVE.
         rows = connection.execute(
             "SELECT s.id FROM question_set AS s"
-            f" WHERE s.passage > ? AND s.passage <= ? AND {_UNHELD}",
+            f" WHERE s.passage > ? AND s.passage <= ? AND {_IS_UNUSED}",
             [after, until],
         )
-        unheld += [row_id for (row_id,) in rows]
+        unused += [row_id for (row_id,) in rows]
         if row is None:
-            return unheld
+            return unused
         after = until
         between()
 
@@ -282,7 +282,7 @@ def _sweep_documents(connection: Connection, rows: Sequence[_Row]) -> Counter[st
     return Counter(documents=len(rows))
 
 
-def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+def _sweep_intervals(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
     connection.executemany("DELETE FROM life WHERE id = ?", [(row[0],) for row in rows])
     return Counter(passage_intervals=len(rows)) + drop_sets(connection, [row[1] for row in rows])
 
@@ -290,28 +290,29 @@ def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
 _STEPS = (
     ("match", "question, born", _MATCHES_AT_ONCE, _sweep_matches),
     ("document", "id", _ROWS_AT_ONCE, _sweep_documents),
-    ("life", "id, question_set", _ROWS_AT_ONCE, _sweep_lives),
+    ("life", "id, question_set", _ROWS_AT_ONCE, _sweep_intervals),
 )
 
 
-def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> None:
+def _note_unused(connection: Connection, unused: Sequence[int], now_ms: int) -> None:
     connection.execute(
         f"DELETE FROM unused WHERE question_set NOT IN {connection.dialect.ids()}",
-        [json.dumps(unheld)],
+        [json.dumps(unused)],
     )
     connection.executemany(
         "INSERT INTO unused VALUES (?, ?) ON CONFLICT DO NOTHING",
-        [(id_, now_ms) for id_ in unheld],
+        [(id_, now_ms) for id_ in unused],
     )
 
 
-def _list_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """Return the question sets that no version has used for longer than `keep_days`."""
+def _list_expired_sets(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+    """Return the unused question sets that gc found at least `keep_days` ago, if a version was
+    committed since."""
     newest = head(connection)
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s WHERE s.id IN"
         " (SELECT question_set FROM unused WHERE since_ms <= ? AND since_ms < ?)"
-        f" AND {_UNHELD} ORDER BY s.id",
+        f" AND {_IS_UNUSED} ORDER BY s.id",
         [now_ms - retention.keep_days * _DAY_MS, newest.created_ms if newest else 0],
     )
     return [row[0] for row in rows]

@@ -166,7 +166,7 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
     if name == "head" or name.isdecimal() or not name.strip() or _is_time(name):
         raise TagRefused(
             f"Cannot tag version {number} as {name!r}",
-            "the name could be read as a version or a time",
+            "the name is empty, or could be read as a version or a time",
             "Choose another name",
         )
     if not name.isprintable():

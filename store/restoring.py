@@ -258,7 +258,7 @@ def finish_restore(
         (folder / DATABASE).rename(database)
         sync_folder(database.parent)
     step("continue")
-    restored = _continue(database, aside / DATABASE, now_ms)
+    restored = _prepare_copy(database, aside / DATABASE, now_ms)
     step("forget")
     (folder / _ORDER).unlink()
     shutil.rmtree(folder, ignore_errors=True)
@@ -281,7 +281,7 @@ def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> Non
         sync_folder(aside.parent)
 
 
-def _continue(database: Path, former: Path, now_ms: int) -> Restored:
+def _prepare_copy(database: Path, former: Path, now_ms: int) -> Restored:
     known = read_acknowledged(former)
     purged, unread = 0, None
     with closing(open_writer(database)) as connection:

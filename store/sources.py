@@ -145,7 +145,7 @@ def put_rules(connection: Connection, source: int, rules: str, unread: Collectio
 
 
 def forget_source(connection: Connection, source: int) -> None:
-    """Mark the source as never scanned. Its documents stay."""
+    """Mark the source as never scanned, drop its pins, and end its pause. Its documents stay."""
     with transaction(connection):
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])

@@ -156,7 +156,7 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
     whole = None
-    if base.overlay is not None:  # `base` is not a part of this version's whole graph
+    if base.overlay is not None:  # A view's matches differ from those of the whole graph.
         whole = WholeGraph(list_vertices(index, view.version.id), view)
     questions, found = find_changed_matches(index, before, after, changed_rows, base, whole)
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
@@ -170,7 +170,7 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
         is_rematched[: len(old.is_rematched)] = old.is_rematched
     changed_questions = list_outgoing(index, changed_rows)
     question_similarity[changed_questions], is_rematched[changed_questions] = UNMATCHED, False
-    looked_at = np.union1d(questions, _list_own_changes(view, base))
+    looked_at = np.union1d(questions, _list_whole_graph_changes(view, base))
     looked_at = looked_at[take_flags(after, index.outgoing.passage_row[looked_at])]
     unchanged = base.of_questions(np.setdiff1d(looked_at, questions, assume_unique=True))
     matches = merge_matches(found, unchanged)
@@ -178,10 +178,10 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     question_similarity[matches.source_question] = matches.similarity
     is_rematched[looked_at] = False
     old_matches = old_matches.take(is_rematched[old_matches.source_question])
-    is_own = _is_among(matches, view.of_questions(looked_at))
+    is_same = _is_among(matches, view.of_questions(looked_at))
     is_rematched[looked_at] = True
-    is_rematched[matches.source_question[is_own]] = False
-    return is_rematched, merge_matches(old_matches, matches.take(~is_own)), question_similarity
+    is_rematched[matches.source_question[is_same]] = False
+    return is_rematched, merge_matches(old_matches, matches.take(~is_same)), question_similarity
 
 
 def list_vertices(index: LiveIndex, version: int) -> Flags:
@@ -201,7 +201,7 @@ def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
     return is_same
 
 
-def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
+def _list_whole_graph_changes(view: Snapshot, base: Snapshot) -> Integers:
     """Return the questions whose match in the whole graph may differ between the versions of two
     views."""
     matches = view.index.matches

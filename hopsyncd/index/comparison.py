@@ -381,8 +381,8 @@ class _Comparison:
         answers = vectors.take_floats(incoming.vector_row[targets])
         most = vectors.take_floats(outgoing.vector_row[sources]) @ answers.T
         most *= np.float32(HALF_COSINE)
-        is_own = outgoing.passage_row[sources][:, None] == incoming.passage_row[targets]
-        most[is_own] = -np.inf
+        is_same_passage = outgoing.passage_row[sources][:, None] == incoming.passage_row[targets]
+        most[is_same_passage] = -np.inf
         source_counts = outgoing.keyword_count[sources].astype(np.float32)[:, None]
         target_counts = incoming.keyword_count[targets].astype(np.float32)
         least = (most + 0.5 / (source_counts + target_counts - 1)).max(1)

@@ -18,7 +18,7 @@ from hopsyncd.index.links import (
     list_document_keys,
     resolve_links,
 )
-from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
+from hopsyncd.index.live_index import IN_FORCE, NO_DATE, LiveIndex
 from hopsyncd.index.tables import (
     DocumentKeyTable,
     DocumentNameTable,
@@ -81,7 +81,7 @@ def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers
             modified_ms=int64([each.modified_ms for each in new]),
             created_ms=int64([each.created_ms for each in new]),
             born=np.full(len(new), version, dtype=np.int32),
-            died=np.full(len(new), DEAD, dtype=np.int32),
+            died=np.full(len(new), IN_FORCE, dtype=np.int32),
         )
     )
     rows = np.arange(first, first + len(new))
@@ -227,7 +227,7 @@ def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> Non
     document_died, edges = index.documents.died, index.link_edges
 
     def is_current(documents: Integers) -> Flags:
-        current: Flags = document_died[documents] == DEAD
+        current: Flags = document_died[documents] == IN_FORCE
         return current
 
     ended: list[int] = []
@@ -235,7 +235,7 @@ def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> Non
     for number in find_affected_passages(index, changed).tolist():
         before = index.postings.link_edges_by_source.find(number)
         now = dict(resolve_links(index, number, is_current))
-        for row in before[edges.died[before] == DEAD].tolist():
+        for row in before[edges.died[before] == IN_FORCE].tolist():
             target = int(edges.target_passage[row])
             if now.get(target) == int(edges.link_row[row]):
                 del now[target]
@@ -250,6 +250,6 @@ def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> Non
             target_passage=int32(new[:, 1]),
             link_row=int32(new[:, 2]),
             born=np.full(len(new), version, dtype=np.int32),
-            died=np.full(len(new), DEAD, dtype=np.int32),
+            died=np.full(len(new), IN_FORCE, dtype=np.int32),
         )
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hopsyncd.index.arrays import Column, Integers
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import IN_FORCE, LiveIndex
 from hopsyncd.index.postings import Segment, merge_segments
 from hopsyncd.index.tables import IntervalTable, MatchTable, OutgoingQuestionTable, Table
 from hopsyncd.index.vectors import Codes
@@ -62,7 +62,7 @@ class FrozenIndex:
     def _restore(self, table: Table, name: str, column: Column) -> Column:
         """Return the column with the values that it had at the version."""
         if isinstance(table, IntervalTable) and name == "died":
-            return np.where(column > self.version, np.int32(DEAD), column)
+            return np.where(column > self.version, np.int32(IN_FORCE), column)
         if isinstance(table, OutgoingQuestionTable) and name == "match_row":
             matches = self.tables["matches"]
             assert isinstance(matches, MatchTable)

@@ -61,8 +61,8 @@ from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
 from store.records import content_id
 from store.visibility import HiddenFolders, find_patterns
 
-DEAD = 2**31 - 1  # `died` of a row that is in force at the head
-PENDING = DEAD - 1
+IN_FORCE = 2**31 - 1  # `died` of a row that is in force at the head
+PENDING = IN_FORCE - 1
 _KEPT_PATTERNS = 32  # cached lists of patterns; each takes two bytes per document
 NO_DATE = -(2**62)  # date of a document that has none
 
@@ -136,7 +136,7 @@ class LiveIndex:
         self._property_numbers: dict[tuple[str, str], int] = {}
         self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
         self.version = 0  # the version of the tables
-        # By source and patterns: which pattern decides about each document row, -1 for none.
+        # By source and patterns: for each document row, a position in the list of pattern sets.
         # A reader replaces the mapping; no thread changes it.
         self._deciding_patterns: dict[
             tuple[str, tuple[str, ...]], tuple[NDArray[np.int16], list[tuple[int, ...]]]
@@ -152,13 +152,13 @@ class LiveIndex:
         changes."""
         intervals = self.passage_intervals
         flags = np.zeros(len(self.passages), dtype=np.bool_)
-        flags[intervals.passage_row[intervals.died == DEAD]] = True
+        flags[intervals.passage_row[intervals.died == IN_FORCE]] = True
         return flags
 
     @property
     def vertex_count(self) -> int:
         """How many passages are vertices at the head, including pending changes."""
-        return int(np.count_nonzero(self.passage_intervals.died == DEAD))
+        return int(np.count_nonzero(self.passage_intervals.died == IN_FORCE))
 
     @property
     def is_worn(self) -> bool:
@@ -169,7 +169,7 @@ class LiveIndex:
         used = int(vector_counts[self.is_vertex].sum())
         unused = len(self.vectors) - used
         occurring = int(
-            np.count_nonzero(self.documents.died[self.occurrences.document_row] == DEAD)
+            np.count_nonzero(self.documents.died[self.occurrences.document_row] == IN_FORCE)
         )
         ended = len(self.occurrences) - occurring
         return unused > max(1000, used) or ended > max(1000, occurring)
@@ -254,7 +254,10 @@ class LiveIndex:
         return found
 
     def begin_passages(
-        self, passage_rows: Integers, born: Integers | int = PENDING, died: Integers | int = DEAD
+        self,
+        passage_rows: Integers,
+        born: Integers | int = PENDING,
+        died: Integers | int = IN_FORCE,
     ) -> None:
         """Make the passage rows vertices from `born` until `died`."""
         count, start = len(passage_rows), len(self.passage_intervals)
@@ -270,7 +273,7 @@ class LiveIndex:
         """End the intervals of passage rows that are vertices at the head. Raises IndexError if a
         row is not."""
         intervals = self.passage_intervals
-        current = np.flatnonzero(intervals.died == DEAD)
+        current = np.flatnonzero(intervals.died == IN_FORCE)
         interval_rows = np.full(len(self.passages), len(intervals))
         interval_rows[intervals.passage_row[current]] = current
         self._pending_intervals.end(intervals, interval_rows[passage_rows], died)
@@ -304,7 +307,7 @@ class LiveIndex:
         target_questions: Integers,
         similarity: Floats,
         born: Integers | int = PENDING,
-        died: Integers | int = DEAD,
+        died: Integers | int = IN_FORCE,
     ) -> None:
         """Set the matches of outgoing questions, which must not have a match in force.
 
@@ -323,7 +326,7 @@ class LiveIndex:
         )
         rows = np.arange(start, start + count, dtype=np.int32)
         self._pending_matches.begun.append((start, start + count))
-        is_current = dead == DEAD
+        is_current = dead == IN_FORCE
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
     def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:
@@ -347,7 +350,7 @@ class LiveIndex:
         begun = np.concatenate([none, *(np.arange(start, end) for start, end in pending.begun)])
         ended = np.concatenate([none, *pending.ended])
         matches = self.matches
-        return begun[matches.died[begun] == DEAD], ended[matches.born[ended] != PENDING]
+        return begun[matches.died[begun] == IN_FORCE], ended[matches.born[ended] != PENDING]
 
     def settle(self, version: int) -> None:
         """Make the pending changes part of this version and later versions."""
@@ -380,7 +383,7 @@ class LiveIndex:
         for column in matches.columns().values():
             column[start:end] = column[kept]
         self.matches = MatchTable.from_buffers(matches.buffers, end)
-        current = start + np.flatnonzero(self.matches.died[start:] == DEAD)
+        current = start + np.flatnonzero(self.matches.died[start:] == IN_FORCE)
         self.outgoing.match_row[self.matches.source_question[current]] = current
         ended = np.concatenate(pending.ended) if pending.ended else np.empty(0, dtype=np.int64)
         moved = new_rows[ended[ended >= start] - start]
@@ -403,7 +406,7 @@ class LiveIndex:
             segment = Segment.build(buffers[keys][: lengths[keys]], buffers[rows][: lengths[rows]])
             getattr(self.postings, each.name).replace(segment)
         documents = self.documents
-        current = np.flatnonzero(documents.died == DEAD)
+        current = np.flatnonzero(documents.died == IN_FORCE)
         self.document_row_of_id = dict(
             zip(documents.id[current].tolist(), current.tolist(), strict=True)
         )

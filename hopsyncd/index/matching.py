@@ -47,7 +47,7 @@ from hopsyncd.index.comparison import (
     select_affected,
     select_better,
 )
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import IN_FORCE, LiveIndex
 from hopsyncd.index.throttle import yielding_to_queries
 from store.records import EdgeThreshold, Match, QuestionId
 
@@ -135,7 +135,7 @@ class _HeadMatches:
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
         rows = np.concatenate([rows, self.index.find_pending_matches(passage_rows)])
         matches = self.index.matches
-        return MatchColumns.of_rows(matches, rows[matches.died[rows] == DEAD])
+        return MatchColumns.of_rows(matches, rows[matches.died[rows] == IN_FORCE])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,7 +304,7 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
     kind.
     """
     matches = index.matches
-    rows = np.flatnonzero(matches.died == DEAD)[:_FEW_MATCHES]
+    rows = np.flatnonzero(matches.died == IN_FORCE)[:_FEW_MATCHES]
     found = MatchColumns.of_rows(matches, rows)
     halves = compute_half_jaccard(index, found.source_question, found.target_question)
     return not halves.all()
@@ -348,7 +348,7 @@ def find_head_threshold(
     only these matches are sorted.
     """
     matches, ids = index.matches, index.outgoing.id
-    is_current = matches.died == DEAD
+    is_current = matches.died == IN_FORCE
     count = int(np.count_nonzero(is_current))
     if near is not None and budget < count:
         low, high = near.similarity - _NEAR, near.similarity + _NEAR

@@ -42,7 +42,7 @@ from store.visibility import Mask
 
 UNMATCHED = -1.0  # less than any similarity
 NAME_WEIGHT = 6.0  # a document name counts like this number of sentences that mention a name
-_FEW_LINKS = 16  # links per passage asked for, up to which scanning all links is faster
+_FEW_LINKS = 16  # with fewer links per requested passage, scanning all links is faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,8 +237,8 @@ class Snapshot:
         return rows, self.index.sentence_mentions.name[rows].astype(np.int64)
 
     def find_by_document_names(self, names: Integers) -> tuple[Integers, Integers]:
-        """Return the passage rows that mention a name only through their document, and the position
-        of that name."""
+        """Return the passage rows of documents with one of these names, and the position of that
+        name. Passages that have the name as a topic are left out."""
         index, visible = self.index, self.statistics.visible
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
@@ -322,8 +322,8 @@ class Snapshot:
         matches = MatchColumns.of_rows(table, kept)
         if self.overlay is None:
             return matches, positions
-        is_own = ~take_flags(self.overlay.is_rematched, matches.source_question)
-        return matches.take(is_own), positions[is_own]
+        is_unchanged = ~take_flags(self.overlay.is_rematched, matches.source_question)
+        return matches.take(is_unchanged), positions[is_unchanged]
 
     def _has_visible_ends(self, matches: MatchColumns) -> Flags:
         if not self.hidden and self.filtered is None:

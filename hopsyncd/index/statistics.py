@@ -42,10 +42,10 @@ class Visible:
 
     A passage can occur in several documents; it belongs to the document with the lowest `path_key`.
     `document_of_number` (p,) and `document_of_row` (e,) contain that key. These documents are
-    numbered from 0 to below `document_count`, in an arbitrary order. `document_numbers` (e,) is the
-    number for each visible row, and `document_rows` the row of each document. `rows_by_document`
-    are the visible rows by document number, then ascending; the rows of document n start at
-    `document_starts[n]`.
+    numbered from 0 to below `document_count`, by ascending document row. `document_numbers` (e,) is
+    the number for each visible row, and `document_rows` the row of each document.
+    `rows_by_document` are the visible rows by document number, then ascending; the rows of
+    document n start at `document_starts[n]`.
     """
 
     documents: Flags
@@ -127,7 +127,8 @@ class Statistics:
     `in_questions` is the number of passages with the name in their questions, and `as_topic` the
     number of passages with the name as a topic. `as_document_name` is the number of passages whose
     document has the name, and `only_as_document_name` the number of such passages without the name
-    in their questions. `mention_counts` is the number of passages with the name in either place.
+    in their questions. `mention_counts` adds both, but names of more than 32 passages count only in
+    questions.
     `joins_documents` says whether passages of two or more documents mention the name. `is_topic`
     says whether the name is a topic, or the name of a document with few passages.
 

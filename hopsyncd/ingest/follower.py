@@ -1,6 +1,7 @@
 """Follows a PostgreSQL database that another daemon writes, until this daemon is elected writer.
 
-Only `request`, `submit` and `newest` may be used on other threads than the writer's thread.
+Threads other than the writer's may call `request`, `submit` and `refusal`, and read the state
+(`behind`, `trouble` and so on).
 """
 
 import threading
@@ -47,7 +48,7 @@ _WORN_S = 60.0  # how often it checks whether most rows of its index are unused.
 _REPLY_S = 0.05  # how often it looks for the reply to a request.
 
 Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
-Synced = tuple[SyncOutcome, ...]
+SyncOutcomes = tuple[SyncOutcome, ...]
 Result = TypeVar("Result")
 
 
@@ -92,7 +93,7 @@ class Follower:
         self._saved = saved
         self.copy = LocalCopy(saved.folder / SHOWN_NAME)
         self._is_kept = True
-        self._waiting: dict[int, Future[Synced]] = {}
+        self._waiting: dict[int, Future[SyncOutcomes]] = {}
         self._lock = threading.Lock()
         self._takes_jobs = True
         self._jobs: list[_Job] = []
@@ -120,12 +121,12 @@ class Follower:
     def behind(self) -> int:
         return 0 if self.is_writer else self.newest - self.served
 
-    def until_elected(
+    def follow_until_elected(
         self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
     ) -> Connection:
         """Follow the database until this daemon is elected writer. Returns the writer's session."""
         is_logged = is_lost = False
-        self._take_turns(writes=False)
+        self._set_role(writes=False)
         self._accepted.clear()
         while True:
             check_stop()
@@ -134,7 +135,7 @@ class Follower:
                 self.copy.lost = None  # The server is reachable again.
                 if is_elected:
                     self._catch_up(connection, audience)
-                    self._take_turns(writes=True)
+                    self._set_role(writes=True)
                     self._do_jobs(connection)
                     log.info("this daemon is now the writer", version=self.served)
                     return connection
@@ -165,7 +166,7 @@ class Follower:
             self._is_kept = False
 
     def keep_index(self) -> None:
-        """Save the index for the next start. Call it after this daemon has stopped following."""
+        """Save the index for the next start. Call it after the worker's thread has ended."""
         if self._index is not None and self._made is not None:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
@@ -188,10 +189,10 @@ class Follower:
             done.set_exception(error)
         self._waiting.clear()
 
-    def request(self, sources: Collection[str], accept_empty: bool) -> "Future[Synced]":
+    def request(self, sources: Collection[str], accept_empty: bool) -> "Future[SyncOutcomes]":
         """Request a sync from the writer. The future is done once this daemon serves the result.
         Thread-safe."""
-        done: Future[Synced] = promise()
+        done: Future[SyncOutcomes] = promise()
         try:
             with closing(open_reader(self._url)) as connection:
                 number = request_sync(connection, sources, accept_empty)
@@ -249,7 +250,7 @@ class Follower:
         self.is_writer = False
         return True
 
-    def _reply(self, connection: Connection, number: int, done: "Future[Synced]") -> None:
+    def _reply(self, connection: Connection, number: int, done: "Future[SyncOutcomes]") -> None:
         """Store the result of a sync for the follower that requested it. If this writer ends first,
         the next writer runs the sync."""
         if not self.is_writer:
@@ -274,7 +275,7 @@ class Follower:
                 )
             else:
                 done.set_exception(
-                    SyncFailed("The sync failed", answer.error, "See the log of the writer")
+                    SyncFailed("The request failed", answer.error, "See the log of the writer")
                 )
 
     def _reconnect(self, connection: Connection) -> Connection:
@@ -296,7 +297,7 @@ class Follower:
                 self._catch_up(connection, audience)
             self._settle(connection)
 
-    def _take_turns(self, *, writes: bool) -> None:
+    def _set_role(self, *, writes: bool) -> None:
         """Switch between writing and following. Jobs are accepted while this daemon follows."""
         with self._lock:
             self.is_writer, self._takes_jobs = writes, not writes
@@ -326,7 +327,11 @@ class Follower:
                 return
             self._forget_if_worn(connection)
             made = self._made
-            if made is not None and made.version == newest.id and self._is_true(connection, made):
+            if (
+                made is not None
+                and made.version == newest.id
+                and self._matches_database(connection, made)
+            ):
                 return
             # If the encoder has changed, this takes long. The previous version is served meanwhile.
             index = self._follow_to(connection, generation, newest.id)
@@ -362,7 +367,7 @@ class Follower:
         """Return the index at version `until`, updated or rebuilt."""
         index, made = self._index, self._made
         self._index = self._made = None  # While it is being changed, the index is invalid.
-        rewritten = made is not None and not self._is_true(connection, made)
+        rewritten = made is not None and not self._matches_database(connection, made)
         is_other = self._encoder != generation.encoder
         if index is not None and made is not None and not rewritten and not is_other:
             try:
@@ -377,5 +382,5 @@ class Follower:
         return self._saved.load(connection, generation, until)
 
     @staticmethod
-    def _is_true(connection: Connection, made: Stamp) -> bool:
+    def _matches_database(connection: Connection, made: Stamp) -> bool:
         return stamp(connection, made.version) == made

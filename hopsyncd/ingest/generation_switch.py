@@ -2,9 +2,9 @@
 version.
 
 The question sets for the new settings are made in pieces while there is no other work. They are
-stored immediately, so a restart repeats no work. Each piece is also added to a separate index, and
-matched there. No version contains these rows until all passages of the head have such a set. Until
-then, edits and queries use the old settings.
+stored after each piece, so a restart does not make them again. Each piece is also added to a
+separate index and matched there; a restart repeats this. No version uses the separate index until
+it contains all passages of the head. Until then, edits and queries use the old settings.
 """
 
 import time

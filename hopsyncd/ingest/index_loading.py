@@ -13,7 +13,7 @@ from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.filters import type_words
 from hopsyncd.index.links import file_title, heading_key
-from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
+from hopsyncd.index.live_index import IN_FORCE, NO_DATE, LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
@@ -131,7 +131,7 @@ def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
 def _in_force_since(table: IntervalTable, since: int) -> Flags:
     """Return a flag for each row: whether it is in force at the head and began after version
     `since`."""
-    rows: Flags = (table.died == DEAD) & (table.born > since)
+    rows: Flags = (table.died == IN_FORCE) & (table.born > since)
     return rows
 
 
@@ -164,7 +164,7 @@ def _find_questions(questions: Postings, ids: Integers) -> Integers:
 
 
 def _end_versions(died: Integers) -> Integers:
-    return np.where(died == ALIVE, DEAD, died)
+    return np.where(died == ALIVE, IN_FORCE, died)
 
 
 def _follow_documents(

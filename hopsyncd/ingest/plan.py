@@ -42,7 +42,7 @@ class Listing:
 
     If `since` is a cursor, the listing is incremental: it contains only changes since that cursor,
     and only the items in `gone` were removed. `cursor` is the point where the next listing of the
-    whole source can begin, or None if the source has no cursors.
+    whole source can begin; None for a partial listing or a source without cursors.
     """
 
     items: dict[str, Item]
@@ -251,7 +251,9 @@ class Plan:
 def source_paused_error(name: str) -> SourceUnavailable:
     """Make the error for syncing a source that a user has paused."""
     return SourceUnavailable(
-        "The source is paused", "a user paused it", f"Resume it with `hopsyncd resume '{name}'`"
+        f'Cannot sync the source "{name}"',
+        "a user paused it",
+        f"Resume it with `hopsyncd resume '{name}'`",
     )
 
 

@@ -1,6 +1,6 @@
 """Prepares a commit by making the question sets of its passages. Edits can be synced meanwhile.
 
-Each passage gets its question set once, and the set is stored immediately.
+Each passage gets its question set once. Finished sets are stored in groups, every few seconds.
 
 If the configured LLM returns no questions, the built-in generator makes a provisional set. The
 failure is recorded, and the LLM is asked again later.
@@ -72,9 +72,9 @@ class Cost:
     _before: Counter[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._before = self._was_llm_asked()
+        self._before = self._count_llm_usage()
 
-    def _was_llm_asked(self) -> Counter[str]:
+    def _count_llm_usage(self) -> Counter[str]:
         if self.usage is None:
             return Counter()
         return Counter(llm_calls=self.usage.calls, llm_tokens=self.usage.tokens)
@@ -89,7 +89,7 @@ class Cost:
             "passages_generated": self.passages_generated,
             "texts_embedded": self.texts_embedded,
         }
-        return totals | (self._was_llm_asked() - self._before)
+        return totals | (self._count_llm_usage() - self._before)
 
 
 class Preparer:
@@ -146,7 +146,7 @@ class Preparer:
         for start in range(0, len(failed), _GROUP):
             group = failed[start : start + _GROUP]
             self._serve_provisionally([passage for passage, _ in group], cost, yield_to_edits)
-            self._wait(group)
+            self._schedule_retries(group)
             done += len(group)
             on_progress(done, total)
 
@@ -193,7 +193,7 @@ class Preparer:
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask the LLM for the questions of passages that have only a provisional set."""
         for results in self._make_sets(wanted, cost, go_on):
-            self._wait(
+            self._schedule_retries(
                 [(passage, result) for passage, result in results if isinstance(result, LlmError)]
             )
 
@@ -252,7 +252,7 @@ class Preparer:
         if unstored:
             put_content(self._connection, self.generation, unstored)
 
-    def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
+    def _schedule_retries(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
         """Record, for each passage, why it has only a provisional set, and when to ask the LLM
         again."""
         sets = best_sets(self._connection, self.generation, [passage.id for passage, _ in failed])

@@ -452,7 +452,7 @@ class PendingBatch:
 
 @dataclass(slots=True, eq=False)
 class SyncRun:
-    """The state of a sync: its plan, and its results so far.
+    """The state of a running sync: its source, scope, batch, and results so far.
 
     `removals` are planned, and wait for their batch. `moved` contains the paths of these removals
     by content hash, the first path last. `back` are the fetches of items that were to be removed

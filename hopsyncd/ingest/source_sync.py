@@ -78,7 +78,7 @@ class Upgrades:
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
-        self._new_meter = new_usage
+        self._new_usage = new_usage
         self._on_version = on_version
         self._clock_s = clock_s
         self._usage = new_usage()
@@ -114,7 +114,7 @@ class Upgrades:
             return None
         failed = bool(self._usage.failures)
         self._failures = self._failures + 1 if failed else 0
-        self._usage = self._new_meter()
+        self._usage = self._new_usage()
         self.due_s = self._clock_s() + self._wait_s()
         return False if failed else None
 
@@ -126,8 +126,8 @@ class Upgrades:
 
 # With more documents than this, the edited documents get a version of their own.
 _MANY_DOCUMENTS = 100
-_LOOKS = 3  # How often to list a source whose items vanish while they are read.
-_RESTS = 4.0  # Pause for queries for at most this multiple of the reading time.
+_MAX_LISTINGS = 3  # How often to list a source whose items vanish while they are read.
+_PAUSE_FACTOR = 4.0  # Pause for queries for at most this multiple of the reading time.
 _SMALL_PASSAGES = 32  # the most new passages in a small sync.
 _LONGEST_READING_S = 10.0  # After reading a slow source for this time, give other sources a turn.
 
@@ -215,8 +215,8 @@ class SourceSync:
                 self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
-        """Sync a source: bring the database up to date with it. If there is an error, the source is
-        paused."""
+        """Sync a source: bring the database up to date with it. If the source is unavailable, it is
+        paused. Other errors are raised."""
         return run_to_end(self.turns(source, scope))
 
     def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
@@ -262,8 +262,8 @@ class SourceSync:
             run.scope = replace(run.scope, afresh=True)
         began_ms, before = self.now_ms(), listing_state(self.connection, source.id)
         since = since_of(before, run.scope, began_ms)
-        looks = _LOOKS if is_whole and not run.is_slow and not run.scope.afresh else 1
-        for _ in range(looks):
+        listings = _MAX_LISTINGS if is_whole and not run.is_slow and not run.scope.afresh else 1
+        for _ in range(listings):
             run.batch.unsettled -= run.vanished
             run.vanished = set()
             plan = yield from make_plan(
@@ -294,8 +294,8 @@ class SourceSync:
             self._note_listing(run, plan, began_ms, before)
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Fetch and commit the planned items in batches. Then list the items to remove again, and
-        commit the removals.
+        """Fetch and commit the planned items in batches. Then list the items to be removed once
+        more, and commit the removals.
 
         If the content of a removed document is found at another path, its removal is in the same
         batch.
@@ -326,7 +326,7 @@ class SourceSync:
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting and not run.encoder_error:
-            with yielding_to_queries(_RESTS if are_many else 0.0):
+            with yielding_to_queries(_PAUSE_FACTOR if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
             # Keep the items that the source returned before it failed.
             if (problem or waiting) and run.batch.readings and not run.scope.afresh:

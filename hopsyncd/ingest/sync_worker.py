@@ -40,7 +40,7 @@ _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 _MAX_CHANGED_PATHS = 50_000  # kept per source; older paths are dropped, and the source is listed.
 _LONGEST_SLEEP_S = 60.0  # so that a resumed machine or a changed clock is noticed in this time.
 _SAVING_S = 1.0  # how often to check whether the index has been saved.
-_QUIET_S = 0.1  # Release memory after this time. A question soon after an edit needs it again.
+_QUIET_S = 0.1  # Idle time before memory is released. A question soon after an edit needs it again.
 _HEAR_S = 0.1  # how often the writer of a server's database looks for requests of followers.
 UPGRADE = "upgrade"  # the job that asks an LLM for missing questions
 
@@ -90,7 +90,7 @@ class SyncWorker:
         self._require_encoder = require_encoder
         self._wake = threading.Condition()
         self._change_events: dict[str, dict[str, None]] = {}  # paths by source, the newest last
-        self._unsure: set[str] = set()  # the sources in which anything may have changed
+        self._dirty_sources: set[str] = set()  # the sources in which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []
         self._stopping = self._ended = self._in_change_events = self.busy = False
@@ -102,13 +102,13 @@ class SyncWorker:
         self._thread: threading.Thread | None = None
         self._chores = ChoreRunner(self.submit, self._note_run)
 
-    def start(self, open_path: Callable[[Interruptions], WritePath]) -> None:
-        """Start the thread, which opens the database and scans every source.
+    def start(self, open_pipeline: Callable[[Interruptions], WritePath]) -> None:
+        """Start the thread, which opens the database and scans the sources that need it.
 
-        `open_path` is called on the worker's thread, and again after a failure.
+        `open_pipeline` is called on the worker's thread, and again after a failure.
         """
         self._thread = threading.Thread(
-            target=self._run, args=(open_path,), name="sync", daemon=True
+            target=self._run, args=(open_pipeline,), name="sync", daemon=True
         )
         self._thread.start()
 
@@ -128,7 +128,7 @@ class SyncWorker:
             return
         with self._wake:
             if paths is None:
-                self._unsure.add(source)
+                self._dirty_sources.add(source)
             else:
                 self._change_events[source] = _newest_last(
                     [*self._change_events.get(source, ()), *paths]
@@ -137,13 +137,13 @@ class SyncWorker:
                 self._change_events[source] = _newest_last(
                     [*self._change_events[source]][-_MAX_CHANGED_PATHS:]
                 )
-                self._unsure.add(source)
+                self._dirty_sources.add(source)
             self._wake.notify_all()
 
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Request a full scan of these sources (empty: all). The future ends after the commit."""
+        """Request a scan of these sources (empty: all). The future is done after the commit."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -163,15 +163,15 @@ class SyncWorker:
         """
         done: Future[Result] = promise()
 
-        def run(path: SourceSync) -> None:
+        def run(pipeline: SourceSync) -> None:
             try:
-                refuse_overwritten(path.connection)
-                result = job(path)
-                refuse_overwritten(path.connection)
+                refuse_overwritten(pipeline.connection)
+                result = job(pipeline)
+                refuse_overwritten(pipeline.connection)
                 if counts_as:
                     self._at_work.timetable.note(counts_as, None)
             except BaseException as error:
-                done.set_exception(_reportable(as_store_error(error, path.connection)))
+                done.set_exception(_reportable(as_store_error(error, pipeline.connection)))
                 if not isinstance(error, REPORTABLE):
                     raise
             else:
@@ -229,13 +229,15 @@ class SyncWorker:
     def pending(self) -> bool:
         """Whether the daemon may know of changes that are not in the served version."""
         opens = self._opened is None and not (self.error or self.is_following)
-        return bool(self.busy or opens or self._change_events or self._unsure or self._requests)
+        return bool(
+            self.busy or opens or self._change_events or self._dirty_sources or self._requests
+        )
 
-    def _run(self, open_path: Callable[[Interruptions], WritePath]) -> None:
+    def _run(self, open_pipeline: Callable[[Interruptions], WritePath]) -> None:
         while not self._stopping:
             try:
-                self._open(open_path)
-                self._turns()
+                self._open(open_pipeline)
+                self._run_turns()
             except Stopping:
                 break
             except Exception as error:  # noqa: BLE001 - the edge of the loop; logged, and in the status
@@ -243,7 +245,7 @@ class SyncWorker:
                 self._wait_to_retry()
                 while self.waits_for_encoder and not self._has_work() and not self._has_encoder():
                     self._wait_to_retry()
-        self._tell_all(Stopping(), ended=True)
+        self._fail_all(Stopping(), ended=True)
 
     def _wait_to_retry(self) -> None:
         """Wait for a request or until the timeout, which doubles each time up to a maximum."""
@@ -263,7 +265,7 @@ class SyncWorker:
         log.info("the encoder is available again; indexing continues")
         return True
 
-    def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
+    def _fail_all(self, error: BaseException, *, ended: bool = False) -> None:
         """Let all waiting requests and jobs fail with this error."""
         if self._follower and ended:
             self._follower.abandon(_reportable(error))
@@ -277,11 +279,11 @@ class SyncWorker:
         for done in waiting:
             done.set_exception(_reportable(error))
 
-    def _open(self, open_path: Callable[[Interruptions], WritePath]) -> None:
+    def _open(self, open_pipeline: Callable[[Interruptions], WritePath]) -> None:
         if self._opened is not None:
             return
         try:
-            write_path = open_path(Interruptions(self._yield_to_edits, self._is_awaited))
+            write_path = open_pipeline(Interruptions(self._yield_to_edits, self._is_awaited))
             self.busy, self._latest = True, write_path.sync
             timetable = self._timetable_of(write_path.sync, write_path.tasks, write_path.chores)
             scheduler = SourceScheduler(
@@ -291,7 +293,7 @@ class SyncWorker:
             self._opened = _Opened(write_path.sync, scheduler, timetable, write_path.chores)
             self.busy = scheduler.is_wanted
         except Exception as error:
-            self._tell_all(error)
+            self._fail_all(error)
             raise
 
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
@@ -312,7 +314,7 @@ class SyncWorker:
                 jobs[full_scan_job(task.source.name)] = task.full_when
         return Timetable(sync.connection, jobs, self._clocks, self._chores.running)
 
-    def _turns(self) -> None:
+    def _run_turns(self) -> None:
         while True:
             with self._wake:
                 self._wake.wait_for(self._has_work, self._sleep_s())
@@ -321,18 +323,18 @@ class SyncWorker:
                 self._follower.hear(self._at_work.sync.connection, self.request)
             self.busy = True
             self._at_work.sync.connection.refuse_gone()
-            answered = self._turn()
+            answered = self._run_turn()
             self.busy = self._at_work.scheduler.is_wanted
             self.error, self._retry_s, self.waits_for_encoder = None, _RETRY_S, False
             self._answer(answered)
             if not self.busy:
-                self._when_nobody_waits()
+                self._run_idle_work()
 
     def _is_asked(self) -> bool:
         return self._stopping or bool(self._requests or self._jobs)
 
     def _has_work(self) -> bool:
-        return self._is_asked() or bool(self._change_events or self._unsure)
+        return self._is_asked() or bool(self._change_events or self._dirty_sources)
 
     def _answer(self, requests: Sequence[Request]) -> None:
         """Answer the requests, unless another program has overwritten the database."""
@@ -358,7 +360,7 @@ class SyncWorker:
             longest_s = min(longest_s, switch.due_s - self._clocks.steady_s())
         return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))
 
-    def _turn(self) -> list[Request]:
+    def _run_turn(self) -> list[Request]:
         """Run all jobs and one batch of one source. Returns the answered requests."""
         with self._wake:
             requests, self._requests = self._requests, []
@@ -374,7 +376,7 @@ class SyncWorker:
     def _take_change_events(self) -> None:
         """Pass change events to the scheduler. While a sync runs, edited paths preempt it."""
         with self._wake:
-            unsure, self._unsure = self._unsure, set()
+            unsure, self._dirty_sources = self._dirty_sources, set()
             change_events: dict[str, dict[str, None]] = {}
             if not self._at_work.scheduler.is_underway:
                 change_events, self._change_events = self._change_events, {}
@@ -383,7 +385,7 @@ class SyncWorker:
         for name, paths in change_events.items():
             self._at_work.scheduler.add_change(name, paths)
 
-    def _when_nobody_waits(self) -> None:
+    def _run_idle_work(self) -> None:
         answered = self._at_work.sync.upgrades.run(lambda: not self._has_work())
         if answered is not None:
             self._at_work.timetable.note(UPGRADE, None if answered else "the LLM gave no questions")
@@ -442,8 +444,8 @@ class SyncWorker:
 
     def _is_awaited(self) -> bool:
         """Whether an edit may preempt the current work, or the worker must stop."""
-        rests = self._in_change_events or self._clocks.steady_s() < self._next_changes_s
-        return self._stopping or (bool(self._change_events) and not rests)
+        must_wait = self._in_change_events or self._clocks.steady_s() < self._next_changes_s
+        return self._stopping or (bool(self._change_events) and not must_wait)
 
     def _serve_changes(self) -> None:
         for name in [*self._change_events]:
@@ -468,7 +470,7 @@ class SyncWorker:
         self.error = str(failure) or type(failure).__name__
         self.busy = False  # set after `error`, so that no status in between reports success
         if self._follower and self._follower.is_deposed_by(error):
-            self._tell_all(error)
+            self._fail_all(error)
         if not isinstance(error, DiskFailure | EncoderUnavailable):
             # Open everything again, because the served version may be wrong now.
             self._opened = None
@@ -494,7 +496,5 @@ def _reportable(error: BaseException) -> BaseException:
     if isinstance(error, REPORTABLE):
         return error
     if isinstance(error, Stopping):
-        return SyncFailed(
-            "The sync was abandoned", "the daemon is stopping", "Start the daemon again"
-        )
-    return SyncFailed("The sync failed", str(error), "See the log of the daemon")
+        return SyncFailed("The request was abandoned", "the daemon is stopping", "Start it again")
+    return SyncFailed("The request failed", str(error), "See the log of the daemon")

@@ -186,51 +186,51 @@ def write_backup(connection: Connection, file: Path) -> BackupAnswer:
     }
 
 
-def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
+def restore_sources(pipeline: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
     """Commit a version in which the documents of the named sources are as in version `at`."""
-    number = resolve(path.connection, at).id
-    sources = _rows(path.connection, names)
-    version = restore(path, number, sources)
-    newest = head(path.connection)
+    number = resolve(pipeline.connection, at).id
+    sources = _select_sources(pipeline.connection, names)
+    version = restore(pipeline, number, sources)
+    newest = head(pipeline.connection)
     return {
         "version": newest.id if newest else 0,
         "restored": number,
         "changed": version is not None,
         "sources": [
-            {"name": name, "pinned": len(pins_of(path.connection, row))}
+            {"name": name, "pinned": len(pins_of(pipeline.connection, row))}
             for row, name in sources.items()
         ],
     }
 
 
-def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
+def pause_source(pipeline: SourceSync, name: str, now_ms: int) -> PauseAnswer:
     """Pause a source until it is resumed, even if the daemon restarts. Its documents stay
     searchable."""
-    (row,) = _rows(path.connection, [name])
+    (row,) = _select_sources(pipeline.connection, [name])
     problem = source_paused_error(name)
-    hold_source(path.connection, row, now_ms)
-    put_source_state(path.connection, row, None, problem.why, problem.hint)
-    path.paused[name] = problem.why
+    hold_source(pipeline.connection, row, now_ms)
+    put_source_state(pipeline.connection, row, None, problem.why, problem.hint)
+    pipeline.paused[name] = problem.why
     return {"name": name, "paused": True}
 
 
-def resume_source(path: SourceSync, name: str) -> PauseAnswer:
+def resume_source(pipeline: SourceSync, name: str) -> PauseAnswer:
     """Resume a paused source. Its next scan updates its state."""
-    (row,) = _rows(path.connection, [name])
-    if is_held(path.connection, row):
-        hold_source(path.connection, row, None)
-        put_source_state(path.connection, row, None, None, None)
-        path.paused.pop(name, None)
+    (row,) = _select_sources(pipeline.connection, [name])
+    if is_held(pipeline.connection, row):
+        hold_source(pipeline.connection, row, None)
+        put_source_state(pipeline.connection, row, None, None, None)
+        pipeline.paused.pop(name, None)
     return {"name": name, "paused": False}
 
 
-def release_sources(path: SourceSync, names: Sequence[str]) -> None:
+def release_sources(pipeline: SourceSync, names: Sequence[str]) -> None:
     """Release the pins of the named sources. The next scan reads their files again."""
-    for row in _rows(path.connection, names):
-        release_pins(path.connection, row)
+    for row in _select_sources(pipeline.connection, names):
+        release_pins(pipeline.connection, row)
 
 
-def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
+def restore(pipeline: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
     """Commit a version in which the documents of the sources (names by id) are as in version
     `number`.
 
@@ -245,7 +245,7 @@ def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version |
 
     Raises NoSuchVersion.
     """
-    connection = path.connection
+    connection = pipeline.connection
     require_version(connection, number)
     read: list[ReadDocument] = []
     gone: list[tuple[int, str]] = []
@@ -265,30 +265,30 @@ def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version |
                 continue
             pins.append(Pin(source, item, seen[item].content if item in seen else None))
     reason = f"restored {', '.join(sources.values())} to version {number}"
-    return path.commit(Batch(reason, tuple(read), tuple(gone), pins=tuple(pins)))
+    return pipeline.commit(Batch(reason, tuple(read), tuple(gone), pins=tuple(pins)))
 
 
-def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
+def _select_sources(connection: Connection, names: Sequence[str]) -> dict[int, str]:
     return {row.id: row.name for row in all_sources(connection) if row.name in names}
 
 
-def add_tag(path: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
+def add_tag(pipeline: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
     """Give a version a tag. Raises TagRefused or NoSuchVersion."""
-    number = resolve(path.connection, at).id
-    set_tag(path.connection, name, number, now_ms)
+    number = resolve(pipeline.connection, at).id
+    set_tag(pipeline.connection, name, number, now_ms)
     return {"name": name, "version": number}
 
 
-def remove_tag(path: SourceSync, name: str) -> UntagAnswer:
-    delete_tag(path.connection, name)
+def remove_tag(pipeline: SourceSync, name: str) -> UntagAnswer:
+    delete_tag(pipeline.connection, name)
     return {"name": name}
 
 
-def rebuild_all(path: SourceSync) -> RebuildAnswer:
+def rebuild_all(pipeline: SourceSync) -> RebuildAnswer:
     """Recompute all derived data. Call it on the writer's thread."""
-    version = path.writer.rebuild()
+    version = pipeline.writer.rebuild()
     if version:
-        path.on_version(version)
+        pipeline.on_version(version)
     return {"version": version.id if version else 0, "passages": 0, "estimated_s": 0.0}
 
 
@@ -299,37 +299,39 @@ def generation_in_use(connection: Connection) -> str:
 
 
 def switch_encoder(
-    path: SourceSync, writer: VersionWriter, dry_run: bool
+    pipeline: SourceSync, writer: VersionWriter, dry_run: bool
 ) -> tuple[Version | None, RebuildAnswer]:
     """Commit one version with the settings of another writer. A dry run only estimates the work.
 
     The old vectors are used until the commit. If the switch is abandoned, finished question sets
     are kept.
     """
-    owed = writer.passages_without_sets()
-    sample = owed[: _SAMPLE + 1]
+    missing = writer.passages_without_sets()
+    sample = missing[: _SAMPLE + 1]
     taken_s = [writer.measure_question_time_s(passage) for passage in sample]
     del taken_s[:1]  # The first passage also loads the models.
-    estimated_s = len(owed) * sum(taken_s) / max(len(taken_s), 1)
+    estimated_s = len(missing) * sum(taken_s) / max(len(taken_s), 1)
     version = None
     if not dry_run:
-        writer.prepare_ahead(owed, path.yield_to_edits)
+        writer.prepare_ahead(missing, pipeline.yield_to_edits)
         version = writer.renew()
-    served = version or head(path.connection)
+    served = version or head(pipeline.connection)
     answer: RebuildAnswer = {
         "version": served.id if served else 0,
-        "passages": len(owed),
+        "passages": len(missing),
         "estimated_s": round(estimated_s, 1),
     }
     return version, answer
 
 
-def collect_garbage(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:
+def collect_garbage(
+    pipeline: SourceSync, retention: Retention, now_ms: int, dry_run: bool
+) -> GcAnswer:
     """Delete expired versions, or count them in a dry run. Call it on the writer's thread."""
     if dry_run:
-        planned = plan_gc(path.connection, retention, now_ms)
+        planned = plan_gc(pipeline.connection, retention, now_ms)
         return {**_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
-    done = collect(path.connection, retention, now_ms, path.yield_to_edits)
+    done = collect(pipeline.connection, retention, now_ms, pipeline.yield_to_edits)
     return {**_gc_answer(done, dry_run=False), "freed_bytes": done.freed_bytes}
 
 
@@ -345,10 +347,12 @@ def _gc_answer(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
     }
 
 
-def purge_document(path: SourceSync, document: str, source: str | None, now_ms: int) -> PurgeAnswer:
+def purge_document(
+    pipeline: SourceSync, document: str, source: str | None, now_ms: int
+) -> PurgeAnswer:
     """Remove a document from every version. Raises PurgeRefused."""
-    row, name, item = _locate_document(path.connection, document, source)
-    done = remove_everywhere(path, request_purge(path.connection, row, item, now_ms))
+    row, name, item = _locate_document(pipeline.connection, document, source)
+    done = remove_everywhere(pipeline, request_purge(pipeline.connection, row, item, now_ms))
     return {
         "source": name,
         "document": item,
@@ -361,24 +365,24 @@ def purge_document(path: SourceSync, document: str, source: str | None, now_ms: 
     }
 
 
-def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
+def remove_everywhere(pipeline: SourceSync, asked: Purge) -> PurgeResult:
     """Remove documents from the head by a new version, then purge them from all other versions."""
     document_keys = ((asked.source, asked.path),)
-    if live_content(path.connection, *document_keys[0]) is not None:
+    if live_content(pipeline.connection, *document_keys[0]) is not None:
         # The log keeps the reason, so it must not name the purged document.
-        path.commit(Batch("a document was purged", gone=document_keys, unseen=document_keys))
-    if path.switch:
-        path.switch.begin_again()
-    return purge(path.connection, asked, path.yield_to_edits)
+        pipeline.commit(Batch("a document was purged", gone=document_keys, unseen=document_keys))
+    if pipeline.switch:
+        pipeline.switch.begin_again()
+    return purge(pipeline.connection, asked, pipeline.yield_to_edits)
 
 
-def include_document_again(path: SourceSync, document: str, source: str | None) -> PurgeAnswer:
+def include_document_again(pipeline: SourceSync, document: str, source: str | None) -> PurgeAnswer:
     """Let scans index a purged document again."""
-    row, name, item = _locate_document(path.connection, document, source)
+    row, name, item = _locate_document(pipeline.connection, document, source)
     return {
         "source": name,
         "document": item,
-        "included": include_again(path.connection, row, item),
+        "included": include_again(pipeline.connection, row, item),
     }
 
 
@@ -399,7 +403,7 @@ def _locate_document(
     if len(found) == 1:
         return found[0]
     raise PurgeRefused(
-        f"Cannot purge {document}",
-        f"{len(found) or 'no'} sources have a document at this path",
-        "Choose one with --source" if found else "Copy the path from `hopsyncd query` or `status`",
+        f"Cannot find the document {document}",
+        f"{len(found)} sources have it at this path" if found else "no source has it at this path",
+        "Choose one with --source" if found else "Copy the path from search results",
     )

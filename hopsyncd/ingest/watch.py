@@ -1,7 +1,7 @@
 """Turns the operating system's file events into change events of the watched folders.
 
 File events can be lost, duplicated or late. So a change event only says where a scan should look
-first; the periodic full scan finds all other changes. If it is unclear what has changed, the event
+first; the periodic scan finds all other changes. If it is unclear what has changed, the event
 contains None, which means "scan everything". watchdog's threads only add paths to a set.
 """
 
@@ -79,8 +79,8 @@ class FolderWatcher:
     The first event on a path that had no event in the last `debounce_s` seconds is passed on
     immediately. Later events, and events on many paths, are collected for that long. `skip` returns
     whether to ignore a relative path. A change event contains up to `max_paths` paths, the newest
-    ones; if there are more, an event with None follows. A failed watch, or a root folder that is
-    back, is noticed within `check_every_s` seconds. `observer` creates watchdog's observer.
+    ones; if there are more, an event with None comes first. A failed watch, or a root folder that
+    is back, is noticed within `check_every_s` seconds. `observer` creates watchdog's observer.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class FolderWatcher:
     def stop(self) -> None:
         """Stop watching. After this returns, no change event is sent, even if a callback hangs."""
         self._stopping.set()
-        self._pending.lose()
+        self._pending.mark_incomplete()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(STOP_TIMEOUT_S)
         logging.getLogger("watchdog").removeHandler(self._losses)
@@ -147,7 +147,7 @@ class FolderWatcher:
             except Exception:
                 log.exception("watch_failed", root=str(root))
                 self._stopping.wait(self._check_every_s)
-                self._pending.lose()
+                self._pending.mark_incomplete()
         self._end()
 
     def _turn(self, root: Path, on_change: OnChange) -> None:
@@ -267,7 +267,7 @@ class _Pending(events.FileSystemEventHandler):
                 del self._paths[next(iter(self._paths))]
             self._filled.set()
 
-    def lose(self) -> None:
+    def mark_incomplete(self) -> None:
         """Record, until the next `take`, that some paths are missing."""
         with self._lock:
             self._lost = True
@@ -298,7 +298,7 @@ class _LossListener(logging.Handler):
         self._pending = pending
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._pending.lose()
+        self._pending.mark_incomplete()
 
 
 class _Session:

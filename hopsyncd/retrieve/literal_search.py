@@ -53,16 +53,17 @@ _OF_SAME = 0.97  # the worth of a day in another spelling, or of a name in anoth
 _OF_VARIANTS = 0.9  # the worth of no-cache for the query noCache.
 _OF_FORMS = 0.8  # the worth of a word in another form.
 _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
-_MOST, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
+_NEARLY_ALL, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
 _LEAST_NAME = 4  # shorter words are not searched inside camelCase names.
 _POSSESSIVE = re.compile("['\u2019]s\\Z", re.IGNORECASE)
-_AMOUNT = re.compile(r"\d(?!\d{4,}\Z)")  # not a longer number, which may be an identifier
+# It begins with a digit. Numbers of five or more digits may be identifiers.
+_AMOUNT = re.compile(r"\d(?!\d{4,}\Z)")
 _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
 _MOST_ABSENT = 5  # with more absent words, a question is taken for another language.
 _FUSION_K = 60
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _OF_DEFINING = 0.5  # a part of a tier
-_WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
+_WHOLE_TIER, _COMPLETE_TIER, _NEARLY_ALL_TIER, _HALF_TIER = 4, 3, 2, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,10 @@ class LiteralMatches:
     """The passages of a version that contain parts of a query.
 
     scores: (n,) BM25 by passage row; empty if no passage has a part. worth: for each row that was
-    read, the share of the query's weight that it has. literal: the same share, for parts as typed
-    only. complete: the rows that have every part as typed. whole: the rows that have the query as
-    one phrase. absent: the parts that no visible passage has as typed. forms: the other forms of
-    its words.
+    read, the share of the query's weight that it has. literal: the same share, but only of parts as
+    typed, or of dates and names in another form. complete: the rows that have every part as typed.
+    whole: the rows that have the query as one phrase. defining: the rows that define a code of the
+    query. absent: the parts that no visible passage has. forms: the other forms of its words.
     """
 
     query: QueryWords
@@ -156,16 +157,16 @@ def _weigh_rows(
     """Read the passages with the most weight, to see which parts they have and define."""
     total = sum(part.weight for part in parts) or 1.0
     weights = [part.weight / total for part in parts]
-    stems = np.zeros(len(scores))
+    row_weights = np.zeros(len(scores))
     for part, weight in zip(parts, weights, strict=True):
-        stems[part.rows] += weight
+        row_weights[part.rows] += weight
     members = [frozenset(part.rows.tolist()) for part in parts]
     codes = [found.part.text for found in parts if found.part.kind == "code"]
     worth: dict[int, float] = {}
     literal: dict[int, float] = {}
     complete: set[int] = set()
     defining: set[int] = set()
-    for count, (row, text) in enumerate(texts.read_rows(_order(snapshot, stems, scores)), 1):
+    for count, (row, text) in enumerate(texts.read_rows(_order(snapshot, row_weights, scores)), 1):
         is_defining = any(texts.defines(row, code) for code in codes)
         if len(complete) >= _ENOUGH:
             if not codes or defining or count > _MOST_READ_FOR_CODES:
@@ -258,7 +259,7 @@ def _tier_of(matches: LiteralMatches, row: int) -> int:
     if row in matches.complete:
         return _COMPLETE_TIER
     share = matches.worth.get(row, 0.0)
-    return _MOST_TIER if share >= _MOST else _HALF_TIER if share >= _HALF else 0
+    return _NEARLY_ALL_TIER if share >= _NEARLY_ALL else _HALF_TIER if share >= _HALF else 0
 
 
 def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Ranked]:
@@ -321,11 +322,11 @@ class _Texts:
             self._known[row] = passages.get(id_)
 
 
-def _order(snapshot: Snapshot, stems: Floats, scores: Floats) -> Integers:
+def _order(snapshot: Snapshot, row_weights: Floats, scores: Floats) -> Integers:
     """List the rows that have terms of the query, ordered by the terms' weight and then by BM25."""
-    rows = np.flatnonzero(stems > 0)
+    rows = np.flatnonzero(row_weights > 0)
     ids = snapshot.passage_ids[rows]
-    return rows[np.lexsort((ids, -scores[rows], -np.round(stems[rows], 9)))]
+    return rows[np.lexsort((ids, -scores[rows], -np.round(row_weights[rows], 9)))]
 
 
 def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
@@ -447,10 +448,10 @@ def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
     """
     words = (_POSSESSIVE.sub("", word) for word in query.words if not _AMOUNT.match(word))
     unusual = [word for word in words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())]
-    return tuple(word for word in unusual if not _is_held(snapshot, index_terms(word)))
+    return tuple(word for word in unusual if not _occurs(snapshot, index_terms(word)))
 
 
-def _is_held(snapshot: Snapshot, terms: Sequence[str]) -> bool:
+def _occurs(snapshot: Snapshot, terms: Sequence[str]) -> bool:
     """Return whether a visible passage has all the terms."""
     if len(terms) == 1:
         return look_up_terms(snapshot, terms)[0].df > 0

@@ -46,7 +46,7 @@ _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
     """List the names of the graph that the query contains. If names overlap, the longest counts.
 
-    A single word counts only if the query capitalises it or it has a digit.
+    A single word counts only if its first character is not a lower-case letter.
 
     >>> names_in("Who played in Due South?", {"due south", "south", "played"}.intersection)
     ['due south']

@@ -73,15 +73,15 @@ class Found:
     matches: LiteralMatches | None = None
 
 
-_OF_STATEMENTS = ("unit", "beam", "rerank")
+_STATEMENT_OPTIONS = ("unit", "beam", "rerank")
 _PLAIN = Search()
 
 
-def _refuse_unheeded(search: Search) -> None:
+def _refuse_unsupported_options(search: Search) -> None:
     """Raise BadRequest if options of `statement` and `topic` are used with another strategy."""
     if find_strategy(search.strategy).has_statement_options:
         return
-    for name in _OF_STATEMENTS:
+    for name in _STATEMENT_OPTIONS:
         value = getattr(search, name)
         if name == "rerank" and value == "cross-encoder" and search.strategy == "hop":
             continue
@@ -121,7 +121,7 @@ class Searcher(SearchTools):
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> Found:
         """Search without an LLM, and look up the question's words as typed. Raises BadRequest."""
-        _refuse_unheeded(search)
+        _refuse_unsupported_options(search)
         is_exact = search.match == "exact"
         matches = self._find_literals(connection, head, question, is_exact=is_exact)
         depth = k + SPARE if search.collapses_similar else k
@@ -186,8 +186,8 @@ class Searcher(SearchTools):
         ranked: Sequence[Ranked],
         k: int,
     ) -> list[Ranked]:
-        """Put the passages with the query's words as typed first, and before them the passage with
-        the item that the query names.
+        """Rank the passages with the query's words as typed first. If the query names a numbered
+        item, the passage with this item comes before them.
         """
         ranked = rank_literals(head, matches, ranked, k)
         if not matches.query.item:
@@ -239,7 +239,7 @@ class Searcher(SearchTools):
         Each step opens a snapshot, so no snapshot stays open while the LLM is called. `tell`
         receives the progress of a search by logic.
         """
-        _refuse_unheeded(search)
+        _refuse_unsupported_options(search)
         llm = self._required_llm()
         if search.method == "logic":
             return self._by_logic(connection, head, question, k, search, LlmUse(llm, usage, tell))
@@ -306,6 +306,6 @@ class Searcher(SearchTools):
             raise BadRequest(
                 "The search was refused",
                 "no LLM is configured",
-                "Add [llm] to the configuration, or use the reasoner `similarity`",
+                "Add [llm] to the configuration, or leave out the options that need an LLM",
             )
         return self._llm

@@ -11,8 +11,8 @@ question again:
 does not have them already.
 - The new text is encoded and compared with all passages, like the question: by words and whole
   vectors, then by the sentences of the best 300. A passage about one of the names gets a bonus.
-- The best passages of other documents share a part of the walk's score, by a softmax that also has
-a place for "no answer": a follow-up without a good answer moves little score.
+- The best passages of other documents get additional score, by a softmax that also has
+a place for "no answer": a follow-up without a good answer adds little score.
 
 docs/benchmarks.md measures each part.
 """
@@ -49,7 +49,7 @@ _NO_ANSWER = 13.0  # The likeness of "no answer" in the softmax.
 _ABOUT_NAME = 1.0  # Added to the likeness of a passage about a name.
 _MOST_ABOUT = 20  # The bonus needs a name that at most 20 passages are about.
 _ROUNDING = 1e-4  # A bound of the rounding error of a likeness in 32 bits.
-_SHARE = 0.4  # All follow-ups together add this share of the walk's score.
+_SHARE = 0.4  # All follow-ups together add at most this score; the seeds' scores sum to 1.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,8 @@ class FollowUp:
 class SecondAsk:
     """All follow-ups of a question.
 
-    lead: the lead of the last passage that was read over the next passage.
+    lead: how much more important the last passage read is than the next one, from 0 to 1. It is
+    1 if there is no next passage, or if a passage was skipped.
     """
 
     follow_ups: tuple[FollowUp, ...] = ()

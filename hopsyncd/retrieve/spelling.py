@@ -1,9 +1,9 @@
 """Corrects words of a question that no visible passage has.
 
 A correction is applied only if the typed word is very probably a typo. Otherwise it is suggested,
-and the question stays as typed. It is only suggested if a passage has another form of the word
-("objection" for "objector") or a longer word that begins with it, if the word may be a name, and if
-the question is not in English.
+and the question stays as typed. It is only suggested in any of these cases: a passage has another
+form of the word ("objection" for "objector") or a longer word that begins with it; the word may be
+a name; or the question is not in English.
 """
 
 import re

@@ -4,7 +4,7 @@ A logistic model estimates the probability from the passage's best cosine with t
 share of the question's words that it has (by idf, without function words), and its rank.
 benchmarks/fit_strength.py fits the weights on development sets and prints the reliability.
 
-If a word or phrase of the question is in no passage as typed, all passages are weak. Otherwise a
+If no passage has a word, code or phrase of the question, all passages are weak. Otherwise a
 passage that has all words of a keyword query as typed is strong.
 """
 
@@ -74,7 +74,7 @@ def rate(
     }
     if matches.query.is_keywords:
         literal = {int(snapshot.passage_ids[row]) for row in matches.complete | matches.whole}
-        strengths |= {strength: "strong" for strength in strengths if strength in literal}
+        strengths |= {passage: "strong" for passage in strengths if passage in literal}
     return strengths
 
 

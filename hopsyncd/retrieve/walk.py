@@ -20,8 +20,8 @@ flows within a document only repeats the seeds.
 
 The walk is local, so the cost of a query does not depend on the size of the collection. In each
 round only the `heaviest` passages send score. A name leads only to the `mentions` most like the
-query, and a link only to the `linked` best passages of its document. A passage does not send score
-below `least_share` of the seeds' score, and such small scores open no new name.
+query, and a link only to the `linked` best passages of its document. A passage does not send less
+than `least_share` of the total sent in the first round, and no name is opened for less.
 docs/how-it-works.md explains the walk, and docs/benchmarks.md measures each part.
 
 The subjects of a question are documents whose titles occur in it. "Which film came out first, Aas

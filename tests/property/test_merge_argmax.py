@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import HALF_COSINE, MAX_CANDIDATES, MatchColumns
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import IN_FORCE, LiveIndex
 from hopsyncd.index.matching import (
     compute_similarity,
     jaccard,
@@ -83,7 +83,7 @@ def test_many_questions_about_few_names_give_the_argmax(answered: int, asked: in
 
     sets = [triplets(number, some(answered), some(asked)) for number in range(60)]
     index = index_of(3, (sets[:20], sets[20:50], sets[50:]))
-    rows = np.flatnonzero(index.matches.died == DEAD)
+    rows = np.flatnonzero(index.matches.died == IN_FORCE)
     held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
     assert {match.question: match for match in held} == expected(sets)
 
@@ -130,7 +130,7 @@ def test_passages_added_one_by_one_give_the_argmax() -> None:
 
     sets = [triplets(number, some(4), some(2)) for number in range(150)]
     index = index_of(dimensions, (sets[:130], *([question_set] for question_set in sets[130:])))
-    rows = np.flatnonzero(index.matches.died == DEAD)
+    rows = np.flatnonzero(index.matches.died == IN_FORCE)
     held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
     assert {match.question: match for match in held} == expected(sets)
 

@@ -302,7 +302,7 @@ def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) ->
     ]
     assert reply["degraded"] == [
         "the LLM cited passage 99, which it was not sent: removed",
-        "the LLM quoted 1 sentence that no passage has: removed",
+        "the LLM quoted 1 sentence that no passage contains, so the quotes were removed",
     ]
     assert (reply["by"], reply["answer"]) == ("llm", "Ostrava")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import MatchColumns
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import IN_FORCE, LiveIndex
 from hopsyncd.index.matching import (
     compute_similarity,
     count_matches,
@@ -249,12 +249,12 @@ def test_a_match_that_no_version_has_leaves_no_row() -> None:
         part = add_passages(index, [passage(triplets(number, [("rome", vector)], []))])
         index.begin_passages(part)
         update_matches(index, np.empty(0, dtype=np.int64), part)
-    assert (index.matches.died != DEAD).sum() == 2
+    assert (index.matches.died != IN_FORCE).sum() == 2
     best = held(index)
     assert len(list_pending_matches(index).begun) == 1
     index.settle(2)
     assert held(index) == best
-    assert (index.matches.born.tolist(), index.matches.died.tolist()) == ([2], [DEAD])
+    assert (index.matches.born.tolist(), index.matches.died.tolist()) == ([2], [IN_FORCE])
     for number in (2, 3, 4):
         (vertex,) = index.find_vertices(np.array([number])).tolist()
         rows = index.postings.matches_by_target.find(vertex)
@@ -282,7 +282,7 @@ def test_a_threshold_near_a_known_one_is_the_one_of_all_matches(
     ids = np.array(chance.sample(range(1000), count), dtype=np.int64)
     numbers, zeros = np.arange(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
     values = np.array(similarity) * step
-    died = np.where(has_ended[:count], np.int32(1), np.int32(DEAD))
+    died = np.where(has_ended[:count], np.int32(1), np.int32(IN_FORCE))
     index = LiveIndex(2)
     index.matches = MatchTable(
         source_question=numbers, target_question=zeros, similarity=values, born=zeros, died=died
@@ -295,7 +295,7 @@ def test_a_threshold_near_a_known_one_is_the_one_of_all_matches(
         keyword_count=zeros,
         match_row=numbers,
     )
-    is_current = died == DEAD
+    is_current = died == IN_FORCE
     known = None if near is None else EdgeThreshold(near * step, QuestionId(5))
     assert find_head_threshold(index, budget, known) == (
         int(is_current.sum()),

@@ -52,7 +52,7 @@ from store.records import PassageId
 from store.visibility import Mask
 
 
-def chain(
+def collect_hops(
     cited: Sequence[PassageId],
     ranked: Iterable[Ranked],
     names: Mapping[PassageId, frozenset[str]],
@@ -127,7 +127,7 @@ class Asker:
     ) -> tuple[Answer | None, AskReply]:
         """Search, and answer from the first k passages (by default 8).
 
-        An LLM gets excerpts of up to 20 passages (more if k is larger), within its token budget.
+        An LLM gets excerpts of up to 20 passages, within its token budget.
         Passages that its answer cites are added to the first k. Passages that the filter excludes,
         or that occur only in `hidden` sources, are not used. If there is no version yet, the
         first item is None and the reply is "not found". The `sink` receives the LLM's reply, a JSON
@@ -145,7 +145,8 @@ class Asker:
             raise BadRequest(
                 "The question was refused",
                 "the method logic needs an LLM, and this question is answered without one",
-                "Set `base_url` and `model` in [llm], or use the method `direct`",
+                "Ask with --llm, which needs [llm] in the configuration, or use the method"
+                " `direct`",
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
         k = k or DEFAULT_K
@@ -156,8 +157,10 @@ class Asker:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        talk = Conversation(question, thread, subjects) if thread else None
-        reply = self.reply(found, k, by_llm=by_llm, usage=usage, sink=sink, talk=talk)
+        conversation = Conversation(question, thread, subjects) if thread else None
+        reply = self.reply(
+            found, k, by_llm=by_llm, usage=usage, sink=sink, conversation=conversation
+        )
         shown = [
             hit
             for rank, hit in enumerate(found.ranked)
@@ -174,7 +177,7 @@ class Asker:
         usage: Usage | None = None,
         sink: DraftSink | None = None,
         needs_encoder: bool = False,
-        talk: Conversation | None = None,
+        conversation: Conversation | None = None,
     ) -> AskReply:
         """Answer from passages that a search has found. Without an LLM, only the first k are used.
 
@@ -189,9 +192,9 @@ class Asker:
             names[sentence.passage] = names.get(sentence.passage, frozenset()) | sentence.names
         usage = usage or Usage(MAX_LLM_CALLS)
         degraded: tuple[str, ...] = ()
-        subjects = talk.subjects if talk else ()
+        subjects = conversation.subjects if conversation else ()
         if by_llm and self._llm is not None and found.ranked:
-            question, material = self.prepare(found, sentences, weights, talk)
+            question, material = self.prepare(found, sentences, weights, conversation)
             try:
                 answer = answer_by_llm(question, material, self._llm, usage, sink)
             except LlmError as error:
@@ -203,7 +206,7 @@ class Asker:
                     "llm",
                     answer.citations,
                     answer.evidence,
-                    chain(answer.citations, found.ranked, names),
+                    collect_hops(answer.citations, found.ranked, names),
                     answer.notes,
                     usage,
                     subjects,
@@ -218,17 +221,17 @@ class Asker:
         found: Answer,
         sentences: Sequence[Sentence],
         weights: Mapping[str, float],
-        talk: Conversation | None = None,
+        conversation: Conversation | None = None,
     ) -> tuple[AskedQuestion, Material]:
         """Prepare the question and the excerpts for an LLM."""
         resolution = found.resolution
         if resolution and not resolution.has_answer:
             resolution = None
         question = AskedQuestion(found.question, found.typed, resolution)
-        if talk:
-            asked = talk.question if talk.subjects else found.question
-            typed = "" if talk.subjects else found.typed
-            shown = shown_thread(talk.thread, self._tokens_per_question)
+        if conversation:
+            asked = conversation.question if conversation.subjects else found.question
+            typed = "" if conversation.subjects else found.typed
+            shown = shown_thread(conversation.thread, self._tokens_per_question)
             question = AskedQuestion(asked, typed, resolution, shown)
         room = room_for_passages(question, self._tokens_per_question)
         cited = resolution.cited if resolution else ()
@@ -261,7 +264,7 @@ class Asker:
             "extractive",
             passages,
             evidence(chosen),
-            chain(passages, found.ranked, names),
+            collect_hops(passages, found.ranked, names),
         )
 
     def trace(

@@ -210,7 +210,10 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     if wrong:
         notes.append(material.describe_unsent(wrong))
     if invented:
-        notes.append(f"the LLM quoted {plural(invented, 'sentence')} that no passage has: removed")
+        notes.append(
+            f"the LLM quoted {plural(invented, 'sentence')} that no passage contains, so the quotes"
+            " were removed"
+        )
     return LlmAnswer(marked.text, tuple(passages), tuple(evidence), tuple(notes))
 
 
@@ -219,7 +222,7 @@ def _nonsense(why: str) -> LlmNonsense:
 
 
 _REPLY_CHARACTERS = 16 * MAX_ANSWER  # streaming stops here; an escape has up to 12 characters
-_ANOTHER = "it is not the answer after all"
+_ANOTHER = "the final answer differs from this draft"
 
 
 class AnswerDraft:

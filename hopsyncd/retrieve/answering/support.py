@@ -43,7 +43,7 @@ from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # In a collection with fewer passages, less similarity is enough.
-_LESS_OF_FEW = 0.05  # This times log(_MANY / passages) is added to the cosine.
+_SMALL_COLLECTION_BONUS = 0.05  # This times log(_MANY / passages) is added to the cosine.
 _SHORT, _LONG = 8, 14  # terms in a short question, and in a question with a story
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
@@ -62,7 +62,7 @@ _OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "sta
 _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
-_LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date or below its headings
+_LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date and the headings above it
 _ROUNDING = 1e-9
 _RARE = 0.45  # least share of the largest possible idf
 _BEGINS = re.compile(r"(?:\A|[?!:\n]|\w{4}\.)[\s\"'(\u201c\u2018\u00bf\u00a1]{0,5}\Z")
@@ -88,7 +88,7 @@ def needs(
     best = max(nearest.values(), default=0.0)
     rare = {
         term
-        for term in _names(question) & weights.keys()
+        for term in _list_name_terms(question) & weights.keys()
         if weights[term] > _RARE * math.log1p(passages)
     }
     named = (
@@ -99,7 +99,7 @@ def needs(
     of_named = max((nearest[rank] for rank in named), default=0.0)
     has_all = rare.issubset(term for sentence in sentences for term in sentence.terms)
     return {
-        "cosine": best + _LESS_OF_FEW * max(math.log(_MANY / max(passages, 1)), 0.0),
+        "cosine": best + _SMALL_COLLECTION_BONUS * max(math.log(_MANY / max(passages, 1)), 0.0),
         "ahead": best - median(nearest.values() or (best,)),
         "unnamed": best - of_named,
         "unmet": float(asked is not None and _is_unmet(asked, values)),
@@ -118,7 +118,7 @@ def _has_absent_name(question: str, weights: Mapping[str, float], passages: int)
     if recognise_language(question) == "de":
         return False
     idf_of_absent = math.log1p((passages + 0.5) / 0.5)
-    words = (word for word in _names_of(question) if any(map(str.isalpha, word)))
+    words = (word for word in _list_names(question) if any(map(str.isalpha, word)))
     return any(
         weights[term] >= idf_of_absent - _ROUNDING
         for word in words
@@ -136,18 +136,18 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
     return asked.unit is not None and not values
 
 
-def _names(question: str) -> set[str]:
+def _list_name_terms(question: str) -> set[str]:
     """Return the terms of words in a question that look like names."""
-    return {term for word in _names_of(question) for term in index_terms(word)}
+    return {term for word in _list_names(question) for term in index_terms(word)}
 
 
-def _names_of(question: str) -> list[str]:
+def _list_names(question: str) -> list[str]:
     """List the words in a question that look like names.
 
     A word looks like a name if it is capitalised and does not begin a sentence, or if it has a
     digit or a capital after its first letter.
 
-    >>> _names_of("Where was Dr. Lovelace born? Really? In B12")
+    >>> _list_names("Where was Dr. Lovelace born? Really? In B12")
     ['Dr', 'Lovelace', 'B12']
     """
     return [
