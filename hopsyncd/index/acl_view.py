@@ -156,7 +156,7 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
     whole = None
-    if base.overlay is not None:  # A view's matches differ from those of the whole graph.
+    if base.overlay is not None:  # A view has other matches than the whole graph.
         whole = WholeGraph(list_vertices(index, view.version.id), view)
     questions, found = find_changed_matches(index, before, after, changed_rows, base, whole)
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
