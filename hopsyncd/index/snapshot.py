@@ -133,7 +133,7 @@ class Snapshot:
     """Reads the live index at `version`, without hidden sources. Counts and edge threshold exclude
     hidden content.
 
-    `filtered` are the documents that pass a filter, or None. The statistics count only these;
+    `passes_filter` are the documents that pass a filter, or None. The statistics count only these;
     `unfiltered` is the same snapshot without the filter.
     """
 
@@ -142,13 +142,15 @@ class Snapshot:
     statistics: Statistics
     hidden: Mask = frozenset()
     overlay: AclOverlay | None = None
-    filtered: Flags | None = None
+    passes_filter: Flags | None = None
     unfiltered: "Snapshot | None" = None
 
-    def filter_documents(self, filtered: Flags) -> "Snapshot":
+    def filter_documents(self, passes_filter: Flags) -> "Snapshot":
         """Return this snapshot, limited to these documents."""
-        counts = Statistics.count(self.index, self.version.id, self.hidden, filtered=filtered)
-        return replace(self, statistics=counts, filtered=filtered, unfiltered=self)
+        counts = Statistics.count(
+            self.index, self.version.id, self.hidden, passes_filter=passes_filter
+        )
+        return replace(self, statistics=counts, passes_filter=passes_filter, unfiltered=self)
 
     def select_visible_documents(self, ids: Sequence[int]) -> set[int]:
         """Return the visible documents among `ids`, which are their rows in the store."""
@@ -326,7 +328,7 @@ class Snapshot:
         return matches.take(is_unchanged), positions[is_unchanged]
 
     def _has_visible_ends(self, matches: MatchColumns) -> Flags:
-        if not self.hidden and self.filtered is None:
+        if not self.hidden and self.passes_filter is None:
             return np.ones(len(matches), dtype=np.bool_)
         shown = self.statistics.visible.passages
         sources = self.index.outgoing.passage_row[matches.source_question]

@@ -62,9 +62,9 @@ class Visible:
 
     @classmethod
     def compute(
-        cls, index: LiveIndex, version: int, hidden: Mask, filtered: Flags | None = None
+        cls, index: LiveIndex, version: int, hidden: Mask, passes_filter: Flags | None = None
     ) -> Self:
-        """Compute the visible rows from the tables. `filtered` are the documents that pass a
+        """Compute the visible rows from the tables. `passes_filter` are the documents that pass a
         filter.
 
         A writer may append meanwhile, so a table is read before the tables that it refers to.
@@ -79,16 +79,16 @@ class Visible:
             is_visible &= is_shown[documents.source]
             for folders in hidden_folders(hidden):
                 is_visible &= ~index.find_hidden_documents(folders, documents.source)
-        if filtered is not None:
-            is_visible[: len(filtered)] &= filtered[: len(is_visible)]
-            is_visible[len(filtered) :] = False
+        if passes_filter is not None:
+            is_visible[: len(passes_filter)] &= passes_filter[: len(is_visible)]
+            is_visible[len(passes_filter) :] = False
         occurs = is_visible[occurrences.document_row]
         document_rows = occurrences.document_row[occurs]
         numbers = occurrences.passage_number[occurs]
         document_of_number = np.full(len(index.passage_numbers), _NO_DOCUMENT)
         np.minimum.at(document_of_number, numbers, documents.path_key[document_rows])
         document_of_row = document_of_number[passages.passage_number]
-        if hidden or filtered is not None:
+        if hidden or passes_filter is not None:
             vertices = vertices[document_of_row[vertices] != _NO_DOCUMENT]
         is_vertex = mark_rows(len(passages), vertices)
         passage_rows = np.full(len(document_of_number), -1, dtype=np.int64)
@@ -159,10 +159,10 @@ class Statistics:
         version: int,
         hidden: Mask = frozenset(),
         base: "Statistics | None" = None,
-        filtered: Flags | None = None,
+        passes_filter: Flags | None = None,
     ) -> Self:
         """Count the visible rows at the version, by updating the counts of `base`."""
-        visible = Visible.compute(index, version, hidden, filtered)
+        visible = Visible.compute(index, version, hidden, passes_filter)
         name_count, base = len(index.name_numbers), base or _NOTHING
         before = base.visible
         moved = np.flatnonzero(

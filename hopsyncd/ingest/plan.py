@@ -52,7 +52,7 @@ class Listing:
     since: str | None = None
     cursor: str | None = None
 
-    def names(self, path: str) -> bool:
+    def decides(self, path: str) -> bool:
         """Whether the listing shows if this item exists."""
         return path in self.items or self.covers(path)
 
@@ -241,7 +241,7 @@ class Plan:
 
     def looks_at(self, path: str) -> bool:
         """Whether the planned sync takes the state of this item into account."""
-        return self.listing.names(path) if self.only is None else path in self.only
+        return self.listing.decides(path) if self.only is None else path in self.only
 
     def steps_with(self, *actions: Action) -> dict[str, Step]:
         """Return the steps with these actions, by path."""

@@ -349,7 +349,7 @@ class Pace:
 
     passages: int = _FIRST_PASSAGES
 
-    def after(self, passages: int, took_s: float) -> None:
+    def adjust(self, passages: int, took_s: float) -> None:
         """Set the limit of the next batch, given that a batch of `passages` new passages took
         `took_s` seconds with its commit."""
         wanted, most = 2 * self.passages, _MOST_PASSAGES
@@ -369,7 +369,7 @@ class PartSize:
 
     most: int
 
-    def after(self, took_s: float) -> None:
+    def adjust(self, took_s: float) -> None:
         """Set the limit of the next part, given that the last part took `took_s` seconds."""
         self.most = max(1, min(2 * self.most, int(self.most * _PART_S / took_s)))
 

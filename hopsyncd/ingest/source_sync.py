@@ -439,7 +439,7 @@ class SourceSync:
         while not self._commit_once(run, cost):
             self.yield_to_edits()
             cost = Cost(run.usage)
-        run.pace.after(passages, self.monotonic_s() - began_s)
+        run.pace.adjust(passages, self.monotonic_s() - began_s)
 
     def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
         """Commit the batch, or only a part of it if edits are waiting. Returns whether everything

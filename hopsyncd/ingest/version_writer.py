@@ -236,7 +236,7 @@ class VersionWriter:
             }
             begun = self._find_sets(passages - living(self._connection, passages))
             update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
-            self._part_size.after(time.perf_counter() - began_s)
+            self._part_size.adjust(time.perf_counter() - began_s)
             done = end
             if is_awaited():
                 return batch.first(done)

@@ -419,9 +419,9 @@ class Engine:
 
         def make() -> Snapshot:
             older = [
-                kept.filtered
+                kept.passes_filter
                 for (_, _, filter_), kept in self._narrowed.list_snapshots(served.index)
-                if filter_ == wanted and kept.filtered is not None
+                if filter_ == wanted and kept.passes_filter is not None
             ]
             before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
             return served.filter_documents(

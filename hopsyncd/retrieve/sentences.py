@@ -72,7 +72,7 @@ def visible_places(
 ) -> dict[PassageId, list[Place]]:
     """Read the places of passages in the documents that the version shows."""
     places = places_at(connection, served.version.id, passages, served.hidden)
-    if served.filtered is None:
+    if served.passes_filter is None:
         return places
     rows = served.select_visible_documents(
         [place.row for found in places.values() for place in found]

@@ -116,11 +116,12 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
 
 
 def find_edge_transitions(
-    context: QueryContext, passage_rows: Integers, place: Integers, by: WalkSettings
+    context: QueryContext, passage_rows: Integers, positions: Integers, settings: WalkSettings
 ) -> Transitions:
     """Find all edges out of the passages to other documents, in both directions.
 
-    The shares of each start sum to 1. `place` maps a passage row to its position in `passage_rows`.
+    The shares of each start sum to 1. `positions` contains the position of each passage row in
+    `passage_rows`.
     """
     snapshot = context.snapshot
     edges = snapshot.find_edges(passage_rows)
@@ -129,14 +130,14 @@ def find_edge_transitions(
     )
     start, end, out = edges.start[between], edges.end[between], edges.source_question[between]
     back = edges.is_backward[between]
-    weight = compute_pull(context, out, edges.similarity[between], by.sharpness)
-    weight *= np.where(back, by.backwards, 1.0)
-    weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
-    return Transitions(start, end, _shares(weight, place[start]), out, back)
+    weight = compute_pull(context, out, edges.similarity[between], settings.sharpness)
+    weight *= np.where(back, settings.backwards, 1.0)
+    weight *= np.exp(settings.gain * context.coverage.compute_gain(start, end))
+    return Transitions(start, end, _shares(weight, positions[start]), out, back)
 
 
 def find_link_transitions(
-    context: QueryContext, passage_rows: Integers, place: Integers, by: WalkSettings
+    context: QueryContext, passage_rows: Integers, positions: Integers, settings: WalkSettings
 ) -> Transitions:
     """Find all links out of the passages, in the form of `find_edge_transitions`.
 
@@ -147,34 +148,34 @@ def find_link_transitions(
     if not snapshot.has_links:
         return NO_TRANSITIONS
     visible = snapshot.statistics.visible
-    documents, numbers = visible.document_count, visible.document_numbers[passage_rows]
-    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(documents, numbers)))
+    document_count, numbers = visible.document_count, visible.document_numbers[passage_rows]
+    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(document_count, numbers)))
     outgoing, incoming = snapshot.find_links_from(passage_rows), snapshot.find_links_to(inside)
-    onwards = _once(snapshot, outgoing.start, outgoing.end, outgoing.link_row)
-    back = _once(snapshot, incoming.end, incoming.start, incoming.link_row)
-    if not len(onwards.link) and not len(back.link):
+    forward = _drop_repeated_links(snapshot, outgoing.start, outgoing.end, outgoing.link_row)
+    back = _drop_repeated_links(snapshot, incoming.end, incoming.start, incoming.link_row)
+    if not len(forward.link) and not len(back.link):
         return NO_TRANSITIONS
-    linked = np.flatnonzero(mark_rows(documents, onwards.document, back.document))
-    best, position_in_linked = _best_of(context, linked, by.linked)
+    linked = np.flatnonzero(mark_rows(document_count, forward.document, back.document))
+    best, position_in_linked = _find_best_passages(context, linked, settings.linked)
     count = np.bincount(position_in_linked, minlength=len(linked))
-    end, position = count.cumsum(), invert_positions(linked, documents)[onwards.document]
-    best_position, onwards_row = expand_ranges((end - count)[position], end[position])
+    end, position = count.cumsum(), invert_positions(linked, document_count)[forward.document]
+    best_position, forward_rows = expand_ranges((end - count)[position], end[position])
     is_best = mark_rows(len(visible.passages), best)
-    count = np.bincount(back.document, minlength=documents)
+    count = np.bincount(back.document, minlength=document_count)
     leading = np.flatnonzero(is_best[passage_rows] & (count[numbers] > 0))
     end, document = count.cumsum(), numbers[leading]
-    rank, leading_row = expand_ranges((end - count)[document], end[document])
-    back_row = np.argsort(back.document, kind="stable")[rank]
-    start = np.concatenate([onwards.passage_row[onwards_row], passage_rows[leading][leading_row]])
-    end = np.concatenate([best[best_position], back.passage_row[back_row]])
-    weight = np.exp(by.link_sharpness * context.first_cosines(end))
-    weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
+    rank, leading_rows = expand_ranges((end - count)[document], end[document])
+    backward_rows = np.argsort(back.document, kind="stable")[rank]
+    start = np.concatenate([forward.passage_row[forward_rows], passage_rows[leading][leading_rows]])
+    end = np.concatenate([best[best_position], back.passage_row[backward_rows]])
+    weight = np.exp(settings.link_sharpness * context.first_cosines(end))
+    weight *= np.exp(settings.gain * context.coverage.compute_gain(start, end))
     return Transitions(
         start,
         end,
-        _shares(weight, place[start]),
-        np.concatenate([onwards.link[onwards_row], back.link[back_row]]),
-        np.repeat([False, True], [len(best_position), len(back_row)]),
+        _shares(weight, positions[start]),
+        np.concatenate([forward.link[forward_rows], back.link[backward_rows]]),
+        np.repeat([False, True], [len(best_position), len(backward_rows)]),
     )
 
 
@@ -190,7 +191,9 @@ class _Linked:
     link: Integers
 
 
-def _once(snapshot: Snapshot, passage_row: Integers, target: Integers, link: Integers) -> _Linked:
+def _drop_repeated_links(
+    snapshot: Snapshot, passage_row: Integers, target: Integers, link: Integers
+) -> _Linked:
     """Keep one link for each pair of passage and document, even if there are several."""
     visible = snapshot.statistics.visible
     document = visible.document_numbers[target]
@@ -207,7 +210,9 @@ def _once(snapshot: Snapshot, passage_row: Integers, target: Integers, link: Int
     return _Linked(passage_row[first], document[first], link[first])
 
 
-def _best_of(context: QueryContext, documents: Integers, linked: int) -> tuple[Integers, Integers]:
+def _find_best_passages(
+    context: QueryContext, documents: Integers, linked: int
+) -> tuple[Integers, Integers]:
     """Find the passages of each document that are most like the query.
 
     Returns the passage rows and the position of each row's document in `documents`, both sorted by
@@ -265,7 +270,7 @@ def find_incoming_mentions(
     context: QueryContext,
     names: Integers,
     brought: NameTransitions,
-    by: WalkSettings,
+    settings: WalkSettings,
 ) -> tuple[NameTransitions, Integers]:
     """Find the mentions of each name that are most like the query, with their shares.
 
@@ -274,14 +279,14 @@ def find_incoming_mentions(
     which words are new. Of common names, only the mentions nearest to the query are used.
     """
     snapshot = context.snapshot
-    found = _most_like(context, names, by.mentions)
+    found = _most_like(context, names, settings.mentions)
     passage_row, position = found.passage_row, found.name_position
     cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
-    weight = found.weight * np.exp(by.name_sharpness * cosines)
+    weight = found.weight * np.exp(settings.name_sharpness * cosines)
     known = _share_known_words(context, names, brought).take(position, axis=1)
     has = context.coverage.select(passage_row)
     new = sum_weighted(context.coverage.share, np.maximum(has - known, 0))
-    weight *= np.exp(by.gain * new)
+    weight *= np.exp(settings.gain * new)
     return NameTransitions(
         passage_row, names[position], _shares(weight, position), snapshot.document_keys(passage_row)
     ), position
@@ -299,10 +304,10 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     if common.any():
         numbers = np.flatnonzero(common)
         more, name = context.nearest_mentions
-        place = invert_positions(names[numbers], len(mentioned))[name]
-        found = np.flatnonzero(place >= 0)
+        positions = invert_positions(names[numbers], len(mentioned))[name]
+        found = np.flatnonzero(positions >= 0)
         rows = np.concatenate([rows, more[found]])
-        position = np.concatenate([np.flatnonzero(~common)[position], numbers[place[found]]])
+        position = np.concatenate([np.flatnonzero(~common)[position], numbers[positions[found]]])
     named_passages, called = snapshot.find_by_document_names(names)
     mention = snapshot.index.sentence_mentions
     row = np.concatenate(

@@ -171,7 +171,6 @@ def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
 
 
 @pytest.mark.models
-@pytest.mark.nightly
 def test_eval_of_the_notes_and_mail_of_a_team_shows_what_the_walk_is_for(place: Place) -> None:
     team = ROOT / "benchmarks/team"
     files = ("--folder", str(team), "--questions", str(team / "questions.jsonl"))

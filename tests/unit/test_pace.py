@@ -12,7 +12,7 @@ def batches(passages: int, each_s: float, version_s: float = 0.0) -> list[int]:
     pace, made = Pace(), list[int]()
     while passages > 0:
         now = min(pace.passages, passages)
-        pace.after(now, version_s + now * each_s)
+        pace.adjust(now, version_s + now * each_s)
         made.append(now)
         passages -= now
     return made

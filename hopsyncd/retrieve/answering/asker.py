@@ -31,7 +31,7 @@ from hopsyncd.retrieve.answering.thread import (
     Conversation,
     Turn,
     add_subjects,
-    find_subjects,
+    find_earlier_names,
 )
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
@@ -150,7 +150,7 @@ class Asker:
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
         k = k or DEFAULT_K
-        subjects = find_subjects(question, thread)
+        subjects = find_earlier_names(question, thread)
         searched = add_subjects(question, subjects)
         found = self._engine.query(searched, depth, search, at, usage, hidden, tell, wanted)
         if found is None:

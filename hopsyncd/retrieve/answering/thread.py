@@ -62,13 +62,13 @@ class TurnData(TypedDict):
     answer: str
 
 
-def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
+def find_earlier_names(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
     """Find the names in earlier turns that the question refers to.
 
     >>> turns = [Turn("Who directed Bronze Door?", "Mira Kaltenbrunn")]
-    >>> find_subjects("Where was she born?", turns)
+    >>> find_earlier_names("Where was she born?", turns)
     ('Bronze Door', 'Mira Kaltenbrunn')
-    >>> find_subjects("When was the Harbour Bridge opened?", turns)
+    >>> find_earlier_names("When was the Harbour Bridge opened?", turns)
     ()
     """
     if not thread or not _needs_subjects(question):
