@@ -31,6 +31,9 @@ GC_LATER = (
 DEADLINE_S = 60.0
 
 
+# Tests fork processes, which is faster. Benchmarks start them as users do.
+_IS_TEST = "PYTEST_VERSION" in os.environ
+
 # As systemd passes a socket on: as descriptor 3, to the process whose number it says.
 _PASS_ON = """
 import os, sys
@@ -50,7 +53,7 @@ class Place:
     def __init__(self, base: Path, program: Sequence[str] = HOPSYNCD) -> None:
         self.base = base
         self._program = program
-        self.python = ""  # that runs the daemon; without one it is forked, which is faster
+        self.python = "" if _IS_TEST else sys.executable  # runs the daemon; "" forks it
         self.home = base / "home"
         self.notes = base / "notes"
         self.socket = self.home / "run/hopsyncd.sock"
@@ -75,7 +78,17 @@ class Place:
 
     def run(self, *arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
         """One `hopsyncd` command, to its end."""
-        return run_forked(["hopsyncd", *arguments], self._environment(), timeout_s)
+        program, environment = ["hopsyncd", *arguments], self._environment()
+        if _IS_TEST:
+            return run_forked(program, environment, timeout_s)
+        return subprocess.run(
+            [sys.executable, "-m", *program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
 
     def printed(self, *arguments: str) -> dict[str, Any]:
         """The one object that a command prints with --json."""
@@ -97,7 +110,8 @@ class Place:
         if not (self.python or listener):
             self.process = ForkedProcess(self._program, ROOT, environment, self.log, self.log)
             return
-        program, fds = [self.python or sys.executable, "-m", *self._program], []
+        program: list[str] = [self.python or sys.executable, "-m", *self._program]
+        fds: list[int] = []
         if listener:
             fds = [listener.fileno()]
             program = [sys.executable, "-c", _PASS_ON, str(fds[0]), *program]
