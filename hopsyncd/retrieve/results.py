@@ -333,14 +333,30 @@ def _as_written(answer: Answer, step: Hop, name: str) -> str:
 
 def write_name(answer: Answer, passages: Sequence[PassageId], name: str) -> str:
     """Return a name as the first of these passages writes it, because stored names are in lower
-    case. If no passage has the name, it is returned unchanged.
+    case.
+
+    If the name is a part of a passage's heading, and another passage has the whole heading in its
+    text, the heading is returned: "Harvard Mark I" for "harvard mark". If no passage has the name,
+    it is returned unchanged.
     """
-    for id_ in passages if name else ():
-        passage = answer.passages[id_]
+    found = [answer.passages[id_] for id_ in passages]
+    for passage in found if name else ():
         text = " ".join((*passage.heading, passage.text))
-        if found := whole_words(text, name) or _find_similar(text, name):
-            return found
+        if written := whole_words(text, name) or _find_similar(text, name):
+            return _find_shared_heading(found, written) or written
     return name
+
+
+def _find_shared_heading(passages: Sequence[Passage], name: str) -> str | None:
+    """Find a heading of one of these passages that contains the name, and that another of them has
+    in its text."""
+    for passage in passages:
+        for heading in passage.heading:
+            if whole_words(heading, name):
+                for other in passages:
+                    if other is not passage and (found := whole_words(other.text, heading)):
+                        return found
+    return None
 
 
 def _find_similar(text: str, name: str) -> str | None:

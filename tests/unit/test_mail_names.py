@@ -17,7 +17,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.display import document_name
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import Answer, hop_json
+from hopsyncd.retrieve.results import Answer, hop_json, write_name
 from hopsyncd.web.listener import Door
 from hopsyncd.web.search_views import SearchViews
 from hopsyncd.web.views import Shared
@@ -142,3 +142,24 @@ def test_hops_name_the_document_of_a_mail_by_subject_and_sender() -> None:
     hop = hop_json(answer, Hop(passage.id, passage.id, "link", None, "Gyda", 1.0))
     assert hop["to"].get("document_name") == "The mast (Rune Vik)"
     assert document_name(hop["to"]) == "The mast (Rune Vik)"
+
+
+def test_hops_name_a_whole_title_if_the_other_passage_has_it() -> None:
+    person = Passage(
+        ("Grace Hopper",), "She was a programmer of the Harvard Mark I, and led a team."
+    )
+    machine = Passage(("Harvard Mark I",), "IBM built it at Endicott.")
+    review = Passage(("Harvard Mark I in review",), "A Harvard Mark relay is slow.")
+    answer = Answer(
+        version=1,
+        question="",
+        search=Search("hop"),
+        ranked=(),
+        passages={one.id: one for one in (person, machine, review)},
+        places={},
+        questions={},
+        snapshot=cast("Snapshot", None),
+    )
+    assert write_name(answer, (machine.id, person.id), "harvard mark") == "Harvard Mark I"
+    assert write_name(answer, (review.id, person.id), "harvard mark") == "Harvard Mark"
+    assert write_name(answer, (machine.id, person.id), "endicott") == "Endicott"
