@@ -7,8 +7,8 @@ from hopsyncd.errors import ReaderUnavailable
 
 
 def library(name: str) -> Any:
-    """Import a library. Raises ReaderUnavailable if it is missing, so that no document is reported
-    as damaged."""
+    """Import a library by its module name. Raises ReaderUnavailable if the import fails, because
+    the document is not to blame."""
     try:
         return import_module(name)
     except (ImportError, OSError, MemoryError) as error:

@@ -23,9 +23,10 @@ _OTHER_ENCODING = re.compile(
 
 
 def open_archive(data: bytes) -> ZipFile:
-    """Open an archive. Raises DocumentUnreadable if its declared content is too large.
+    """Open a ZIP archive. Raises DocumentUnreadable if its members are too many or too large in
+    total.
 
-    No member is read beyond its declared size.
+    The total is the sum of the declared sizes. ZipFile reads no member beyond its declared size.
     """
     archive = ZipFile(io.BytesIO(data))
     members = archive.infolist()
@@ -41,7 +42,7 @@ def open_archive(data: bytes) -> ZipFile:
 
 
 def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
-    """Parse one member as XML."""
+    """Parse the member `name` of an archive as XML, and return its root element."""
     return ElementTree.fromstring(archive.read(name))
 
 
@@ -66,7 +67,8 @@ class Children:
                     self._parsed[attribute(child, key)] = child
 
     def get(self, key: str) -> ElementTree.Element | None:
-        """Return the element whose attribute has the value `key`."""
+        """Return the element whose attribute has the value `key`, or None if there is no such
+        element."""
         if key not in self._parsed:
             self._parsed[key] = self._find(key)
         return self._parsed[key]
@@ -89,7 +91,8 @@ class Children:
         return None
 
     def _parse(self, inside: bytes, prefix: bytes) -> ElementTree.Element:
-        """Parse an element, if possible with only the namespace of its own prefix.
+        """Parse the element in the bytes `inside`, if possible with only the namespace of its
+        `prefix`.
 
         Word declares thirty namespaces, which would otherwise be parsed for each element.
         """
@@ -111,15 +114,15 @@ def relation_of(element: ElementTree.Element) -> str:
 
 
 def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """Return the type and the target's name for each relationship id of a member.
+    """Return the type and the target's member name for each relationship id of the member `name`.
 
-    An empty member name selects the relationships of the archive itself.
+    An empty `name` selects the relationships of the archive itself.
     """
     return all_targets_of(archive, name)[0]
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
-    """Return the addresses outside the file to which a member refers, by relationship id."""
+    """Return the external addresses to which the member `name` refers, by relationship id."""
     return all_targets_of(archive, name)[1]
 
 
@@ -155,7 +158,8 @@ def attribute(element: ElementTree.Element, name: str) -> str:
 
 
 def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
-    """Return the element at `path`, which has one tag for each level, in any namespace."""
+    """Return the descendant at `path`, or None if it is missing. `path` has one tag for each level,
+    without namespaces."""
     for name in path:
         end = "}" + name
         for child in element:

@@ -63,7 +63,7 @@ def asciidoc_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites each line of a document as one line, so that line numbers stay the same."""
+    """Rewrites each line of AsciiDoc as one line of Markdown. Line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class _Reader:
     _before: str = ""  # the line above
 
     def rewrite(self) -> list[str]:
-        """Rewrite the document as lines of Markdown; lines of tables become empty."""
+        """Return the document as lines of Markdown. The lines of tables become empty."""
         written: list[str] = []
         while len(written) < len(self.lines):
             line = self.lines[len(written)].rstrip()
@@ -120,7 +120,7 @@ class _Reader:
         return [f"~~~~{language}", *(inner[:-1] if is_closed else inner), *["~~~~"] * is_closed]
 
     def _is_tex(self, lines: Sequence[str]) -> bool:
-        """Whether the next formula is in TeX rather than AsciiMath."""
+        """Whether the formula in `lines` is TeX rather than AsciiMath."""
         kind = self._above.split(",")[0].strip()
         kind = self._attributes.get("stem") or kind if kind == "stem" else kind
         return kind == "latexmath" or (kind == "stem" and any("\\" in line for line in lines))
@@ -180,8 +180,8 @@ class _Reader:
         return text
 
     def _read_table(self, first_line: int, lines: list[str], sign: str, caption: str) -> bool:
-        """Read the lines of a table with the cell separator `sign`. Returns False if it has no
-        cells."""
+        """Read the lines of a table with the cell separator `sign`. Returns False if the table has
+        no cells."""
         above, self._above = self._above, ""
         if found := _FORMAT.search(above):
             sign = _SEPARATORS[found[1]]
@@ -227,7 +227,7 @@ class _TableCell:
 
 
 def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
-    """Return the cells in the lines of a table. A cell may have several lines."""
+    """Yield the cells in the lines of a table. A cell may have several lines."""
     cell: _TableCell | None = None
     for index, line in enumerate(lines):
         end = 0
@@ -253,8 +253,8 @@ def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
 
 
 def _width(above: str, cells: list[_TableCell]) -> int:
-    """Return the number of columns: the attribute `cols`, or else the number of cells in the first
-    line."""
+    """Return the number of columns: the attribute `cols` in the line `above` the table or, without
+    it, the number of cells in the table's first line."""
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
     if found:
         parts = (found[1] or found[2] or "").split(",")

@@ -54,9 +54,11 @@ def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterat
 def _value(
     text: str, offset: int, end: int, strings: dict[str, str], ends: dict[int, int]
 ) -> tuple[str, int]:
-    """Return the value that begins at `offset`, and the position after it. `#` joins several parts.
+    """Return the value that begins at `offset`, and the position after the value. `#` joins several
+    parts.
 
-    A part is in braces, in quotes or bare. An unclosed part ends at the end of its line.
+    A part is in braces, in quotes or bare. An unclosed part ends at the end of its line. `strings`
+    are the abbreviations that the file defines, and `ends` is the result of `_ends_of`.
     """
     parts: list[str] = []
     while offset < end:
@@ -78,7 +80,7 @@ def _value(
 
 
 def _ends_of(text: str) -> dict[int, int]:
-    """Return the end of each closed part in braces or quotes, by its start.
+    """Return the end position of each closed part in braces or quotes, by its start position.
 
     A quoted part ends at the next quotation mark at the same depth of braces.
     """

@@ -74,8 +74,9 @@ class Block:
 
     Lines are 1-based and inclusive, and refer to the file on disk. Formats without lines count
     pages, slides or other units instead (see formats/media_types.py). `text` keeps the file's line
-    breaks, so that the line of each part is known. `level` is 1..6 for a heading and 0 for others.
-    A heading with empty text closes the sections of its level without opening one.
+    breaks, so that the line of each part is known. `level` is 1..6 for a heading and 0 for all
+    other kinds. A heading with empty text closes the sections of its level without opening a new
+    section.
 
     A `table` block is one row (see formats/tables.py). A `figure` is the caption or the description
     of a picture. A `note` is a footnote or a comment, after the block that refers to it. A
@@ -84,8 +85,8 @@ class Block:
     it.
 
     `links` are the links in the text. `names` are other names of the document that the block
-    contains, `properties` are facts about the document, such as tags, authors and dates, as (name,
-    value). `leads` are earlier texts that the reader needs to understand the block, outermost
+    contains. `properties` are facts about the document, such as tags, authors and dates, as (name,
+    value) pairs. `leads` are earlier texts without which the block is hard to understand, outermost
     first: the sentence that introduces its list, its parent items, the term that it explains. A
     passage that begins with the block repeats its leads.
     """
@@ -102,10 +103,10 @@ class Block:
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Drop blocks without text and links, and turn overlong headings into paragraphs.
+    """Drop blocks that have neither text nor links, and turn overlong headings into paragraphs.
 
-    A `?` replaces characters that UTF-8 cannot encode, which JSON and some character sets can
-    contain.
+    Characters that UTF-8 cannot encode are replaced with `?`. JSON and some character sets can
+    contain them.
     """
     return tuple(
         replace(block, kind="paragraph", level=0)
@@ -136,7 +137,7 @@ def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
 
 
 def squeeze(text: str, links: Links) -> tuple[str, Links]:
-    """Collapse white space to single spaces, and adjust the offsets of its links."""
+    """Collapse white space in `text` to single spaces, and adjust the offsets of the links."""
     ends = [0, *(offset for offset, _ in links), len(text)]
     marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
     starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))
@@ -181,7 +182,7 @@ def with_title(
 
 
 def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
-    """Insert tables, which were read separately, at their lines among the other blocks."""
+    """Insert tables, which were read separately from the other blocks, at their lines."""
     remaining = iter(tables)
     table = next(remaining, ())
     for block in blocks:
@@ -228,7 +229,7 @@ def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
     """Return the names of a document: the title from the source, the first level-1 heading, and the
-    names in its text."""
+    names in its blocks."""
     block_list = list(blocks)
     first = next((block.text for block in block_list if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in block_list for name in block.names)]

@@ -91,7 +91,7 @@ def _contact_block(card: _Event) -> Block | None:
 
 
 def _contact_value(value: _Value) -> str:
-    """Format the parts of a value in order, followed by its kind: "+46 1 (work)"."""
+    """Format the parts of a value in order, followed by the kind of the value: "+46 1 (work)"."""
     text = value.text
     if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
         text = text.partition(":")[2]  # without the scheme (tel:, mailto:)
@@ -182,8 +182,8 @@ def _field_text(event: _Event, name: str) -> str:
 
 
 def _last_day(values: Sequence[_Value]) -> str:
-    """Return the last day of an event of whole days, or "" for other events. The file contains the
-    day after it."""
+    """Return the last day of an all-day event, or "" for other events. The file contains the day
+    after the last day."""
     if not values or not re.fullmatch(r"\d{8}", values[0].text):
         return ""
     with suppress(ValueError, OverflowError):
@@ -192,8 +192,8 @@ def _last_day(values: Sequence[_Value]) -> str:
 
 
 def _person(value: _Value) -> str:
-    """Format a person as "Ann Lee <ann@example.org>", with the reply to the invitation if there is
-    one."""
+    """Format a person as "Ann Lee <ann@example.org>", followed by the person's reply to the
+    invitation if the file states a reply."""
     address = re.sub(r"(?i)\Amailto:", "", value.text).strip()
     name = value.parameters.get("CN", "").strip()
     person = f"{name} <{address}>" if name and address and name != address else name or address

@@ -1,4 +1,4 @@
-"""Detects the character set of a text from its declarations and its bytes.
+"""Detects the character set of text from its declarations and its bytes.
 
 `chardet` is used last. For single sentences in 27 languages and 46 character sets, its guess is
 right in 96 % of cases; the guess of charset-normalizer is right in 69 %.
@@ -55,7 +55,7 @@ _EBCDIC = frozenset("cp037 cp273 cp424 cp500 cp875 cp1026 cp1140".split())
 
 
 def declarations(data: bytes, kind: str) -> Iterator[str]:
-    """Yield the character set labels that a text declares in its content, by its media type."""
+    """Yield the character set labels that the content declares. `kind` is its media type."""
     head = data[:_DECLARED_WITHIN_BYTES]
     if found := _XML_PROLOG.match(head):
         yield found[1].decode("ascii")
@@ -81,10 +81,10 @@ def escaped_charset(data: bytes) -> str | None:
 
 
 def utf_16_of(data: bytes) -> str | None:
-    """Return the byte order of UTF-16 without a byte order mark, or None for other text.
+    """Return the codec of UTF-16 text without a byte order mark, or None for other data.
 
-    In UTF-16 all NULs are at even or all at odd offsets, as halves of ASCII and Latin-1 characters.
-    A short text must consist mostly of such characters.
+    In UTF-16, all NULs are at even or all at odd offsets, as halves of ASCII and Latin-1
+    characters. Data under 100 bytes must consist mostly of such characters.
     """
     if len(data) < 4:
         return None
@@ -117,8 +117,8 @@ def _is_assigned(text: str) -> bool:
 
 
 def guess_codecs(data: bytes) -> Iterator[str]:
-    """Yield the probable codecs of the bytes, the most probable first. Yields none if the bytes are
-    not text.
+    """Yield the probable codecs of the bytes, the most probable first. Yields nothing if the bytes
+    are not text.
 
     The guess is based on a sample that begins near the first non-ASCII byte.
     """
@@ -167,7 +167,7 @@ def _is_odd(word: str) -> bool:
 
 
 def _is_heap_of_signs(text: str) -> bool:
-    """Whether a text consists mostly of non-ASCII characters, and has too many symbols for any
+    """Whether `text` consists mostly of non-ASCII characters, and has too many symbols for any
     language."""
     beyond = [
         character

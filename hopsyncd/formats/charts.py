@@ -1,4 +1,4 @@
-"""Reads the texts and values of charts. Word, Excel and PowerPoint store them in the same form."""
+"""Reads the labels and values of charts. Word, Excel and PowerPoint store them in the same form."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -76,7 +76,10 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
-    """Return the stored texts of a series by index. Numbers are formatted as in the chart."""
+    """Return the labels or values of a series by their index, from its elements with these names.
+
+    Numbers are formatted as in the chart.
+    """
     points: dict[int, str] = {}
     for name in names:
         for saved in series.iterfind(f"{{*}}{name}"):
@@ -95,8 +98,7 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
-    """Return grouped categories such as "2024 > Q1", outermost group first. A group has the index
-    of its first category."""
+    """Return grouped categories such as "2024 > Q1", outermost group first, by their index."""
     texts = [
         {int(index): _text(point) for point in level if (index := point.get("idx", "")).isdecimal()}
         for level in levels
@@ -112,7 +114,8 @@ def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
 
 
 def _show_number(text: str, number_format: str) -> str:
-    """Format a number without binary rounding noise: files contain 4.4000000000000004 for 4.4."""
+    """Format a number without binary rounding noise: a file may contain 4.4000000000000004 for
+    4.4."""
     if not _NUMBER.match(text):
         return text
     return show_value(float(text), number_format)

@@ -220,8 +220,8 @@ def _mark_starts(
 def _list_open_items(items: list[str], before: Block | None, block: Block) -> list[str]:
     """List the leads of the items around a block and of the block itself, outermost first.
 
-    `items` is the list for the block `before`. An item is nested in an open item if that item is
-    one of its leads. A lead may lack the number of its item.
+    `items` is the list for the block `before`. An item is nested in an open item if the open item
+    is one of its leads. A lead may lack the number of its item.
     """
     if block.kind != "list_item":
         return []
@@ -338,9 +338,9 @@ def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Bound
 def _split(row: Sequence[_Boundary], end: int, target: int) -> int:
     """Return the index at which to split an overlong stretch that ends after `end` tokens.
 
-    It is the boundary with the lowest rank that leaves both parts long enough; among equal ranks
-    (repeated text), the boundary nearest to the target. Each step reads 2 x target tokens and
-    advances by at least a seventh of that.
+    The result is the boundary in `row` with the lowest rank that leaves both parts long enough;
+    among equal ranks (repeated text), the boundary nearest to the target. Each step reads 2 x
+    target tokens and advances by at least a seventh of that.
     """
     start, gap = row[0].offset, max(1, target * 3 // 10)
     reach = bisect_right(row, start + 2 * target, key=lambda place: place.offset)

@@ -38,9 +38,9 @@ _MAIL_HEADER = re.compile(
 
 
 def type_of_content(data: bytes, media_type: str) -> str:
-    """Return the media type of an office document according to its content, or `media_type`.
+    """Return the media type that the content of an office document shows, or `media_type`.
 
-    Documents other than office documents keep their type. Text in a `.doc` counts as plain text,
+    Documents other than office documents keep `media_type`. Text in a `.doc` counts as plain text,
     text in a `.xls` as a table, and text in a `.msg` as mail if it begins with a header.
 
     >>> type_of_content(b"{\\\\rtf1 Tides}", DOC), type_of_content(b"{\\\\rtf1}", "text/plain")
@@ -72,8 +72,8 @@ def is_mail(data: bytes) -> bool:
 
 
 def _type_of_package(data: bytes, media_type: str) -> str:
-    """Return the type of a ZIP archive. It is not unpacked, because this function also runs in the
-    daemon process."""
+    """Return the type of a ZIP archive. The archive is not unpacked, because this function also
+    runs in the daemon process."""
     if data[30:38] == b"mimetype":  # OpenDocument and EPUB begin with this uncompressed file
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
         return declared if declared in _PACKAGES else media_type
@@ -83,8 +83,8 @@ def _type_of_package(data: bytes, media_type: str) -> str:
 
 
 def _directory_of(data: bytes) -> bytes:
-    """Return the central directory of a ZIP archive, which lists its files, or b"" if it is
-    damaged."""
+    """Return the central directory of a ZIP archive, which lists its files, or b"" if the archive
+    is damaged."""
     end = data.rfind(b"PK\x05\x06")
     if end < 0 or end + 20 > len(data):
         return b""
@@ -94,7 +94,10 @@ def _directory_of(data: bytes) -> bytes:
 
 def refuse_old_office(data: bytes, media_type: str) -> None:
     """Raise DocumentUnreadable for a Word or PowerPoint file in a format from before 2007, and for
-    an encrypted Office file, which has the same container."""
+    an encrypted Office file.
+
+    Both have the same container.
+    """
     is_in_container = media_type in (DOCX, PPTX, XLSX) and data.startswith(_COMPOUND_FILE)
     if media_type not in (DOC, PPT) and not is_in_container:
         return

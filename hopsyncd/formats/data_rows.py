@@ -29,11 +29,11 @@ _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 def csv_blocks(text: str) -> tuple[Block, ...]:
-    """Read CSV. Each row becomes a block. If the file has column names, each value follows its
-    name.
+    """Read CSV. Each row becomes a block. If the file has column names, each value follows the name
+    of its column.
 
-    The delimiter is the comma, semicolon, tab or bar with which most rows have the same number of
-    values. A first line such as `sep=;`, as Excel writes it, sets the delimiter.
+    The delimiter is the comma, semicolon, tab or vertical bar with which most rows have the same
+    number of values. A first line such as `sep=;`, as Excel writes it, sets the delimiter.
     """
     if not text.strip():
         return ()
@@ -48,7 +48,8 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _delimiter_of(text: str) -> str:
-    """Return the delimiter with which most rows have the same number of values, at least two."""
+    """Return the delimiter with which most rows have the same number of values, which must be at
+    least two."""
 
     def evenness(delimiter: str) -> tuple[float, int]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -61,7 +62,7 @@ def _delimiter_of(text: str) -> str:
 
 
 def _number(rows: Any) -> Iterator[SheetRow]:
-    """Pair each row that has text with its first and last line."""
+    """Yield each row that has text, with the numbers of its first and last line."""
     done = 0
     for row in rows:
         first, done = done + 1, rows.line_num
@@ -72,8 +73,8 @@ def _number(rows: Any) -> Iterator[SheetRow]:
 
 
 def json_blocks(text: str) -> tuple[Block, ...]:
-    """Read JSON or JSON lines. Each outermost member becomes a block, or several blocks if it is
-    long.
+    """Read JSON or JSON lines. Each outermost member becomes a block, or several blocks if the
+    member is long.
 
     A block has a line for each value, with the path of the value: "address.city: Oslo". Text that
     is not JSON is read as plain text.
@@ -156,8 +157,8 @@ def canvas_blocks(text: str) -> tuple[Block, ...]:
     """Read a canvas of Obsidian (JSON Canvas 1.0); an empty canvas has no blocks.
 
     Cards are read as Markdown in file order; the line number of a block is the number of its card.
-    The label of a group becomes a heading. A labelled arrow becomes a sentence about the two cards.
-    Raises DocumentUnreadable for other JSON.
+    The label of a group becomes a heading. A labelled arrow becomes a list item that names both of
+    its cards. Raises DocumentUnreadable if the text is not a canvas.
     """
     if not text.strip():
         return ()
@@ -198,8 +199,8 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 
 def _card_name(card: Mapping[str, Any]) -> str:
-    """Return the name of a card for the sentence about an arrow: its first line, or the name of the
-    embedded file."""
+    """Return the name of a card for the text of an arrow: the card's first line, or the address of
+    the embedded file."""
     name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
     line = next(iter(name.strip().splitlines()), "").lstrip("#> ")
     return line[:_NAME_CHARACTERS]

@@ -33,7 +33,7 @@ _SEVERAL_BYTES = frozenset(
 
 
 def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") -> str:
-    r"""Decode a document of a media type, with every line break turned into "\n".
+    r"""Decode a document of the media type `kind`, and turn every line break into "\n".
 
     The rules, in this order:
 
@@ -149,5 +149,5 @@ def _is_clearly_text(text: str) -> bool:
 
 
 def _is_mostly_good(text: str) -> bool:
-    """Whether less than 1 character in 200 could not be decoded."""
+    """Whether fewer than 1 character in 200 could not be decoded."""
     return text.count(_BAD) * 200 < len(text)

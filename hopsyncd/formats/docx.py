@@ -73,7 +73,7 @@ def docx_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Reads a document. `number` counts paragraphs and table rows."""
+    """Reads a Word document. `number` counts paragraphs and table rows."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
         self.number = 0
@@ -104,12 +104,12 @@ class _Reader:
         return Numbering(self._data("numbering"), self._styles)
 
     def _data(self, kind: str) -> bytes:
-        """Return the bytes of the related part of this kind, or empty bytes."""
+        """Return the bytes of the related part of this kind, or b"" if there is no such part."""
         name = self._first_of.get(kind, "")
         return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
     def _tree(self, kind: str) -> Element | None:
-        """Parse the related part of this kind, or return None if the document has none."""
+        """Parse the related part of this kind. Returns None if there is no such part."""
         name = self._first_of.get(kind, "")
         return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
 
@@ -261,7 +261,8 @@ class _Reader:
                 self._fields.pop()
 
     def _read_attached(self, element: Element) -> Iterator[Block]:
-        """Read the objects attached to a text: notes, text boxes, charts, diagrams and pictures."""
+        """Read the objects attached to a paragraph or cell: notes, text boxes, charts, diagrams and
+        pictures."""
         name = local_name(element)
         if name in _NOTES:
             yield from self._note(_NOTES[name], attribute(element, "id"))
@@ -359,8 +360,8 @@ class _Reader:
             waiting = next(after, None)
 
     def _grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
-        """Build the grid of a table. Appends the objects in its cells to `beside`, with their
-        line."""
+        """Build the grid of a table. Appends the objects in its cells to `beside`, each with the
+        line number of its row."""
 
         def read(cell: Element) -> CellContent:
             text, links, found = self._flat(cell)
@@ -401,7 +402,7 @@ def _at_line(block: Block, line: int) -> Block:
 
 def _visible_children(parent: Element) -> Iterator[Element]:
     """Yield the child elements. Of alternative versions of the same content, only the first
-    non-empty version is returned."""
+    non-empty version is yielded."""
     for child in parent:
         if local_name(child) != "AlternateContent":
             yield child
@@ -423,7 +424,7 @@ def _reading(element: Element) -> str:
 
 
 def _in_font(text: str, font: str) -> str:
-    """Return the characters that a text shows in its font: symbol fonts map letters to symbols."""
+    """Return the characters that `text` shows in `font`. Symbol fonts map letters to symbols."""
     if not font or font.casefold() not in ("symbol", "wingdings"):
         return text
     return "".join(symbol_of(ord(c), font) or c for c in text)

@@ -25,7 +25,7 @@ _CONTENTS, _DAMAGED = "tables of contents", "damaged chapters"
 
 
 def epub_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book. Line numbers count its files in reading order, from 1.
+    """Read a book. Line numbers count the book's content files in reading order, from 1.
 
     A damaged chapter is left out and counted. Raises DocumentUnreadable if all chapters are
     damaged.

@@ -21,7 +21,7 @@ _NAMES = ("first-name", "middle-name", "last-name")
 
 
 def fiction_book_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book. Line numbers count its chapters, from 1. Notes follow the chapter that cites
+    """Read a book. Line numbers count its chapters, from 1. Notes follow the chapter that refers to
     them."""
     root = ElementTree.fromstring(data)
     bodies = list(root.iterfind("{*}body"))

@@ -44,7 +44,7 @@ _TITLES = ("title", "subject")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The document's title, its other names, and the remaining fields, one block each."""
+    """The document's title, its other names, and a block for each of the remaining fields."""
 
     title: str = ""
     title_line: int = 1
@@ -53,7 +53,8 @@ class Head:
 
 
 def are_fields(run: Sequence[str]) -> bool:
-    """Whether the lines are two or more fields. An indented line continues the field above it."""
+    """Whether the lines are two or more fields. An indented line continues the field above the
+    line."""
     if not run or run[0][0].isspace():
         return False
     first_lines = [line for line in run if not line[0].isspace()]
@@ -96,7 +97,7 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
-    """Return the column names of a table if its first row looks like names, or else nothing.
+    """Return the column names of a table if its first row looks like names, or else an empty tuple.
 
     There must be two or more names, all short and different, and none of them may be a number.
 

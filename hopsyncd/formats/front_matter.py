@@ -1,8 +1,8 @@
 """Reads front matter and page properties: the fields above the text of a note.
 
-Titles and aliases name the document, and tags name its topics. Other fields that are useful to a
-reader become facts about the document. Lists are read as note programs write them: `[a, b]`, `a,
-b`, or lines that begin with `-`. The dates of creation and change become properties, not text.
+Titles and aliases name the document, and tags name its topics. Other fields that help to understand
+the document become facts about it. Lists are read as note programs write them: `[a, b]`, `a, b`, or
+lines that begin with `-`. The dates of creation and change become properties, not text.
 """
 
 import re
@@ -71,10 +71,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """The parsed front matter. `title_line` is 1-based; tags and properties have `links`.
+    """The parsed front matter. `title_line` is 1-based. `links` are the tags and wiki-links in it.
 
     `properties` has a (name, value) pair for each tag, author and other property; names are in
-    lower case. `label_first`: the note is from Dendron, which writes links as `[[label|target]]`.
+    lower case. `label_first` is true for a note from Dendron, which writes links as
+    `[[label|target]]`.
     """
 
     title: str = ""
@@ -116,8 +117,8 @@ class _Property:
 
 
 def without_front_matter(text: str) -> tuple[str, FrontMatter]:
-    """Separate front matter from the text. Blank lines replace it in the text, so line numbers stay
-    the same.
+    """Separate front matter from the text. In the text, blank lines replace the front matter. Line
+    numbers stay the same.
 
     Front matter begins in the first line, between two lines of `---` (the second may be `...`) or
     `+++`. It is YAML or TOML. A `---` with ordinary text below it is a horizontal rule.
@@ -144,7 +145,7 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
 
 
 def _without_lines(text: str, count: int) -> tuple[int, str]:
-    """Return the number of skipped lines at the top, and the text below them."""
+    """Return `count` and the text below its first `count` lines."""
     return count, "".join(text.split("\n", count)[count:])
 
 
@@ -268,7 +269,7 @@ def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
 
 
 def _date(text: str) -> str:
-    """Convert an ISO 8601 date or a Unix time to an ISO 8601 date. Returns "" for other texts.
+    """Convert an ISO 8601 date or a Unix time to an ISO 8601 date. Returns "" for other text.
 
     >>> _date("1642032000000"), _date("2026-05-03"), _date("3 May")
     ('2022-01-13', '2026-05-03', '')
@@ -285,7 +286,8 @@ def _date(text: str) -> str:
 def _parse_properties(
     lines: Iterable[str], keys: re.Pattern[str], first_line: int
 ) -> Iterator[_Property]:
-    """Yield each unindented key with the continuation lines of its value."""
+    """Yield each unindented key with its text and its continuation lines. `first_line` is the
+    number of the first of `lines`."""
     last: _Property | None = None
     for number, line in enumerate(lines, first_line):
         found = keys.fullmatch(line)

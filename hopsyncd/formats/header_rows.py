@@ -1,4 +1,4 @@
-"""Decides from its text whether the first row of a table is a header.
+"""Decides from the text of a table whether its first row is a header.
 
 Word and PowerPoint format the first row of almost every table as a header, even in forms.
 Spreadsheets and CSV files rarely mark a header.
@@ -73,10 +73,11 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return for each column the one that has its group's name in the first row.
+    """Return, for each column, the index of the first column of its group.
 
-    The result is empty unless the first row names groups of the columns that the second row names,
-    each above the first column of its group: the same names in each group, or numbers below them.
+    The result is empty unless the first row names groups of the columns that the second row names.
+    Each group name is above the first column of its group. Below it are the same names in each
+    group, or numbers.
 
     >>> columns_of_groups([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
     (0, 1, 1, 3)

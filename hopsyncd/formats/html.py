@@ -143,7 +143,8 @@ class _Builder:
             self._is_caption = True
 
     def _leave(self, around: str, line: int) -> None:
-        """Close a note or sidebar. Headings in a sidebar rank below the headings around it."""
+        """Close a note or, if `around` is "box", a sidebar. Headings in a sidebar rank below the
+        headings around it."""
         self._flush()
         if around != "box":
             self._is_caption = False
@@ -155,7 +156,7 @@ class _Builder:
         self._level = above
 
     def _flush(self) -> None:
-        """End the current block; keep it if it has text or links."""
+        """End the current block, and keep the block if it has text or links."""
         inline = self._inline
         text, links = inline.take_text(pre=self._element == "pre")
         first, last = inline.lines
@@ -215,8 +216,8 @@ class _Builder:
         return kinds.get(self._element) or self._leads.kind
 
     def _heading(self, heading: Block) -> None:
-        """Add a heading, in a sidebar below the outer headings; a bold paragraph has no level of
-        its own."""
+        """Add a heading. In a sidebar, it ranks below the headings around the sidebar. A bold
+        paragraph (level 0) gets the next deeper level."""
         above = self._levels[-1] if self._levels else 0
         if heading.level:
             self._level = level = min(max(heading.level, above + 1), 6)
@@ -259,7 +260,7 @@ def _is_beside(words: list[str]) -> bool:
 
 
 def _read_metadata(root: Element) -> dict[tuple[str, str], None]:
-    """Read the authors and dates in the page's metadata."""
+    """Read the authors and dates in the page's metadata, as (name, value) pairs in order."""
     found: dict[tuple[str, str], None] = {}
     for meta in root.iter("meta"):
         key = (meta.get("name") or meta.get("property") or meta.get("itemprop") or "").lower()

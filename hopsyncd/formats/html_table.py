@@ -54,7 +54,7 @@ class _Row:
 
 
 def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Table, list[str]]:
-    """Read a table that begins at `line`. Also returns the pronunciations of words in it.
+    """Read a table that begins at `line`. Also returns the pronunciations of words in the table.
 
     `depth` is the number of enclosing tables. If the page marks no headers in the table, bold rows
     at the top count as headers.
@@ -99,7 +99,7 @@ def _add(builder: TableBuilder, cell: _Cell) -> None:
 
 
 def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell, list[str]]:
-    """Read a cell. Also returns the pronunciations of words in it."""
+    """Read a cell. Also returns the pronunciations of words in the cell."""
     inline, tables = text_of(page, part, line, depth)
     text, links = inline.take_text()
     inner: list[Table] = []
@@ -169,7 +169,7 @@ def _row_around(cell: Element, table: Element) -> Element:
 
 
 def _is_left_out(page: Page, cell: Element) -> bool:
-    """Whether the browser hides a cell, so that later cells move to the left."""
+    """Whether the browser hides a cell. The cells after a hidden cell move to the left."""
     if not is_hidden(cell):
         return False
     page.kinds["hidden parts"] += bool("".join(cell.itertext()).strip())

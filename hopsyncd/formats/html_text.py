@@ -66,7 +66,7 @@ class InlineText:
         self.readings, self.pictures, self.signs, self._marked = [], [], [], []
 
     def take(self, event: Event, *, pre: bool = False) -> bool:
-        """Handle an event of inline text. Returns False if the event is something else."""
+        """Handle an event of inline text. Returns False if the event is not part of inline text."""
         if event.kind == "text":
             self._text(event)
         elif event.kind == "link":
@@ -166,7 +166,8 @@ class InlineText:
             self._text(Event("text", state, line))
 
     def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
-        """Return the collected text and its links with their offsets, and start a new text."""
+        """Return the collected text and its links with their offsets, and start with empty text
+        again."""
         if not self.parts:
             return "", ()
         text = self._tidy(pre=pre)
@@ -193,7 +194,7 @@ class InlineText:
 
 
 def _is_note_reference(link: Element) -> bool:
-    """Whether only its role marks a link as a note reference, as in EPUB, without a `sup`."""
+    """Whether a link is a note reference by its role alone, as in EPUB, without a `sup` element."""
     is_marked = "noteref" in (link.get("epub:type") or "") or link.get("role") == "doc-noteref"
     return is_marked and next(link.iterancestors("sup"), None) is None and link.find("sup") is None
 
@@ -212,7 +213,8 @@ def _marks_in_formula(element: Element) -> list[str]:
 
 
 def _reading(ruby: Element) -> str:
-    """Return the pronunciation of a text, to be written after it, or "" if there is none."""
+    """Return the pronunciation in a `ruby` element, to be written after the text, or "" if there is
+    none."""
     base: list[str] = [ruby.text or ""]
     reading_parts: list[str] = []
     for part in ruby:

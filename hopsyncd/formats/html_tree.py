@@ -116,7 +116,7 @@ def _is_cut_off(root: Element) -> bool:
 
 def apply_dialects(root: Element, text: str) -> None:
     """Rewrite program-specific markup as plain HTML: checkboxes and tags from Notion, titles from
-    Word, articles for browsers without scripts."""
+    Word, articles in `noscript` elements, and tables made of elements with roles."""
     if "checkbox-on" in text or "checkbox-off" in text:
         for box in root.iter("div"):
             states = {"checkbox-on": "[x]", "checkbox-off": "[ ]"}.items()
@@ -140,7 +140,8 @@ def apply_dialects(root: Element, text: str) -> None:
 
 
 def _show_articles(root: Element) -> None:
-    """Show long texts for browsers without scripts. Others are notices and counters."""
+    """Keep `noscript` elements with long paragraphs: articles. Shorter elements are notices and
+    counters."""
     for part in [*root.iter("noscript")]:
         if sum(len("".join(p.itertext())) for p in part.iter("p")) > _MAX_NOTICE_CHARACTERS:
             part.tag = "div"
@@ -159,7 +160,11 @@ def _write_tables(root: Element) -> None:
 
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
-    """Choose the elements to leave out. If `whole`, the site's navigation is kept."""
+    """Make the Page of a document whose first line is `first_line`, and choose the elements to
+    leave out.
+
+    If `whole`, the site's navigation is kept.
+    """
     page = Page(root, [element for element in root.iter() if isinstance(element.tag, str)])
     page.first_line = first_line
     sizes = _Sizes(page.elements)
@@ -181,7 +186,7 @@ def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
 
 
 class _Sizes:
-    """Counts the characters in each element, and how many of them are in links."""
+    """Counts the characters in each element, and the characters of its links."""
 
     def __init__(self, elements: list[Element]) -> None:
         self.text: dict[Element, int] = dict.fromkeys(elements, 0)
@@ -200,7 +205,7 @@ class _Sizes:
         return self.text[element] - self.links[element]
 
     def is_linked(self, element: Element) -> bool:
-        """Whether at least half of the text is in links."""
+        """Whether at least half of the element's text is in links."""
         return 2 * self.links[element] >= self.text[element]
 
 
@@ -211,7 +216,7 @@ def _length(text: str | None) -> int:
 def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
     """Return the headers, footers and similar parts outside the main part of a page.
 
-    Empty unless the main part contains most of the page's prose.
+    The result is empty unless the main part contains most of the page's prose.
     """
     root = elements[0]
     mains = {*root.iter("main"), *root.xpath("descendant-or-self::*[@role = 'main']")}
@@ -264,7 +269,7 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
 
 
 def is_hidden(element: Element) -> bool:
-    """Return whether a browser hides the element before any script runs."""
+    """Whether a browser hides the element before any script runs."""
     is_marked = element.get("hidden") is not None
     return is_marked or bool(_HIDDEN_STYLE.search(element.get("style", "")))
 
@@ -288,7 +293,7 @@ def _is_label(button: Element) -> bool:
 
 
 class Event(NamedTuple):
-    """A text, or the start or end of an element, with its line in the file.
+    """Text, or the start or end of an element, with its line in the file.
 
     A `link` event is a navigation link without its text. A `table` event is a whole table.
     """
@@ -300,9 +305,9 @@ class Event(NamedTuple):
 
 
 def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
-    """Yield the readable content of an element that begins at `line`, in order.
+    """Yield the readable content of the element `top`, which begins at `line`, in order.
 
-    With `tables`, each data table is one event, and other tables yield their elements.
+    With `tables`, each data table is one event. Other tables yield their elements.
     """
     walker = _etree().iterwalk(top, events=("start", "end", "comment"))
     entered: list[bool] = []  # for each open element: whether its content is yielded

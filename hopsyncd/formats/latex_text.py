@@ -108,7 +108,7 @@ def _ends_of(tokens: Sequence[str]) -> list[int]:
 
 @dataclass(slots=True)
 class Written:
-    """A text under construction and its links."""
+    """Text under construction, and its links."""
 
     parts: list[str] = field(default_factory=list)
     links: list[tuple[int, WrittenLink]] = field(default_factory=list)
@@ -124,14 +124,14 @@ class Written:
         self.add(text)
 
     def take(self) -> tuple[str, Links]:
-        """Return the text in one line and its links, and start a new text."""
+        """Return the text in one line and its links, and start with empty text again."""
         text, links = squeeze("".join(self.parts), tuple(self.links))
         self.parts, self.links, self.length = [], [], 0
         return text, links
 
 
 def _with_signs(text: str) -> str:
-    """Replace LaTeX dashes and quotation marks by the printed characters."""
+    """Replace LaTeX dashes and quotation marks with the printed characters."""
     text = text.replace("---", "—").replace("--", "\u2013")
     return text.replace("``", "“").replace("''", "”")
 
@@ -184,9 +184,9 @@ class InlineReader:
         return index, min(index + 1, end), min(index + 1, end)
 
     def option(self, index: int, end: int) -> tuple[int, int, int]:
-        """Return the positions like `argument` for an optional argument in square brackets.
+        """Return the same positions as `argument`, for an optional argument in square brackets.
 
-        If there is none, all three positions are `index`.
+        If there is no optional argument, all three positions are `index`.
         """
         tokens, ends = self.source.tokens, self.source.ends
         if index >= end or tokens[index] != "[":

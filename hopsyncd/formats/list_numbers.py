@@ -25,14 +25,15 @@ class ItemNumbers:
     step: int = 1
 
     def take(self, given: str = "") -> str:
-        """Return the next item's number and a period. `given` is the number in the document."""
+        """Return the next item's number and a period. `given` is the number that the document
+        states, or ""."""
         number = parse_number(given, self.next)
         self.next = number + self.step
         return f"{number_text(number, self.style)}."
 
 
 def parse_number(text: str, otherwise: int) -> int:
-    """Parse a whole number of up to nine digits. Returns `otherwise` for other texts."""
+    """Parse an integer of up to nine digits. Returns `otherwise` for other text."""
     digits = text.strip().removeprefix("-")
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS
     return int(text) if is_number else otherwise

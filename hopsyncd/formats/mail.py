@@ -1,7 +1,7 @@
 """Reads mail: the subject as title, then sender, recipients, date, text and attachments.
 
-The Message-ID is the name of a message. The message links to the messages that it answers, nearest
-first. Attached or inline messages come below their own subject, sender and date.
+The Message-ID is the name of a message. A message links to the messages to which it replies,
+nearest first. Attached or inline messages come below their own subject, sender and date.
 
 Quotations are left out and counted, because the quoted message contains their text. A message that
 consists only of quotations keeps them. Line numbers count the lines of the extracted text, not of
@@ -63,7 +63,7 @@ def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
 
 
 def message_blocks(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
-    """Read a message that `parse` returns, like `mail_blocks`."""
+    """Read the message that `parse` returns, like `mail_blocks`."""
     reader = _MailReader(extract, None)
     return _renumber_lines([*_blocks(parse, reader), *reader.skipped_blocks()])
 
@@ -72,8 +72,8 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read the messages of an mbox file, each as a section; line numbers count the messages, from
     1.
 
-    Only quotations and signatures that earlier messages contain are left out. A single message
-    without the line that begins it is read too. Raises DocumentUnreadable for other files.
+    Only quotations and signatures that earlier messages contain are left out. A file with a single
+    message and no `From ` line is also read. Raises DocumentUnreadable for other files.
     """
     blocks: list[Block] = []
     reader = _MailReader(extract, KnownLines())
@@ -147,7 +147,8 @@ def _person(field: str) -> str:
 
 
 def _with_ids(message: Message, head: list[Block]) -> list[Block]:
-    """Add the message's id as a name to its first block, and the ids that it answers as links."""
+    """Add the message's id as a name to its first block, and the ids of the messages to which it
+    replies as links."""
     if not head:
         return head
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
@@ -178,7 +179,7 @@ class _Attachment:
 class _MailReader:
     """Reads the parts of messages, and counts the parts that it leaves out.
 
-    If there are `known` lines, only quotations of these lines are left out.
+    If `known` is given, only quotations of known lines are left out.
     """
 
     def __init__(self, extract: Extract, known: KnownLines | None) -> None:
@@ -301,8 +302,11 @@ def _parts_of(part: Message) -> list[Message]:
 
 
 def _with_boundary_of_text(part: Message) -> Message:
-    """Parse a multipart again whose declared boundary does not occur. The first line that could be
-    a boundary and occurs twice is used. Without it, the content becomes a text."""
+    """Parse a multipart part whose declared boundary does not occur in its content.
+
+    The boundary is taken from the first line that begins with `--` and occurs twice. Without such a
+    line, the content becomes plain text.
+    """
     payload = part.get_payload()
     text = payload if isinstance(payload, str) else ""
     lines = [line.rstrip() for line in text.splitlines() if line.startswith("--")]
@@ -361,7 +365,7 @@ def type_of_name(name: str) -> str:
 
 
 def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
-    """Remove uuencoded files from a text. Return the text and the files."""
+    """Remove uuencoded files from text. Returns the remaining text and the files."""
     if "\nend" not in text or "begin " not in text:
         return text, []
     lines = text.split("\n")
@@ -398,7 +402,7 @@ def _find_uuencoded(lines: list[str], index: int) -> tuple[int, bytes | None]:
 def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
     """Turn the header lines of a forwarded message into a heading and a line with its sender.
 
-    The blocks after it are nested below it.
+    The blocks of the forwarded message are nested below this heading.
     """
     deeper = 0
     for block in blocks:
@@ -419,7 +423,7 @@ def _field(message: Message, name: str) -> str:
 
 
 def _renumber_lines(blocks: list[Block]) -> tuple[Block, ...]:
-    """Renumber the lines of the blocks, as if there were an empty line between two blocks."""
+    """Renumber the lines of the blocks, as if there were an empty line between blocks."""
     numbered, line = [], 1
     for block in blocks:
         last = line + block.text.count("\n")

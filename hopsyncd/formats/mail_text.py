@@ -99,7 +99,8 @@ def separate_quotes(text: str, known: KnownLines | None, *, forwards: bool = Fal
     A quotation is left out with the line that introduces it, because the quoted message contains
     its text. With `known`, only quotations of known lines and known signatures are left out. A
     message that consists only of quotations keeps them. Replies between quotations keep the quoted
-    lines above them. If `forwards`, "Original Message" begins the forwarded text.
+    lines above them. If `forwards`, the text below "Original Message" counts as forwarded, not
+    quoted.
 
     >>> separate_quotes("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
     'Yes.'
@@ -244,8 +245,8 @@ def _fields_below(lines: list[str], index: int) -> tuple[dict[str, str], int]:
 
 
 def forwarded_fields(text: str) -> dict[str, str]:
-    """Return the fields of a forwarded message if the text consists of its header lines, else
-    empty."""
+    """Return the fields of a forwarded message if the text consists of its header lines, or else an
+    empty dict."""
     if "\n" not in text and len(text) < _MAX_HEAD_CHARACTERS and _FIELD.match(text):
         text = _FIELD_BEGINS.sub("\n", text)  # the HTML reader turns line breaks into spaces
     lines = text.split("\n")
@@ -267,7 +268,8 @@ _FORWARDED = re.compile(
 def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
     """Cut the HTML where common mail programs mark a quotation. Also returns the number of cuts.
 
-    Forwarded messages, and messages without text above the quotation, are not cut.
+    The HTML is returned uncut if `forwards` is true, if the quotation is a forwarded message, or if
+    there is no text above the quotation.
     """
     found = _HTML_QUOTE.search(html)
     if not found or forwards or _FORWARDED.search(html, found.start(), found.start() + 1000):

@@ -224,8 +224,8 @@ class _Walk:
     """Converts the parser's flat list of tokens to blocks, in one pass."""
 
     def __init__(self, parser: MarkdownIt, env: _Environment, *, is_inside: bool = False) -> None:
-        """`is_inside`: the text is part of an outline that looks like indented code, as in
-        Logseq."""
+        """`is_inside` is true if the text is part of an outline that looks like indented code, as
+        in Logseq."""
         self._parser = parser
         self._env = env
         self._is_inside = is_inside
@@ -350,7 +350,8 @@ class _Walk:
                 yield from table_blocks(table, self._above())
 
     def _above(self) -> tuple[str, ...]:
-        """Return the leads of the next block: the leads of open lists, and an introduction."""
+        """Return the leads of the next block: the leads of open lists, and the introduction above
+        the block."""
         leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
@@ -391,8 +392,8 @@ class _Walk:
 
 
 def _is_bracket_heap(content: str) -> bool:
-    """Whether a text has too many brackets to be prose. The parser needs 0.1 ms for
-    each bracket."""
+    """Whether `content` has too many brackets to be prose. The parser needs 0.1 ms for each
+    bracket."""
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 

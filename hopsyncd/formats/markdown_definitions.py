@@ -54,7 +54,8 @@ def _is_definition(state: StateBlock, number: int, end: int, indent: int) -> boo
 
 
 def _definition_after(state: StateBlock, start: int, end: int, indent: int) -> int:
-    """Return the line of the definition of the terms that begin at `start`; 0 if there is none.
+    """Return the line of the definition of the terms that begin at `start`, or 0 if there is no
+    definition.
 
     A blank line may follow a single term.
     """

@@ -109,8 +109,8 @@ def definition_tokens(
     """Add a token for each line that looks like a link definition but is text: `[Deadline]:
     Friday`.
 
-    No link uses its label, and its target is not an address. The token `definition` has the line as
-    its content.
+    In such a line, the label is used by no link, and the target is not an address. The token
+    `definition` has the line as its content.
     """
     found = [
         (*reference["map"], label)

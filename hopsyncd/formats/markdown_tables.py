@@ -32,7 +32,7 @@ Rows = list[tuple[int, int, Sequence[str | GridCell]]]
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A table: its rows, the number of header rows, and the line after it."""
+    """A table: its rows, the number of header rows, and the line after the table."""
 
     rows: Rows
     headers: int
@@ -142,7 +142,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | No
 def _cells_of(
     lines: Sequence[str], rules: Sequence[int], edges: Sequence[int]
 ) -> list[list[GridCell]] | None:
-    """Return the cells of a grid table by row; None if some cell is no rectangle.
+    """Return the cells of a grid table by row, or None if a cell is not a rectangle.
 
     `rules` are the lines that contain horizontal lines, and `edges` the columns of vertical lines.
     """
@@ -178,7 +178,8 @@ def _is_vertical(lines: Sequence[str], rules: Sequence[int], row: int, column: i
 
 
 def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
-    """Read a simple table: a row of names above lines of hyphens, then a line for each row."""
+    """Read a simple table: a row of column names above lines of hyphens, then a line for each
+    row."""
     if not line(start).strip():
         return None
     columns = _columns_of(line(start + 1))
@@ -197,9 +198,9 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
 
 
 def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
-    """Read a table without names of columns, between two rows of lines.
+    """Read a table without column names, between two rows of hyphens.
 
-    If a blank line follows its first row, a row may have several lines.
+    If a blank line follows the first row, a row may have several lines.
     """
     columns, line_number = _columns_of(line(start)), start + 1
     lines: list[tuple[int, list[str]]] = []
@@ -228,7 +229,8 @@ def _has_name(cell: str) -> bool:
 
 
 def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
-    """Read a multiline table: between two long lines, with a blank line after each row."""
+    """Read a multiline table: between two long lines of hyphens, with a blank line after each
+    row."""
     head: list[str] = []
     line_number = start + 1
     while (
@@ -261,7 +263,7 @@ def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | Non
 
 
 def _is_end(text: str) -> bool:
-    """Whether a line is one long line, rather than one line per column."""
+    """Whether a line is one long run of hyphens, rather than one run per column."""
     return _FULL_LINE.match(text) is not None and not _COLUMNS.match(text)
 
 
@@ -270,7 +272,7 @@ def _join(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _columns_of(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each column; a column extends to the next one."""
+    """Return the start and end of each column. A column extends to the next column."""
     starts = [found.start() for found in _RUN.finditer(text)][:_MAX_COLUMNS]
     return [*zip([0, *starts[1:]], [*starts[1:], 1 << 30], strict=True)]
 
