@@ -190,10 +190,10 @@ def _next(
 ) -> AccessRule:
     """Return the rule to record for a source.
 
-    If `counts` is true, its configured `visible_to` replaces the recorded rule. If `opens` is true,
-    a missing `visible_to` opens the source, unless the source was removed before or its rule came
-    with a restored backup. `before` is the former configuration of the source. The rules of its
-    `paths` are dropped.
+    known: the recorded rule. before: the former configuration of the source, whose rules for
+    `paths` are dropped. counts: whether the configured `visible_to` replaces the recorded rule.
+    opens: whether a missing `visible_to` opens the source, unless the source was removed before or
+    its rule came with a restored backup.
     """
     wanted = configured_rule(source)
     if known is None or (counts and source.visible_to) or without_restored(known) == wanted:
@@ -235,7 +235,7 @@ class Access:
         self._rules = rules
 
     def caller(self, credentials: Credentials) -> Caller | None:
-        """Identify the caller behind a process. Returns None if its user has no rights."""
+        """Identify the caller behind a process. Returns None if the user has no rights."""
         rules = self._rules()
         if credentials.uid == os.geteuid():
             return Caller(credentials.user, "owner", EVERYTHING, credentials)

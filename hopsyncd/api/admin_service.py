@@ -171,7 +171,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/preview", "admin")
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
-        """Report the changes and the cost of a sync, without making it."""
+        """Report what a sync would change and cost, without syncing."""
         self._parts.freshness.require_database()
         wanted = self._require_names(request.sources)
         config = self._parts.state.config
@@ -221,7 +221,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/resume", "admin")
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
-        """End a pause."""
+        """Resume a paused source."""
         (name,) = self._require_names([request.name])
         done = self._parts.worker.submit(lambda path: resume_source(path, name))
         self._parts.worker.add_change(name, None)
@@ -229,7 +229,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/remove", "admin")
     def remove(self, request: RemoveRequest, caller: Caller) -> Future[RemoveAnswer]:
-        """Remove a source's documents from the newest version, or from all."""
+        """Remove a source's documents from the newest version, or from all versions."""
 
         def job(path: SourceSync) -> RemoveAnswer:
             self._removed.add(request.name)

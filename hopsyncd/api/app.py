@@ -79,11 +79,11 @@ MAX_BODY_BYTES = 1 << 20
 
 
 def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
-    """Create the ASGI application over the services. The guard stores the caller in the state.
+    """Create the ASGI application over the services.
 
-    For the audit log, the application adds `action`, `asked`, `found` and `outcome` to the state of
-    audited requests. `outcome` is the status at the end of the work; the HTTP status of a stream is
-    always 200.
+    The guard must have stored the caller in the state of each request. For the audit log, the
+    application adds `action`, `asked`, `found` and `outcome` to the state of audited requests.
+    `outcome` is the status at the end of the work; the HTTP status of a stream is always 200.
     """
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
@@ -95,7 +95,7 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller that the guard stored in the request's state. Fails if there is none."""
+    """Return the caller from the request's state, where the guard stored it."""
     caller: Caller = request.state.caller
     return caller
 
@@ -212,7 +212,7 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
 
 
 def _missing_right(caller: Caller, right: Right) -> str:
-    """Explain why a caller without that right may not make the request."""
+    """Explain why a caller without the right may not make the request."""
     needed = "metrics or admin" if right == "metrics" else right
     return f"{caller.name} has the role {caller.role}, and this request needs the role {needed}"
 

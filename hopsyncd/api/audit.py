@@ -86,7 +86,7 @@ def _sources_in(value: Any) -> Iterator[str]:
 def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
     """Select the fields of a read request for the audit log: names and numbers.
 
-    With `questions`, texts are selected too.
+    questions: whether to select the fields with the user's questions too.
     """
     fields = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
     wanted = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())

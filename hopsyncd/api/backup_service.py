@@ -45,7 +45,7 @@ class BackupService:
         return result
 
     def _finish(self, result: Future[BackupAnswer], done: Future[MadeBackup]) -> None:
-        """Record a successful backup as a run of the scheduled job, then resolve `done`."""
+        """When `done` has a backup, record it as a run of the scheduled job, and set `result`."""
         if error := done.exception():
             result.set_exception(error)
             return

@@ -54,9 +54,9 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_within(wanted: int, descriptors: int) -> int:
-    """Return how many connections, up to `wanted`, leave enough file descriptors free.
+    """Return how many connections, up to `wanted`, leave enough of the file descriptors free.
 
-    In addition, a quarter of that number may linger while they are being closed.
+    descriptors: the limit of open files. A quarter as many connections again may be closing.
 
     >>> connections_within(256, 1024), connections_within(256, 512), connections_within(256, 65536)
     (256, 8, 256)
@@ -90,9 +90,9 @@ class Connections:
         self._lingering: dict[ClientConnection, asyncio.TimerHandle] = {}
 
     def admit(self, new: "ClientConnection") -> bool:
-        """Admit a connection, if necessary by closing a connection of a user who has more.
+        """Admit a connection. At the limit, close a connection of a user with more connections.
 
-        Returns False if there is no room.
+        Returns False if no user has more connections.
         """
         if len(self._open) >= self._limit:
             greedy = self._greediest(new.credentials)
@@ -115,9 +115,9 @@ class Connections:
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
         """Choose the connection to close so that there is room for a new connection.
 
-        It is the oldest idle connection of the user with the most connections, or that user's
-        newest connection if none is idle. Over TCP the new connection's user is not known yet, so
-        only idle connections are closed.
+        Chooses the oldest idle connection of the user with the most connections, or that user's
+        newest connection if none is idle. Over TCP, the new connection's user is not known yet, so
+        idle TCP connections are preferred.
         """
         idle = [connection for connection in self._open if connection.is_idle]
         if newcomer.uid is None and (
@@ -263,7 +263,7 @@ class ClientConnection(HttpToolsProtocol):
             self._writing = None
 
     def close_for_others(self) -> None:
-        """Close the connection to make room, even during a request."""
+        """Close the connection, even during a request, to make room for another connection."""
         if self.pipeline:
             self.transport.close()
             return
@@ -310,9 +310,10 @@ class ClientConnection(HttpToolsProtocol):
     def _refuse(
         self, status: HTTPStatus, code: str, message: str, hint: str, *, at_once: bool = False
     ) -> None:
-        """Answer with an error and close, after the answers to earlier requests.
+        """Refuse further requests: send an error after the answers to earlier requests, and close.
 
-        at_once: whether to answer instead of completing the current request.
+        at_once: send the error even if the current request, which was received completely, has no
+        answer yet. Otherwise, that request is answered, and no error is sent.
         """
         if self._ignores_input or self.transport.is_closing():
             return

@@ -86,7 +86,7 @@ def endpoint(
 
 
 def endpoints_of(services: type) -> tuple[Endpoint, ...]:
-    """List the endpoints of a dataclass of services, in order."""
+    """List the endpoints of a dataclass of services, in the order of declaration."""
     return tuple(
         replace(getattr(method, _DECLARED), service=name)
         for name, service in get_type_hints(services).items()

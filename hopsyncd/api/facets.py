@@ -26,7 +26,7 @@ class FacetCounts:
         self._lock = Lock()
 
     def count(self, head: Snapshot, wanted: Filter) -> Facets:
-        """Count the facets of a snapshot that a filter has narrowed."""
+        """Count the facets of a snapshot. `wanted` is the filter that narrowed the snapshot."""
         with self._lock:
             facets = self._counted.get(head)
         if facets is None:

@@ -23,12 +23,12 @@ class _Failures:
 
 
 class FailedTokens:
-    """Counts wrong tokens by address. From the sixth on, an address waits 1 s, later up to a
-    minute.
+    """Counts wrong tokens by IP address, and delays addresses that send too many.
 
-    Valid tokens never wait, so a misconfigured program does not lock out others at its address. The
-    wait only reduces load and log lines. Tokens cannot be guessed, because they have 256 random
-    bits.
+    After its sixth wrong token, an address must wait 1 s before the next wrong token is checked.
+    Each further wrong token doubles the wait, up to a minute. Valid tokens never wait, so a
+    misconfigured program does not lock out other programs at its address. The wait only reduces
+    load and log lines. Tokens cannot be guessed, because they have 256 random bits.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class FailedTokens:
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
-        """Count a wrong token. Returns how many there were, and how many seconds to wait now."""
+        """Count a wrong token. Returns the address's count and the seconds that it must wait."""
         now_s, network = self._now_s(), network_of(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:

@@ -3,9 +3,8 @@
 A web page can make a visitor's browser send requests, and over loopback TCP those come from this
 machine. So the guard refuses requests that a browser marks as such, or that name another host.
 
-The page that the daemon serves to a team sends its requests over the daemon's own socket, as the
-daemon's own user. Each request names the browser session that it is for, and gets only the rights
-of that session's user.
+The team's web interface sends its requests over the daemon's own socket, as the daemon's own user.
+Each request names a browser session, and gets only the rights of that session's user.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Person(Protocol):
-    """A user who is logged in to the page."""
+    """A user who is logged in to the team's web interface."""
 
     @property
     def user(self) -> str: ...
@@ -59,7 +58,7 @@ class Person(Protocol):
 
 
 class TeamPage(Protocol):
-    """The page that browsers of other machines open, as an ASGI application."""
+    """The web interface for browsers on other machines, as an ASGI application."""
 
     def find_person(self, key: bytes) -> Person | None:
         """Find the user whose session has this key. Returns None if the session does not exist any
@@ -161,7 +160,7 @@ class Guard:
         # The response has no end, so the server closes the connection.
 
     def _why_invalid(self, sent: bytes) -> str | None:
-        """Return why a token or session key is no longer valid; None if it is valid."""
+        """Return why a token or session key is no longer valid, or None if it is valid."""
         if self._page and not sent.startswith(TOKEN_START):
             return None if self._page.find_person(sent) else _SESSION_ENDED
         try:
@@ -212,7 +211,7 @@ class Guard:
         return self._browser_refusal(headers) or found
 
     def _page_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
-        """Return the page's user, who is identified by a session or by a pasted token."""
+        """Return the web interface's user, identified by a session or by a pasted token."""
         sent = _bearer_token(headers)
         if sent is None or sent.startswith(TOKEN_START):
             return self._remote_caller(credentials, headers)
@@ -278,7 +277,7 @@ def guard_daemon(
 ) -> ASGIApp:
     """Wrap the daemon's application in its guard and, if configured, in its proxy check.
 
-    With a page, requests over TCP that are not for the API go to the page.
+    page: the team's web interface, which gets requests over TCP that are not for the API.
     """
     names = OwnNames(config.access.hosts, tls)
     guard = Guard(

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 class ModelReload:
     """Loads the models for a reload of the configuration.
 
-    load: loads the models of a configuration. Its second argument is the generation in use.
+    load: loads the models of a configuration, given the name of the generation in use.
     """
 
     def __init__(self, load: Callable[[Config, str], Models]) -> None:
@@ -38,9 +38,9 @@ class ModelReload:
     def load(self, state: ServingState, wanted: Config) -> Models | None:
         """Load the models of the new configuration.
 
-        Returns None if they are unchanged or need a restart. They need a restart if the models of
-        the stored vectors cannot be loaded. Loading takes seconds, or minutes if a model must be
-        prepared. Raises ModelUnavailable or ConfigError if the models cannot be used.
+        Returns None if the models are unchanged, or if only a restart can load them, because the
+        models of the stored vectors cannot be loaded. Loading takes seconds, or minutes if a model
+        must be prepared. Raises ModelUnavailable or ConfigError if the models cannot be used.
         """
         if not has_other_models(state.config, wanted):
             return None

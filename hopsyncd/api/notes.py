@@ -1,5 +1,4 @@
-"""Writes notes of agents and of the page as new Markdown files in one folder. No other file is
-changed."""
+"""Writes notes of agents and users as new Markdown files in one folder. Never changes a file."""
 
 import json
 import os
@@ -66,7 +65,7 @@ def _require_room(today: Sequence[Path], signed: bytes) -> None:
 
 
 def _author_of(note: Path) -> bytes:
-    """Return the author that a note's file names; empty if it names none."""
+    """Return the author that the note names, or b"" if the note names no author."""
     if not note.is_file():
         return b""
     try:

@@ -267,9 +267,9 @@ def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]
 
 
 def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
-    """Return whether the store still has the passage.
+    """Return whether the store still has the passage of a joint.
 
-    A purge may have removed it before the index in memory is updated.
+    A purge may have removed the passage before the index in memory is updated.
     """
     return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
 

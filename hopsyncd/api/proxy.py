@@ -1,4 +1,4 @@
-"""Accepts requests through a reverse proxy, which handles TLS for us.
+"""Accepts requests through a reverse proxy, which handles TLS for the daemon.
 
 Only the addresses in access.behind_proxy may connect over TCP. Their headers name the client.
 """
@@ -16,10 +16,9 @@ from hopsyncd.api.failures import failure_body
 
 
 class BehindProxy:
-    """Passes on requests from the trusted proxies whose clients used TLS, and refuses others over
-    TCP.
+    """Passes on TCP requests of trusted proxies whose clients used TLS. Refuses other TCP requests.
 
-    In the scope, it replaces the proxy's address by the client's address.
+    Replaces the proxy's address with the client's address in the scope of a request.
     """
 
     def __init__(self, app: ASGIApp, proxies: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The process that answers queries for the daemon, and the messages between the two.
+"""The process that answers queries for the daemon, and the messages between both processes.
 
 The process has its own live index but no models. The daemon sends the vectors with each query. If a
 query needs more from a model, the process asks the daemon.
@@ -58,7 +58,7 @@ class WorkerSettings:
 class QueryMessage:
     """A query at a version.
 
-    encoded: the vectors of its texts, from the encoder with the given name.
+    encoded: the vectors of the query's texts. encoder: the name of the encoder that made them.
     """
 
     understood: Understood
@@ -159,7 +159,7 @@ class _Copy:
         self._publish(newest)
 
     def follow(self, number: int) -> None:
-        """Update the index to a version. Raises _Outdated."""
+        """Update the index to a version. Raises _Outdated if only a new worker can serve it."""
         with snapshot(self._connection):
             self._check()
             if number <= self.version:
@@ -179,7 +179,7 @@ class _Copy:
         self._publish(wanted)
 
     def _read_again(self, wanted: Version) -> None:
-        """Replace an index that has grown in memory by the newly saved index, as a mapped file."""
+        """Replace the index, which has grown in memory, with the newly saved index on disk."""
         self._statistics = None
         self._index = self._saved.load(self._connection, self._generation, wanted.id)
         self._publish(wanted)

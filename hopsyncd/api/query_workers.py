@@ -55,8 +55,11 @@ class _Worker:
         return _exchange(self.pipe, message, patience_s)
 
     def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
-        """Send a query to the worker. Returns None if it cannot answer. Raises OSError or
-        EOFError."""
+        """Send a query to the worker. Returns None if the worker cannot answer.
+
+        given: computes the model results that the worker requests. Raises OSError or EOFError if no
+        reply comes.
+        """
         reply = self.exchange(message, patience_s)
         while isinstance(reply, Wanted):
             reply = self.exchange(given(reply), patience_s)
@@ -121,9 +124,10 @@ class QueryWorkers:
         given: Given,
         answer_here: Callable[[], _Answer],
     ) -> _Answer:
-        """Let a worker with this version answer the query.
+        """Let a worker that has version `number` answer the query.
 
-        If no worker has the version, `answer_here` answers in this process.
+        given: computes the model results that the worker requests. answer_here: answers in this
+        process if no worker can answer.
         """
         worker = self._take_worker(number)
         if worker is not None:
@@ -159,7 +163,7 @@ class QueryWorkers:
             self._tending.join(_STOP_S)  # a worker that is starting ends when its pipe closes
 
     def _take_worker(self, number: int) -> _Worker | None:
-        """Reserve a worker that has the version. Returns None if this process must answer."""
+        """Reserve a worker that has version `number`. Returns None if this process must answer."""
         with self._changed:
             while True:
                 current = [worker for worker in self._workers if worker.version >= number]
@@ -195,8 +199,7 @@ class QueryWorkers:
             self._changed.notify_all()
 
     def _end_if_idle(self) -> None:
-        """End all workers if there was no query for a while. Overlapping queries start them
-        again."""
+        """End all workers after some time without a query. Overlapping queries restart them."""
         with self._changed:
             if (
                 not self._idle.has_expired
@@ -221,8 +224,10 @@ class QueryWorkers:
         log.warning("a query worker ended", pid=worker.process.pid, why=_why(error))
 
     def _tend(self, number: int) -> None:
-        """Start to update the workers to that version in the background. The caller holds the
-        lock."""
+        """Start to update the workers to version `number` in the background.
+
+        The caller must hold the lock.
+        """
         self._wanted = max(self._wanted, number)
         if self._tending is None:
             self._tending = threading.Thread(target=self._tend_all, name="workers", daemon=True)

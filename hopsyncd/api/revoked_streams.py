@@ -10,7 +10,7 @@ _CHECKED_EVERY_S = 0.5
 async def run_while_valid(answer: Coroutine[Any, Any, None], is_valid: Callable[[], bool]) -> bool:
     """Run `answer` to its end, or cancel it once `is_valid` is false.
 
-    Returns True if it ran to its end. Exceptions of `answer` are passed on.
+    Returns True if `answer` ran to its end. Exceptions of `answer` are passed on.
     """
     task = asyncio.ensure_future(answer)
     try:

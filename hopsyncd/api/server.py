@@ -66,7 +66,7 @@ def bind_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]
     """Listen on a socket at `path`, and remove it at the end.
 
     The mode is 0600, in a folder of mode 0700. With a group, the mode is 0660, in a folder that the
-    group may enter. Raises AlreadyRunning if a daemon serves there, and SocketRefused if the path
+    group may enter. Raises AlreadyRunning if a daemon serves at `path`, and SocketRefused if `path`
     is used for something else.
     """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:

@@ -75,7 +75,7 @@ def make_engine(
 ) -> Engine:
     """Create the engine of a configuration.
 
-    `copy` is passed to Engine if another daemon can write.
+    copy: the local copy of a database to which another daemon can write; otherwise None.
     """
     engine = Engine(
         config.database,

@@ -54,8 +54,10 @@ def describe_source(
 
 
 def watch_as_seen(watch: WatchStatus | None, is_whole: bool) -> WatchStatus | None:
-    """The state of a source's watch for a caller. Only a caller who may see the whole source gets
-    its message, which may name folders."""
+    """Return the state of a source's watch for a caller.
+
+    Only a caller who may see the whole source (`is_whole`) gets its message, which may name
+    folders."""
     return watch if is_whole or watch is None else WatchStatus(watch.watching)
 
 

@@ -1,4 +1,4 @@
-"""Reports to a supervisor such as systemd, uses its socket, and reloads at SIGHUP.
+"""Reports to a supervisor such as systemd, accepts a socket from it, and reloads at SIGHUP.
 
 sd_notify(3) sends a datagram of lines to the socket in NOTIFY_SOCKET. sd_listen_fds(3) passes an
 open socket as descriptor 3. Without a supervisor, neither has an effect.
@@ -31,8 +31,8 @@ _STATUS_EVERY_S = 5.0
 class Supervisor:
     """Reports to the supervisor that set NOTIFY_SOCKET. Without a supervisor, it does nothing.
 
-    A `status` returns one line for people. The variables are removed from the environment, so that
-    no child process reports in the daemon's name.
+    The parameter `status` of its methods returns one line for people. The supervisor's variables
+    are removed from the environment, because child processes must not report in the daemon's name.
     """
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
@@ -49,9 +49,9 @@ class Supervisor:
         self.ended = False
 
     def beat(self, status: Callable[[], str]) -> None:
-        """Report that the daemon is alive. The event loop calls this several times a second.
+        """Report that the daemon is alive. The event loop must call this several times a second.
 
-        A supervisor that waits too long for it restarts the daemon.
+        If the supervisor gets no report for too long, it restarts the daemon.
         """
         now_s = time.monotonic()
         if not self._address or (self._beat_s and now_s - self._beat_s < self._every_s):
@@ -93,7 +93,7 @@ def inherited_socket(
 ) -> socket.socket | None:
     """Return the listening socket that a supervisor opened for this process, or None.
 
-    Raises SocketRefused if it is not at `path`, or if everyone may connect to it.
+    Raises SocketRefused if the socket is not at `path`, or if every user may connect to it.
     """
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
     environment.pop("LISTEN_FDNAMES", None)

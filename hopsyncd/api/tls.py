@@ -1,7 +1,7 @@
 """Loads the certificate of the TCP address, and does the TLS handshakes of its connections.
 
-OpenSSL does the cryptography. When the files change, they are read again for new connections. Open
-connections keep their certificate.
+OpenSSL does the cryptography. When the certificate's files change, new connections use the new
+certificate. Open connections keep their certificate.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Certificate:
 
 
 def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate]:
-    """Load the context of a TLS server and its certificate. Raises SocketRefused.
+    """Load the context of a TLS server and its certificate.
 
-    A key that other users can read is refused.
+    Raises SocketRefused if the files cannot be used, or if other users can read the key.
     """
     what = f"Cannot use the certificate {cert}"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -116,9 +116,9 @@ def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
 
 
 def server_tls(config: Config) -> ServerTls | None:
-    """Load the TLS settings of access.listen. Returns None without a certificate.
+    """Load the TLS settings of access.listen. Returns None if no certificate is configured.
 
-    Raises SocketRefused.
+    Raises SocketRefused if the certificate cannot be used.
     """
     access = config.access
     if not (access.listen and access.tls_cert and access.tls_key):
@@ -127,7 +127,7 @@ def server_tls(config: Config) -> ServerTls | None:
 
 
 class ServerTls:
-    """The certificate and key, which are read again when their files change.
+    """The certificate and key, which are reloaded when their files change.
 
     If changed files cannot be used, `problem` says why, and the earlier certificate stays in use.
     """
@@ -141,7 +141,7 @@ class ServerTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection, after reading changed files."""
+        """The context for a new connection. Reloads the certificate if its files have changed."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = now_s
@@ -177,8 +177,7 @@ class Handshakes:
         self._open: dict[TlsStart, str] = {}
 
     def add(self, new: TlsStart, address: str) -> None:
-        """Add a connection. If there are too many, an address with the most connections loses
-        one."""
+        """Add a connection. At the limit, close the oldest of the address with most connections."""
         if len(self._open) >= self._limit:
             ((greediest, _),) = Counter(self._open.values()).most_common(1)
             next(start for start, address in self._open.items() if address == greediest).abort()

@@ -6,8 +6,8 @@ not in the database: a copied or restored database must not give access or make 
 valid again.
 
 A token is `hops_ID_SECRET`. The ID is public and identifies the token in the file, which has the
-SHA-256 of the SECRET. Slow hashes protect passwords, because people choose weak ones. Here the
-secret is 256 random bits, which nobody can guess at any speed.
+SHA-256 of the SECRET. Passwords need slow hashes, because people choose weak passwords. The SECRET
+is 256 random bits, which nobody can guess at any speed.
 """
 
 import fcntl
@@ -59,8 +59,8 @@ _NOTED_EVERY_S = 60
 class Token:
     """A token without its secret. Times are Unix seconds.
 
-    sources: the sources that it is limited to; None means no limit. groups: the group names for
-    entries of `visible_to`.
+    sources: the sources that the token is limited to; None means no limit. groups: the user's
+    groups, for entries `group:NAME` of `visible_to`.
     """
 
     id: str
@@ -99,7 +99,7 @@ class TokenCheck(Protocol):
 
 
 class TokenFile:
-    """The file of all tokens. Commands change it; the daemon reads it again after each change."""
+    """The file of all tokens. Commands change the file, and the daemon reloads it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -140,7 +140,7 @@ class TokenFile:
         sources: Sequence[str] = (),
         groups: Sequence[str] = (),
     ) -> tuple[Token, str]:
-        """Create a token. Returns it with its text, which is not stored. Raises ConfigError."""
+        """Create a token. Also returns its text, which is not stored. Raises ConfigError."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._changing() as tokens:
             ids = {token.id for token in tokens}
@@ -161,7 +161,7 @@ class TokenFile:
     def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
         """Remove and return the tokens for which `is_wanted` is true.
 
-        Raises NotFound, with `what` in the message, if there are none.
+        Raises NotFound, with `what` in the message, if no token is wanted.
         """
         gone = self.remove_all(is_wanted)
         if not gone:
@@ -173,7 +173,7 @@ class TokenFile:
         return gone
 
     def remove_all(self, is_wanted: Callable[[Token], bool]) -> list[Token]:
-        """Remove and return the tokens for which `is_wanted` is true. There may be none."""
+        """Remove the tokens for which `is_wanted` is true, and return them in a list."""
         with self._changing() as tokens:
             gone = [token for token in tokens if is_wanted(token)]
             tokens[:] = [token for token in tokens if not is_wanted(token)]
@@ -183,7 +183,7 @@ class TokenFile:
     def _changing(self) -> Iterator[list[Token]]:
         """Read the tokens, and write them back after the `with` block.
 
-        Only one command at a time changes the file.
+        Holds a lock, so other processes wait before they change the file.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -213,8 +213,10 @@ class TokenUses:
         return cls(config.daemon.data_dir / _USES_NAME)
 
     def read(self) -> dict[str, int]:
-        """Read when each token was last used, in Unix seconds, by id. {} if the file is
-        unusable."""
+        """Return when each token was last used, in Unix seconds, by token id.
+
+        Returns {} if the file is missing or damaged.
+        """
         with suppress(OSError, ValueError):
             found = json.loads(self._file.read_bytes())
             if isinstance(found, dict):
@@ -222,8 +224,10 @@ class TokenUses:
         return {}
 
     def note(self, token: Token, known: Sequence[Token], now_s: float) -> None:
-        """Record a use of one of the known tokens. Write errors, such as a full disk, are
-        ignored."""
+        """Record a use of a token, and forget tokens that are not in `known`.
+
+        Write errors, such as a full disk, are ignored.
+        """
         if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
             return
         self._used[token.id] = int(now_s)
@@ -234,9 +238,9 @@ class TokenUses:
 
 
 class Tokens:
-    """The valid tokens of the daemon. Reads the file again when it changes.
+    """The valid tokens of the daemon, which are reloaded when the file changes.
 
-    A file that other users could change is ignored, because they could add tokens.
+    If other users could change the file, no token is valid, because they could have added tokens.
     """
 
     def __init__(self, file: Path, uses: TokenUses, now_s: Callable[[], float] = time.time) -> None:
@@ -272,7 +276,7 @@ class Tokens:
         return token if token and not token.is_expired(self._now_s()) else None
 
     def _follow(self) -> None:
-        """Read the file again if it has changed."""
+        """Reload the tokens if the file has changed."""
         try:
             found = self._file.stat()
         except OSError:

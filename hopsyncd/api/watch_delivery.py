@@ -73,7 +73,7 @@ class WatchAction(BaseModel):
 
 
 class OpenToOthers(ValueError):
-    """Other users can read the file, or can write to it and may have added a program."""
+    """Other users can read the file of programs and webhooks, or may have added a program to it."""
 
 
 class _File(BaseModel):
@@ -87,7 +87,7 @@ Key = tuple[int, str]
 
 
 class WatchActions:
-    """Reads and writes the actions in the file. Thread-safe.
+    """Reads and writes the programs and webhooks of watches in `file`. Thread-safe.
 
     If the file cannot be used, no action is in effect, and `problem` says why and what to do.
     """
@@ -120,7 +120,7 @@ class WatchActions:
             return self._proposed.get((watch, digest_of(question)))
 
     def add(self, action: WatchAction) -> None:
-        """Put an action into effect. It replaces the watch's earlier action. Raises DiskFailure."""
+        """Put an action into effect instead of the watch's earlier action. Raises DiskFailure."""
         with self._lock:
             actions = {key: old for key, old in self._actions.items() if key[0] != action.watch}
             proposed = {key: old for key, old in self._proposed.items() if key[0] != action.watch}
@@ -308,7 +308,7 @@ class WatchDelivery:
         return f"{retry.error}; the delivery is tried again" if retry else None
 
     def next_s(self) -> float | None:
-        """The seconds until a failed delivery is tried again, or None if there is none."""
+        """The seconds until a failed delivery is retried, or None if none has failed."""
         due_s = [retry.due_s for retry in dict(self._retries).values()]
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
 

@@ -1,7 +1,7 @@
 """Finds the rights of the user who made a watch, at each comparison.
 
 The database names the maker and a login; the rights themselves come from this machine: from its
-token file, from open sessions of the page, or from `[access]`. So a copied or restored database
+token file, from sessions of the web interface, or from `[access]`. So a copied or restored database
 gives nobody access, and a revoked token pauses the watches that were made with it.
 """
 

@@ -97,7 +97,7 @@ class WatchedQuestions:
         self._checked: dict[int, int] = {}
 
     def start(self) -> None:
-        """Start the thread that compares. It begins with the last recorded state."""
+        """Start the thread that compares each question's answer with its last recorded answer."""
         threading.Thread(target=self._run, name="watches", daemon=True).start()
 
     def stop(self) -> None:
@@ -186,8 +186,8 @@ class WatchedQuestions:
     def allow(self, number: int, action: dict[str, Any]) -> None:
         """Put the action that the database names for a watch into effect.
 
-        `action` is the action that the owner saw; if it differs, BadRequest is raised. Waiting
-        changes are not delivered. Raises NotFound.
+        `action` is the action that the owner saw. Raises BadRequest if the database now names a
+        different action, and NotFound if there is no such watch. Waiting changes are not delivered.
         """
         watch = self._watch(number, None)
         proposed = self._actions.find_proposed(number, watch.question)
@@ -287,7 +287,7 @@ class WatchedQuestions:
     def _find_allowed(self, watch: Watch) -> WatchAction | None:
         """Return the program or webhook in effect.
 
-        After a restore, the file may have the action of a lost watch of the same number.
+        After a restore, the action in the file may belong to a lost watch of the same number.
         """
         action = self._actions.find(watch.id, watch.question)
         return action if action and _kind(watch) in action.to_json() else None

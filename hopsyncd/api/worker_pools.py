@@ -48,8 +48,9 @@ class WorkerPools:
 
 
 def worker_pools(limits: LimitsConfig, load: Load) -> WorkerPools:
-    """Create the pools of a daemon. Calls of an LLM have their own time limit, so its pool has
-    none."""
+    """Create the pools of a daemon.
+
+    LLM calls have their own time limit, so the pool `llm` has none."""
     return WorkerPools(
         FairQueue(limits.parallel, limits.queue, limits.query_s, load),
         FairQueue(_LLM_WORKERS * limits.parallel, limits.queue, None, load),
@@ -122,7 +123,7 @@ class FairQueue:
     def _make_room(self, newcomer: Credentials) -> None:
         """Refuse a request of the user with the most waiting requests.
 
-        Raises Busy if that is the new request.
+        Raises Busy if no other user has more waiting requests than the new request's user.
         """
         self._load.refused += 1
         busy = Busy(
@@ -266,8 +267,8 @@ async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
 async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
     """Wait for the result of the work. If the client disconnects first, the work is cancelled.
 
-    Then ClientGone is raised. At the end, the listener is always marked as gone, because work that
-    exceeded its time limit may still run.
+    If the client disconnects, raises ClientGone. At the end, the listener is always marked as gone,
+    because work that exceeded its time limit may still run.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_wait_for_disconnect(request))

@@ -326,7 +326,7 @@ def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[
 
 
 def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[changed.PreviewAnswer]:
-    """Report the changes and the cost of a sync, without making it."""
+    """Report what a sync would change and cost, without syncing."""
     return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
@@ -348,12 +348,12 @@ def pause(name: str) -> Call[changed.PauseAnswer]:
 
 
 def resume(name: str) -> Call[changed.PauseAnswer]:
-    """End a pause."""
+    """Resume a paused source."""
     return call("POST", "/v1/resume", {"name": name}, "PauseAnswer")
 
 
 def remove(name: str, purge: bool = False) -> Call[changed.RemoveAnswer]:
-    """Remove a source's documents from the newest version, or from all."""
+    """Remove a source's documents from the newest version, or from all versions."""
     return call("POST", "/v1/remove", {"name": name, "purge": purge}, "RemoveAnswer")
 
 

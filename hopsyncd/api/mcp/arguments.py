@@ -37,7 +37,7 @@ def rename_arguments(given: Mapping[str, Any], parameters: Collection[str]) -> d
 
 
 def read_filters(given: Any) -> Any:
-    """Read filters in any form: a list, a text with one or more filters, or an object.
+    """Read filters in any form: a list, a string with one or more filters, or an object.
 
     >>> read_filters("type:xlsx path:my notes since:2026-01")
     ['type:xlsx', 'path:my notes', 'since:2026-01']
@@ -69,7 +69,7 @@ def read_filters(given: Any) -> Any:
 
 
 def lean_schema(schema: Any) -> Any:
-    """The schema of parameters without parts that a model does not need: titles and null.
+    """Remove parts that a model does not need from a schema of parameters: titles and null.
 
     >>> lean_schema({"anyOf": [{"type": "string"}, {"type": "null"}], "title": "At"})
     {'type': 'string'}

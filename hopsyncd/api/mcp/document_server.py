@@ -132,13 +132,12 @@ def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
 
 
 class WatchBus(InMemorySubscriptionBus):
-    """Notifies listeners of changes of watched questions.
+    """Notifies subscribed MCP clients when the result of a watched question changes.
 
-    It polls the daemon only while there are listeners.
+    While at least one MCP client is subscribed, the bus polls the daemon every `ask_s` seconds.
     """
 
     def __init__(self, client: Client, ask_s: float = _ASK_S) -> None:
-        """Poll the daemon every `ask_s` seconds while there are listeners."""
         super().__init__()
         self._client = client
         self._ask_s = ask_s
@@ -170,8 +169,8 @@ class DocumentServer(MCPServer[Any]):
     """An MCP server whose resources are the daemon's documents and watched questions.
 
     MCPServer handles clients of the 2026 protocol, which listen for changes. Clients of earlier
-    protocols subscribe to an address. `has_inbox`: whether notes are written here, not by the
-    daemon.
+    protocols subscribe to an address. `has_inbox`: whether this process, not the daemon, writes
+    notes.
     """
 
     def __init__(self, client: Client, has_inbox: bool = False) -> None:
@@ -260,9 +259,9 @@ class DocumentServer(MCPServer[Any]):
 
 
 def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
-    """The functions that end a connection's subscriptions, by address.
+    """Map the address of each of a connection's subscriptions to a function that ends it.
 
-    All of them are called when the connection closes.
+    When the connection closes, all these functions are called.
     """
     if _SUBSCRIBED not in connection.state:
         ends: dict[str, Callable[[], None]] = {}
@@ -280,10 +279,11 @@ def _end_all(ends: Mapping[str, Callable[[], None]]) -> None:
 def make_server(
     client: Client, allow_write: bool, inbox: Path | None = None, *, is_structured: bool = False
 ) -> MCPServer[Any]:
-    """Create an MCP server that uses a running daemon. It never starts a daemon.
+    """Create an MCP server that uses a running daemon. The server never starts a daemon.
 
-    With `is_structured`, results are also sent as structured content. Some clients show a model
-    both forms, others only the text.
+    allow_write: whether to offer tools that write. inbox: the folder for notes, if the server may
+    write notes. is_structured: whether to send results also as structured content. Some clients
+    show a model both forms, others only the text.
     """
     server = DocumentServer(client, has_inbox=inbox is not None)
     tools = Tools(client)
@@ -335,7 +335,8 @@ def _add(
 ) -> None:
     """Add a tool that returns compact JSON, and errors that the agent can read.
 
-    No tool is destructive: the versions before a change are kept.
+    is_structured: whether to send results also as structured content. No tool is destructive,
+    because the versions before a change are kept.
     """
 
     @wraps(act)

@@ -1,7 +1,7 @@
 """Reduces the daemon's answers to what an agent needs, within a limit of tokens.
 
 Passages are grouped by document, so their common fields are sent once. A quoting object is a
-dictionary with a document's text under `quote`, if it has any.
+dictionary with text of a document under `quote`.
 """
 
 import json
@@ -105,7 +105,7 @@ def reached_line(hops: Sequence[Mapping[str, Any]]) -> str:
 def group(
     passages: Sequence[Mapping[str, Any]], briefs: Sequence[Mapping[str, Any]], sources: Sources
 ) -> list[dict[str, Any]]:
-    """Group passages by document, the best document first."""
+    """Group passages by document, the best document first. `briefs` describes each passage."""
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     for passage, brief in zip(passages, briefs, strict=False):
         head = document_brief(passage, sources)
@@ -121,10 +121,10 @@ def fit_grouped(
     sources: Sources,
     max_tokens: int,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Group the first passages that fit into the limit beside the frame. Also returns their briefs.
+    """Group as many of the first passages as fit into `max_tokens`. Also returns their briefs.
 
-    If quotes do not fit, all long quotes are shortened to the same length. An object whose quote
-    was shortened has `shortened`.
+    frame: the rest of the answer, which counts towards the limit. If the quotes do not fit, all
+    long quotes are shortened to the same length. A brief whose quote was shortened has `shortened`.
     """
     count = len(passages)
     while count:
@@ -155,7 +155,7 @@ def document_text(passages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def span(passages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the location of passages that follow each other.
+    """Return the location of consecutive passages.
 
     >>> span([{"lines": [3, 4], "location": "lines 3-4"}, {"lines": [6, 9], "location": ""}])
     'lines 3-9'
@@ -207,7 +207,7 @@ def source_brief(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_text(value: object) -> str:
-    """Format a value as compact JSON, as it is sent."""
+    """Format a value as compact JSON, as an agent receives it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -237,7 +237,7 @@ def shares(wanted: Sequence[int], total: int) -> list[int]:
 
 
 def shorten(text: str, max_tokens: int) -> str:
-    """Cut a text to `max_tokens` at the end of a sentence, or of a line, or of a word.
+    """Cut text to `max_tokens` at the end of a sentence, or of a line, or of a word.
 
     >>> shorten("It rains. It pours. The old man snores.", 10)
     'It rains. It pours.'
@@ -255,10 +255,11 @@ def shorten(text: str, max_tokens: int) -> str:
 def fit_quotes(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """Return the first objects that fit beside the frame.
+    """Return as many of the first quoting objects as fit into `max_tokens`.
 
-    If quotes do not fit, all long quotes are shortened to the same length. An object whose quote
-    was shortened has `shortened`.
+    frame: the rest of the answer, which counts towards the limit. If the quotes do not fit, all
+    long quotes are shortened to the same length. An object whose quote was shortened has
+    `shortened`.
     """
     bare = [token_count({**sentence, "quote": "", "shortened": True}) for sentence in quoting]
     wanted = [token_count(sentence["quote"]) for sentence in quoting]
