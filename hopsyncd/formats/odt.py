@@ -180,7 +180,8 @@ class _Reader:
         self._item: Element | None = None  # a list item whose text has not been read
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
-        """Read all text in reading order; `depth` is the list nesting depth, from 0."""
+        """Read all text in reading order. `depth` is the nesting depth of the current list, from 0;
+        -1 outside lists."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
@@ -207,7 +208,7 @@ class _Reader:
         yield from self._figure(picture_text(description.text or ""))
 
     def _formula(self, element: Element) -> str:
-        """Write an embedded formula in one line; empty if the object is not a formula."""
+        """Write an embedded formula in one line. Returns "" if the object is not a formula."""
         member = f"{attribute(element, 'href').removeprefix('./').strip('/')}/content.xml"
         if member not in self._archive.NameToInfo:
             return ""
@@ -406,7 +407,7 @@ class _Reader:
         return text, links, [element for element in found if element not in tables], inner
 
     def _marked_rows(self, rows: Sequence[tuple[Element, bool]]) -> int:
-        """Count the bold rows at the top of a table that has no other header rows."""
+        """Count the bold rows at the top of a table whose header rows are not marked."""
         if any(is_header for _, is_header in rows):
             return 0
         bold = [self._is_bold(row) for row, _ in rows]

@@ -33,7 +33,7 @@ class OpenList:
 
 
 class ListNumbers:
-    """Counts the items of a document's lists, also where a list continues an earlier one."""
+    """Counts the items of a document's lists, including lists that continue an earlier list."""
 
     def __init__(self, *trees: Element | None) -> None:
         self._styles: dict[str, list[Element]] = {}
@@ -51,7 +51,7 @@ class ListNumbers:
         return self._levels[style].get(depth)
 
     def open(self, element: Element, around: OpenList | None) -> OpenList:
-        """Enter a list. `around` is the list that contains it."""
+        """Enter a list. `around` is the list that contains it, or None for an outermost list."""
         style = attribute(element, "style-name") or (around.style if around else "")
         depth = min(around.depth + 1, _DEPTHS - 1) if around else 0
         is_continued = attribute(element, "continue-numbering") == "true"

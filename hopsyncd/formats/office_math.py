@@ -101,8 +101,8 @@ def _child(part: Element, name: str) -> str:
 
 
 def _read_property(part: Element, name: str, default: str = "") -> str:
-    """Return a property of the formula, which may be empty; `default` if the property is
-    missing."""
+    """Return the value of the property `name` of a formula part, which may be empty, or `default`
+    if the property is missing."""
     for properties in part:
         if local_name(properties).endswith(_PROPERTIES_END):
             for child in properties:

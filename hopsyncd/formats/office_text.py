@@ -78,7 +78,7 @@ class Line:
             self._put(text)
 
     def mark_link(self, target: str, start: int) -> None:
-        """Turn the text from offset `start`, an earlier `length`, into a link."""
+        """Turn the text from offset `start` (a result of `begin`) to the end into a link."""
         self._flush()
         self._links.append((start, target, self.length))
 
@@ -139,7 +139,7 @@ class ListLeads:
         return replace(block, leads=leads)
 
     def end(self, text: str = "") -> None:
-        """End the list at a text that is not an item. The text may introduce the next list."""
+        """End the list at text that is not an item. This text may introduce the next list."""
         self._items = []
         self.introduction = lead_in_of(text)
 

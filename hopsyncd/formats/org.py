@@ -55,7 +55,8 @@ _FRAME = "```"
 
 
 def org_blocks(text: str) -> tuple[Block, ...]:
-    """Read a file. Drawers, comments and settings are left out; task states and dates are kept."""
+    """Read an Org file. Drawers, comments and settings are left out; task states and dates are
+    kept."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
     blocks = tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
@@ -68,7 +69,7 @@ def org_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites each line of a file as one line, so that line numbers stay the same."""
+    """Rewrites each line of Org as one line of Markdown. Line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -99,7 +100,8 @@ class _Reader:
         return written
 
     def _drawer_end(self, index: int) -> int:
-        """Return the position after the drawer that begins here, or 0 if none begins here."""
+        """Return the position after the drawer that begins at line `index`, or 0 if no drawer
+        begins there."""
         if index < self._without_drawer_end:
             return 0
         for end in range(index + 1, len(self.lines)):

@@ -101,15 +101,15 @@ class _Properties:
         self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or "cp1252"
 
     def codec_of(self, number: int) -> str:
-        """Return the codec for a property that contains a code page; empty if it is missing or
-        unknown."""
+        """Return the codec for a property that contains a code page, or "" if the code page is
+        missing or unknown."""
         page = self.number(number)
         with suppress(Exception):  # unknown code pages raise errors of the library
             return str(library("oxmsg.domain.encodings").encoding_from_codepage(page))
         return ""
 
     def text(self, *numbers: int) -> str:
-        """Return the first non-empty text among these properties."""
+        """Return the first non-empty text among the properties with these numbers."""
         for number in numbers:
             wide = self._streams.get(f"__substg1.0_{number:04X}{_TEXT_TYPE:04X}", b"")
             narrow = self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
@@ -119,7 +119,8 @@ class _Properties:
         return ""
 
     def line(self, *numbers: int) -> str:
-        """Return a text property in one line, without the two-character marker before a subject."""
+        """Return the first non-empty text among these properties in one line, without the
+        two-character marker before a subject."""
         text = self.text(*numbers)
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
 

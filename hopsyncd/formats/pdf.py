@@ -66,7 +66,8 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
 
 
 def page_picture(data: bytes, number: int) -> Block:
-    """Render a page as a PNG in base64, large enough for text recognition."""
+    """Render the page `number`, counted from 1, as a grayscale PNG in base64, large enough for text
+    recognition."""
     with open_pdf(data) as document, closing(document[number - 1]) as page:
         width, height = page.get_size()
         scale = min(_PICTURE_SCALE, math.sqrt(_MOST_PICTURE_PIXELS / max(width * height, 1.0)))
@@ -100,7 +101,8 @@ def open_pdf(data: bytes) -> Any:
 
 
 def init_forms(document: Any, raw: Any) -> None:
-    """Load the form fields of a PDF, if it has any."""
+    """Load the form fields of a PDF, if it has any. `raw` is pypdfium2's module of PDFium
+    functions."""
     if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
         document.init_forms()
 

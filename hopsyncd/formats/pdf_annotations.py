@@ -41,7 +41,10 @@ class Annotations:
 
 
 class AnnotationReader:
-    """Reads the annotations of a page. `form` is the document's form environment, or None."""
+    """Reads the annotations of a page, which is rotated by `quarters` quarter turns.
+
+    `raw` is pypdfium2's module of PDFium functions.
+    """
 
     def __init__(self, document: Any, page: Any, raw: Any, quarters: int) -> None:
         self._raw, self._document, self._page, self._quarters = raw, document, page, quarters
@@ -96,7 +99,7 @@ class AnnotationReader:
             found.spans.append(span)
 
     def _value(self, annotation: Any) -> str:
-        """Return the visible value of a form field; a checked box gives `[x]`."""
+        """Return the visible value of a form field. A checked box has the value `[x]`."""
         raw = self._raw
         if not self._form:
             return self._string(annotation, b"V")
@@ -176,7 +179,8 @@ class Drawn:
 
 
 def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
-    """Find the ruling lines and the pictures of a page."""
+    """Find the ruling lines and the pictures of a page, which is rotated by `quarters` quarter
+    turns."""
     found, edges = Drawn(), [ctypes.c_float() for _ in range(4)]
     to_edges = [ctypes.byref(edge) for edge in edges]
     width, height = page.get_size()
@@ -214,7 +218,7 @@ def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
 
 
 def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
-    """Add the background area of a path, if it paints one."""
+    """Add the background area of a path, if the path paints a background."""
     mode, stroked = ctypes.c_int(), ctypes.c_int()
     if len(found.fills) >= _MAX_FILLS:
         return
@@ -228,7 +232,8 @@ def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
 
 
 def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
-    """Yield the vertical and horizontal lines of a path with many lines; none if it has curves."""
+    """Yield the vertical and horizontal lines of a path with many lines. Yields nothing if the path
+    has curves."""
     x, y, matrix = ctypes.c_float(), ctypes.c_float(), raw.FS_MATRIX()
     if not raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix)):
         return

@@ -62,10 +62,9 @@ class Page:
 
 
 def running_lines(pages: Sequence[Page]) -> set[int]:
-    """Return the ids of lines that repeat at the same place on several pages, except the first of
-    each kind.
+    """Return the `id()` of each line that repeats at the same place on several pages.
 
-    All page numbers are included.
+    The first occurrence of a line is not included, unless the line is a page number.
     """
     found: defaultdict[tuple[str, int, int], list[Line]] = defaultdict(list)
     is_number: dict[tuple[str, int, int], bool] = {}
@@ -87,8 +86,8 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
 
 
 def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
-    """Replace a page number at the start or end of a line by `#`. Also returns its difference from
-    `page`.
+    """Replace a page number at the start or end of a line with `#`. Also returns the difference
+    between that number and `page`.
 
     A number at the end counts only after a word for "page", or if the line `is_apart` from the
     text. The 1 of "Step 1" is not a page number.
@@ -105,7 +104,7 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
 
 
 class Headings:
-    """Finds headings by the file's bookmarks or, if it has none, by larger type."""
+    """Finds headings by the file's bookmarks or, if it has no bookmarks, by larger type."""
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
@@ -175,7 +174,7 @@ def _levels(lines: Iterable[Line]) -> dict[float, int]:
 
 
 def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
-    """Read a page: its headings, paragraphs and tables, then the notes on it."""
+    """Read a page: its headings, paragraphs and tables, then its notes."""
     number = page.number
     for entry in headings.missing.get(number, ()):
         yield Block("heading", entry.title, number, number, min(entry.level, _MOST_LEVELS))

@@ -109,7 +109,7 @@ def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
     """Return the index at which to insert a ruled table: before the first item below it in its
     column.
 
-    If there is no such item, the table comes after the items above it.
+    If there is no such item, the table comes after the items above the table.
     """
     for index, item in enumerate(items):
         if item.top <= table.top and item.left < table.right and table.left < item.right:
@@ -141,7 +141,10 @@ def _in_columns(spans: list[Span], number: int, depth: int) -> Iterator[Item]:
 
 
 def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[Item]:
-    """Read the spans between two lines that cross the gap between the columns."""
+    """Read the spans between two lines that cross both columns. The second column begins at `edge`.
+
+    `number` is the page number. Columns may themselves contain columns, up to `depth` levels.
+    """
     left = [span for span in spans if span.left < edge - _EDGE]
     right = [span for span in spans if span.left >= edge - _EDGE]
     if left and right and not _are_columns(left, right, 2):
@@ -153,7 +156,8 @@ def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[I
 
 
 def _gutter(spans: Sequence[Span]) -> float | None:
-    """Return where the second column begins, or None if the text has only one column."""
+    """Return the x coordinate at which the second column begins, or None if the text has only one
+    column."""
     if len(spans) < 2 * _LEAST_LINES:
         return None
     begin, end = min(span.left for span in spans), max(span.right for span in spans)
@@ -181,7 +185,8 @@ def _crosses(span: Span, edge: float) -> bool:
 
 
 def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> bool:
-    """Whether two groups of spans are columns of text rather than columns of a table.
+    """Whether two groups of at least `least` spans each are columns of text, not columns of a
+    table.
 
     The lines of narrow text columns are at different heights.
     """

@@ -43,7 +43,7 @@ def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def is_title(text: str) -> bool:
-    """Whether a text is a real title, rather than a file name or a program's default.
+    """Whether `text` is a real title, rather than a file name or a program's default.
 
     >>> is_title("On Tides"), is_title("tides.docx"), is_title("Untitled"), is_title("Slide 2")
     (True, False, False, False)
@@ -57,7 +57,7 @@ def is_title(text: str) -> bool:
 
 
 def _date(text: str) -> str:
-    """Convert a PDF date to an ISO 8601 date; empty if it is not a date.
+    """Convert a PDF date to an ISO 8601 date. Returns "" for text that is not a date.
 
     >>> _date("D:20240315120000Z"), _date("yesterday")
     ('2024-03-15', '')

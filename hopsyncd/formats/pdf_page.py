@@ -23,10 +23,11 @@ _MARGIN = 0.15  # the margin around a box, as a share of its height
 
 
 def page_preview(data: bytes, number: int, wanted: str) -> Block:
-    """Render a page as a PNG in base64, and find the text `wanted` on it.
+    """Render the page `number` as a PNG in base64, and find the text `wanted` on that page.
 
     The block's properties are the size of the picture, the number of pages, and the boxes of the
-    text: left, top, right and bottom in pixels. Raises DocumentUnreadable if there is no such page.
+    text: left, top, right and bottom in pixels. Pages are counted from 1. Raises DocumentUnreadable
+    if there is no such page.
     """
     raw = library("pypdfium2").raw
     with open_pdf(data) as document:
@@ -57,7 +58,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
 def _find_boxes(
     page: Any, raw: Any, wanted: str, scale: float
 ) -> Iterable[tuple[int, int, int, int]]:
-    """Yield the boxes of the passage, in pixels of the rendered page."""
+    """Yield the boxes of the passage `wanted`, in pixels of the rendered page."""
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
         text, turns = TextReader(text_page, raw, quarters).read(), 0
@@ -117,7 +118,7 @@ def merge_lines(spans: Iterable[Span]) -> list[Box]:
 
 
 def _words(text: str) -> list[str]:
-    """Split a text into words in lower case.
+    """Split text into words in lower case.
 
     >>> _words("The well-known “Reader”")
     ['the', 'well', 'known', 'reader']

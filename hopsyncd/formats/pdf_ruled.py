@@ -36,8 +36,8 @@ class Grid:
     def region(
         self, column: int, row: int, taken: Container[tuple[int, int]]
     ) -> tuple[int, int, int, int]:
-        """Return the first and last column and row of the cell at a position, up to the next drawn
-        lines.
+        """Return the first and last column and row of the cell at a position. The cell extends to
+        the next drawn lines.
 
         Positions in `taken` belong to other cells.
         """
@@ -82,7 +82,11 @@ def _edges_drawn(
     edges: Sequence[float],
     across: Sequence[float],
 ) -> Iterator[tuple[int, int]]:
-    """Yield each pair of an edge and an interval of `across` in which the edge is drawn."""
+    """Yield the pair (edge, interval) for each of `edges` and each interval of `across` in which a
+    line is drawn along that edge.
+
+    Each of `sides` is a pair of parallel lines: their positions, their begin and their end.
+    """
     middles = [(begin + end) / 2 for begin, end in pairwise(across)]
     for places, begin, end in sides:
         passed = range(bisect_right(middles, begin), bisect_right(middles, end))
@@ -147,7 +151,8 @@ def _cluster(places: Iterable[float]) -> tuple[float, ...]:
 
 
 def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | None:
-    """Build the table of a grid from the spans inside it; None if the lines only frame text."""
+    """Build the table of a grid from the spans inside it. Returns None if the lines only frame
+    text."""
     cells = _ruled_cells(grid, spans)
     if any(map(_is_frame, cells.values())):
         return None

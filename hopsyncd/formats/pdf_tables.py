@@ -94,8 +94,8 @@ def _has_value(row: Sequence[Span]) -> bool:
 
 
 def _split_at_dots(span: Span) -> tuple[Span, ...]:
-    """Split a span into the label before the leader dots and the value after them, if it has
-    any."""
+    """Split a span into the label before the leader dots and the value after the dots. A span
+    without leader dots stays whole."""
     found = _LEADERS.search(span.text)
     if not found:
         return (span,)
@@ -110,8 +110,8 @@ def _split_at_dots(span: Span) -> tuple[Span, ...]:
 
 
 def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, Span]:
-    """Split a span at a space: `offset` is in its text, `end` and `begin` are positions on the
-    page."""
+    """Split a span at a space. `offset` is the space's offset in the text; `end` and `begin` are
+    the x coordinates at which the left part ends and the right part begins."""
     gaps = [
         (gap_offset - offset - 1, x, y) for gap_offset, x, y in span.gaps if gap_offset > offset
     ]
@@ -152,7 +152,7 @@ def _join_marker(row: list[Span]) -> list[Span]:
 
 
 def _end_of_block(rows: Sequence[list[Span]], start: int) -> int:
-    """Return the end of the rows from `start` on that may form one table."""
+    """Return the end index of the rows from `start` on that may form a table."""
     end = start + 1
     if not 1 < len(rows[start]) <= _MAX_COLUMNS:
         return end
@@ -172,9 +172,10 @@ def _end_of_block(rows: Sequence[list[Span]], start: int) -> int:
 
 
 def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
-    """Whether the last row only continues a cell of the row above, outside the first column.
+    """Whether the last row, which is a single span, continues a cell of the row above, outside the
+    first column.
 
-    Its distance from that row is less than the smallest distance between other rows.
+    The distance between the two rows is less than the smallest distance between other rows.
     """
     *above, (span, *_) = rows
     full = [row for row in above if len(row) > 1]
@@ -184,8 +185,8 @@ def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
 
 
 def _below(rows: Sequence[list[Span]], index: int) -> Sequence[list[Span]]:
-    """Return the row below the cell that begins in row `index` and may have several lines. Empty if
-    there is no such row."""
+    """Return the row below the cell that begins in row `index` and may have several lines. The
+    result is empty if there is no such row."""
     end = index + 1
     while end < min(len(rows), index + _MAX_CELL_LINES) and len(rows[end]) == 1:
         above, line = rows[end - 1][0], rows[end][0]
@@ -215,8 +216,8 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
 
 
 def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """Return the column below which a wider note begins, or 0 if there is none. The first column
-    does not count."""
+    """Return the column below which a wider note begins, or 0 if there is no such column. The first
+    column does not count."""
     for index, column in enumerate(columns[1:], 1):
         if abs(span.left - column[0]) < _TOUCH:
             return index
@@ -224,8 +225,8 @@ def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
 
 
 def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
-    """Return the left and right edges of the columns, from the row with most spans and all rows
-    that fit it."""
+    """Return the left and right edges of the columns, from the row with the most spans and all rows
+    that fit that row."""
     widest = max(rows, key=len)
     columns = [(span.left, span.right) for span in widest]
     for row in rows:
@@ -389,8 +390,8 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
     """Count the rows at the top that have a background of their own.
 
-    The same background may occur in a few rows below, such as totals. If it occurs in a third of
-    them or more, as in striped tables, the result is 0.
+    The same background may occur in a few rows below, such as totals. If a third of the rows below
+    or more have it, as in striped tables, the result is 0.
     """
     shades = [{span.shade for cell in row for span in cell.spans} for row in rows]
     count = 0
@@ -405,7 +406,7 @@ def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
 
 
 def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
-    """Return 2 if the first row has group names and the second has column names, or else 0.
+    """Return 2 if the first row has group names and the second row has column names, or else 0.
 
     A number in parentheses may be below a name, as in "mAP" above "(0.75)". Below both rows, the
     columns of each group contain only numbers.
@@ -433,7 +434,8 @@ def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
-    """Build a table of cells. Rows at the top are headers if only they are bold."""
+    """Build a table of cells on page `page`. The header rows are found by bold text, background or
+    content."""
     is_bold = [
         all(span.is_bold and not span.is_value for cell in row for span in cell.spans)
         for row in rows
@@ -478,7 +480,8 @@ def build_table(
 
 
 def _skip(builder: TableBuilder, column: int, taken: Mapping[int, int]) -> int:
-    """Leave a position empty, unless a cell from above covers it. Returns the next column."""
+    """Leave a position empty, unless a cell from an earlier row covers it. Returns the next
+    column."""
     if column not in taken:
         builder.add("")
     return column + 1

@@ -41,7 +41,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(slots=True)
 class Span:
-    """Words on one line with no wide gap between them. `order` is the span's position in the
+    """Words on one line without a wide gap between them. `order` is the span's position in the
     file."""
 
     text: str
@@ -80,7 +80,7 @@ class PageText:
 
 
 def turned_box(box: Box, quarters: int) -> Box:
-    """Rotate a box clockwise by quarter turns, as its page is displayed.
+    """Rotate a box clockwise by `quarters` quarter turns, as a rotated page is displayed.
 
     >>> turned_box((1, 2, 3, 4), 1), turned_box((1, 2, 3, 4), 2)
     ((2, -3, 4, -1), (-3, -4, -1, -2))
@@ -156,7 +156,7 @@ class TextReader:
         return page
 
     def _add_column(self, first: int, last: int, page: PageText) -> None:
-        """Add a word whose letters are below each other: turned text, or cells of a table."""
+        """Add a word whose letters are below each other: rotated text, or cells of a table."""
         if self._text[first : last + 1].isascii() and self._is_upright(first):
             page.spans += self._letters(first, last, len(page.spans))
         else:
@@ -309,7 +309,7 @@ def _with_mark(run: str, mark: str, before: str) -> str:
 
 
 def _plain(word: str) -> str:
-    """Replace presentation forms of letters by the letters."""
+    """Replace presentation forms of letters with the letters."""
     return word if word.isascii() and word.isprintable() else word.translate(_ODD)
 
 

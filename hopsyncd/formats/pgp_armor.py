@@ -1,5 +1,5 @@
-"""Removes the ASCII armor of OpenPGP (RFC 9580) from texts: signatures, keys and encrypted
-texts."""
+"""Removes the ASCII armor of OpenPGP (RFC 9580) from text: signatures, keys and encrypted
+messages."""
 
 import re
 from collections import Counter
@@ -14,10 +14,10 @@ _KEYS = "PGP keys"
 
 
 def without_armor(text: str) -> tuple[str, dict[str, int]]:
-    """Return the text without armor, and the number of blocks left out by kind.
+    """Return the text without armor, and the number of removed blocks by kind.
 
-    Signed text stays, without the lines around it and the dashes that signing adds. An unclosed
-    block stays as it is.
+    Signed text stays, but the lines around the text and the dashes that signing adds are removed.
+    An unclosed block stays as it is.
     """
     if "-----BEGIN PGP " not in text:
         return text, {}
@@ -50,7 +50,7 @@ def without_armor(text: str) -> tuple[str, dict[str, int]]:
 
 
 def _end(lines: list[str], start: int, kind: str) -> int:
-    """Return the number of the line after the end of a block; 0 if it has no end."""
+    """Return the number of the line after the end of a block, or 0 if the block has no end."""
     last = f"-----END PGP {kind}"
     return next(
         (index + 1 for index in range(start, len(lines)) if lines[index].startswith(last)), 0

@@ -59,8 +59,8 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 class _Lines:
     """Consecutive lines of one indentation; `number` is the 1-based number of the first line.
 
-    All lines but the first may have a hanging indentation. A tag is a term with its text on the
-    same line.
+    All lines but the first may have a hanging indentation. `is_tag` is true for a term with text on
+    the same line.
     """
 
     number: int
@@ -165,7 +165,7 @@ class _Reader:
         return ([self._heading(line, number, level)], 1) if level else ([], 0)
 
     def _level(self, run: list[str], below: str) -> int:
-        """Return the heading level of a run's first line, or 0 if it is not a heading."""
+        """Return the heading level of a run's first line, or 0 if the line is not a heading."""
         line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
@@ -247,7 +247,8 @@ class _Reader:
         return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
 
     def _above(self, indent: float) -> tuple[str, ...]:
-        """Return the leads at an indentation, and drop deeper leads."""
+        """Return the leads that apply at an indentation, and forget the leads of deeper
+        indentations."""
         while self._leads and self._leads[-1][0] >= indent:
             self._leads.pop()
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])

@@ -99,7 +99,7 @@ class _Slide:
         return self._number, self._number
 
     def _shapes(self, parent: Element) -> Iterator[Block]:
-        """Read shapes in order; of alternative forms, only the first is read."""
+        """Read shapes in order. Of alternative forms of a shape, only the first form is read."""
         for shape in parent:
             name = local_name(shape)
             self._leads.end()

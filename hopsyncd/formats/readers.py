@@ -85,7 +85,7 @@ MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
 
 
 def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
-    """Return the function that reads a media type, or None if there is none.
+    """Return the function that reads a media type, or None if there is no reader for the type.
 
     The function takes text or bytes. A mail reader also takes a function that reads attachments.
     """
@@ -120,7 +120,8 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
 
     The suffix PICTURES adds a block of kind `picture` for each picture that may show text. With
     PICTURE_OF_PAGE and a page number, the result is that page as a picture. With PREVIEW_OF_PAGE, a
-    page number, a semicolon and a text, it is the page in colour with the positions of the text.
+    page number, a semicolon and the text to find, the result is that page in colour, with the
+    positions of the text.
     """
     kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
     if page_and_text:
@@ -143,7 +144,7 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def _run_reader(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
-    """Run a reader. Raises DocumentUnreadable for any unexpected error of the reader."""
+    """Run a reader. Every unexpected error of the reader is raised as DocumentUnreadable."""
     try:
         return tidy(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):

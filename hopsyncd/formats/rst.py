@@ -76,8 +76,8 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
-    """Return the fields at the top of the document, and the line where they end (0 without
-    fields)."""
+    """Return the fields at the top of the document, and the line where the fields end (0 if there
+    are no fields)."""
     start = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
     end = start
     while end < len(lines) and lines[end].strip():
@@ -114,7 +114,7 @@ def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
 
 
 class _Reader:
-    """Reads the document tree in one pass. `every` are all its elements."""
+    """Reads the document tree in one pass. `elements` are all elements of the tree."""
 
     def __init__(self, document: nodes.document, elements: Sequence[nodes.Element]) -> None:
         self._substitutions = document.substitution_defs
@@ -386,7 +386,7 @@ def _read_formula(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator
 
 
 def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Iterator[Block]:
-    """Read text that docutils could not parse, unchanged, from its error message."""
+    """Read text that docutils could not parse, unchanged, from the error message of docutils."""
     for source in message.findall(nodes.literal_block) if message["level"] >= _WARNING else ():
         source.line = message.get("line", 1)
         yield from _read_code(source, leads)

@@ -1,8 +1,8 @@
 """Adds directives and roles that Sphinx and other tools define and docutils does not.
 
 An unknown directive is read as its argument with its content below, and an unknown role as its
-text. So no text is lost because a tool is not installed, and the definitions of a document do not
-affect the next document.
+text. As a result, no text is lost if a tool is not installed, and the definitions of a document do
+not affect the next document.
 """
 
 import re
@@ -20,8 +20,8 @@ from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
 class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
     """The argument of a directive (the first child, a paragraph) and its content.
 
-    If `is_lead`, the argument is context for the content. If `is_shown`, it is also read as a text
-    of its own.
+    If `is_lead`, the argument is context for the content. If `is_shown`, the argument is also read
+    as separate text.
     """
 
 
@@ -203,7 +203,7 @@ def _show_role(
 
 
 def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
-    """Split `text <target>` into text and target. If only a target is given, the text is
+    """Split `text <target>` into text and target. If there is only a target, the text is
     `untitled`, or the target if `untitled` is None."""
     found = _TITLED.match(text)
     if found and found[1]:
@@ -231,7 +231,8 @@ class _States(dict[str, states.RSTState]):
 
 
 def make_inliner() -> states.Inliner:
-    """Create an inline parser that runs the slow search for addresses only where there may be one.
+    """Create an inline parser that runs the slow search for addresses only where an address may
+    occur.
 
     A subclass cannot do this, because docutils reads the attributes of its own class.
     """
@@ -257,7 +258,7 @@ _docutils_directive = directives.directive
 
 
 def install() -> None:
-    """Make docutils look up directives and roles in this module, in this process.
+    """Make docutils look up directives and roles in this module, for the whole process.
 
     The lookups of docutils would keep the definitions of a document for later documents.
     """

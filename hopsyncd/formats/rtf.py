@@ -68,7 +68,7 @@ class _State:
 
 
 def rtf_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document. Line numbers count paragraphs and table rows."""
+    """Read an RTF document. Line numbers count paragraphs and table rows."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not data.startswith(b"{\\rtf"):
         raise DocumentUnreadable(
@@ -80,7 +80,7 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Reads a document. `number` counts paragraphs and table rows."""
+    """Reads an RTF document. `number` counts paragraphs and table rows."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -252,7 +252,7 @@ class _Reader:
         return self._levels.get(state.style, 0)
 
     def _end_listed(self, text: str) -> None:
-        """End a font's name at each semicolon, because fonts may share a group."""
+        """End the name of a font at each semicolon, because several fonts may share a group."""
         state = self._state
         if state.kind == b"fonttbl" and text.endswith(";"):
             self._end_entry(state)

@@ -137,7 +137,7 @@ def _bold_headers(rows: list[_Row]) -> int:
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
     """Return the number of rows that each cell spans, by (row, column).
 
-    Includes continuation cells that have no first cell.
+    Continuation cells that have no first cell are included.
     """
     spans: dict[tuple[int, int], int] = {}
     above: dict[int, tuple[int, int]] = {}

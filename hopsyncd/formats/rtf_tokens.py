@@ -60,6 +60,6 @@ def code_page(number: int) -> str:
 
 
 def charset_encoding(charset: int) -> str:
-    """Return the encoding of a font's character set; empty if the document's encoding applies."""
+    """Return the encoding of a font's character set, or "" if the document's encoding applies."""
     number = _CHARSETS.get(charset)
     return code_page(number) if number else ""

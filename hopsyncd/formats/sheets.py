@@ -48,7 +48,7 @@ class SheetRow:
 
 
 def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """Yield the blocks of a table that may be long and rarely marks its header.
+    """Yield the blocks of a table that may be long. Such tables rarely mark their header.
 
     The table is built in parts of some hundred rows, each with the same header, so that the whole
     table is never in memory. Rows above the header that describe the whole table come first.

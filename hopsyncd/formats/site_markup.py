@@ -107,7 +107,7 @@ def _without_comments(
     end: re.Pattern[str],
     skipped: Counter[str],
 ) -> list[str]:
-    """Remove the comments that begin outside code. An unclosed comment is text."""
+    """Remove the comments that begin outside code. An unclosed comment counts as text."""
     last = max((index for index, line in enumerate(lines) if end.search(line)), default=-1)
     remaining: list[str] = []
     is_inside = False

@@ -24,10 +24,10 @@ def source_blocks(text: str) -> tuple[Block, ...]:
 
 
 def python_blocks(text: str) -> tuple[Block, ...]:
-    """Split Python source, with each top-level function or class under a heading of its name.
+    """Split Python source, with each top-level function or class below a heading with its name.
 
-    `class Foo(Base): ...` gives the heading `class Foo` and its code below it; statements between
-    definitions have no heading. A module of over a million characters, or one that the running
+    `class Foo(Base): ...` gives the heading `class Foo` with its code below. Statements between
+    definitions have no heading. A module of over a million characters, or a module that the running
     Python cannot parse, is split like other source code.
     """
     tree = _parse(text)
@@ -83,7 +83,7 @@ def _definition(node: _Definition, lines: list[str], first: int, last: int) -> I
 
 
 def _code_blocks(lines: list[str], offset: int) -> Iterator[Block]:
-    """Yield groups of lines; `offset` is the number of lines before them in the file.
+    """Yield groups of lines. `offset` is the number of lines before `lines` in the file.
 
     A blank line ends a group of over a thousand characters. It also ends a shorter group, unless
     the next line is indented deeper than the group's first line.
@@ -114,7 +114,7 @@ def _indent(line: str) -> int:
 def notebook_blocks(text: str) -> tuple[Block, ...]:
     """Read a notebook. Line numbers count cells, from 1. Outputs are counted as skipped.
 
-    Raises ValueError for other JSON.
+    Raises ValueError if the text is not a notebook.
     """
     notebook = json.loads(text) if text.strip() else {"cells": []}
     sheets = notebook.get("worksheets") or [notebook]  # in versions up to 3 of the format

@@ -57,9 +57,9 @@ class _Place:
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read an Excel workbook, with comments, text boxes and the texts of charts.
 
-    Formulas show their saved values; formulas without a value are counted. If openpyxl refuses the
-    workbook or finds no sheet in it, `xls_blocks` reads it: programs other than Excel write parts
-    that openpyxl does not support.
+    Formulas show their saved values; formulas without a value are counted. If openpyxl rejects the
+    workbook or finds no sheet in it, `xls_blocks` reads the workbook: programs other than Excel
+    write parts that openpyxl does not support.
     """
     archive = open_archive(data)  # refuses an archive that is too large when unpacked
     try:
@@ -103,7 +103,8 @@ def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
 
 @cache
 def _lenient_parser() -> Any:
-    """Change openpyxl's sheet parser: it reads only rows, and a cell with an invalid value as text.
+    """Make a subclass of openpyxl's sheet parser that reads only rows, and reads a cell with an
+    invalid value as text.
 
     Otherwise a date such as 2020-02-30, or merged cells such as E:E, make openpyxl reject the whole
     workbook.
@@ -238,7 +239,7 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
 
 def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
     """Return the number of rows above the lower of two tables that share no column. Returns 0 if
-    there are no two such tables.
+    there are no two tables.
 
     `filled` contains the first and last row with text of each column.
     """
@@ -267,8 +268,8 @@ def _bold_styles(book: Any) -> frozenset[int]:
 def _excel_rows(
     rows: Iterable[Sequence[Any]], place: _Place, bold: frozenset[int]
 ) -> Iterator[SheetRow]:
-    """Yield the rows of a sheet. Consecutive rows without cells, of which there may be a million,
-    count as one."""
+    """Yield the rows of a sheet. Consecutive rows without cells count as one row, because there may
+    be a million of them."""
     is_gap = False
     for number, row in enumerate(rows, 1):
         if not row:

@@ -1,7 +1,7 @@
-"""Converts tables to text, a block per row.
+"""Converts tables to text, with a block for each row.
 
 Each cell follows the full path of its column headers. A cell that spans several rows is repeated in
-each.
+each of these rows.
 
     Season: High | Price > Adult: 310 | Price > Child: 150
 """
@@ -36,7 +36,7 @@ def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     """Return the label of each column: the path from its outermost header to its own header.
 
     A header that spans the whole table is left out; an empty header adds nothing. If the table is
-    nested in a `column` of another, that column's name comes first.
+    nested in a column of another table, `column` is the name of that column, which comes first.
     """
     width = max((len(row.cells) for row in rows), default=0)
     paths: list[list[Cell]] = [[] for _ in range(width)]
@@ -128,9 +128,10 @@ def _note_rows(rows: Sequence[Row], width: int) -> range:
 
 
 def _group_rows(rows: Sequence[Row], width: int) -> frozenset[int]:
-    """Return the rows that name groups of the rows below them: they have only their first cell.
+    """Return the rows that name groups of the rows below them. A group row has only its first cell.
 
-    There are at least two, the first row is one, and rows with values follow each.
+    The result is empty unless the first row names a group, there are at least two groups, and each
+    group has rows with values.
     """
     named = [index for index, row in enumerate(rows) if _has_only_name(row, width)]
     if len(named) < 2 or named[0] or named[-1] == len(rows) - 1:
@@ -203,7 +204,8 @@ def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
 
 
 def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the labels, shortened if they would make the table many times longer."""
+    """Return the labels. The labels are shortened if they would make the table many times
+    longer."""
     characters = sum(len(cell.text) for row in rows for cell in row.own)
     if sum(map(len, labels)) * len(rows) <= characters * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
         return labels

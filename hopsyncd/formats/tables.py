@@ -44,7 +44,8 @@ _NOTHING: frozenset[Cell] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a row by column, None for empty places. `carried` cells began in rows above."""
+    """The cells of a row by column, with None for empty places. The `carried` cells began in rows
+    above."""
 
     cells: tuple[Cell | None, ...]
     first_line: int
@@ -58,7 +59,7 @@ class Row:
 
     @property
     def texts(self) -> list[str]:
-        """Return the text of each place."""
+        """Return the text of each column's cell; "" for an empty place."""
         return [cell.text if cell else "" for cell in self.cells]
 
     @property
@@ -68,7 +69,7 @@ class Row:
 
     @property
     def has_tables(self) -> bool:
-        """Whether a table is nested in a cell; the names of columns cannot contain it."""
+        """Whether a table is nested in a cell of the row. Column names cannot contain tables."""
         return any(cell.inner for cell in self.own)
 
 
@@ -135,14 +136,14 @@ class TableBuilder:
                 self._below[column] = (cell, rowspan - 1 if rowspan > 1 else _TO_THE_END)
 
     def extend_row(self, last_line: int) -> None:
-        """Set a later last line for the current row."""
+        """Set the last line of the current row to a later line."""
         self._lines = (self._lines[0], max(self._lines[1], last_line))
 
     def build(self, *, guess_header: bool = False) -> Table:
         """Build the table.
 
-        With `guess_header`, the first row may be a header without being marked, if its content
-        suggests it. Spreadsheets and similar formats need this.
+        If `guess_header`, the first row may count as a header because of its content, even if the
+        document does not mark it. Spreadsheets and similar formats need this option.
         """
         self._end_row()
         rows = tuple(self._rows)
@@ -208,7 +209,8 @@ def is_one_cell(row: Row, width: int) -> bool:
 
 
 def _row_of_groups(rows: Sequence[Row], *, guess_header: bool) -> Row | None:
-    """Return the first row with the name of each group in all its columns, if it names groups."""
+    """Return the first row if it names groups of columns, with the name of each group repeated in
+    all columns of the group. Returns None for other tables."""
     if not rows or not (guess_header or is_header_row(rows[0])):
         return None
     columns = columns_of_groups([row.texts for row in rows[:5]])
@@ -258,11 +260,11 @@ def is_header_row(row: Row) -> bool:
 
 
 def _guessed_headers(rows: Sequence[Row]) -> int:
-    """Guess from the content how many rows at the top name the columns; 0 if none does.
+    """Guess from the content how many rows at the top name the columns.
 
     The result is 1 if all cells are short and different names (the top left cell may be empty), or
-    if the row has names and years above numbers. It is 2 or more if cells of the first row span
-    columns or rows and all of them are names.
+    if the row has names and years above numbers. The result is 2 or more if cells of the first row
+    span columns or rows and all of them are names. Otherwise the result is 0.
     """
     if len(rows) < 2:
         return 0

@@ -1,4 +1,4 @@
-r"""Converts TeX formulas in texts of other formats: `$x^2$`, `\(x^2\)`, `$$…$$` and `\[…\]`."""
+r"""Converts TeX formulas within text of other formats: `$x^2$`, `\(x^2\)`, `$$…$$` and `\[…\]`."""
 
 import re
 
@@ -31,7 +31,8 @@ def formula_text(tex: str) -> str:
 
 
 def is_formula(tex: str) -> bool:
-    r"""Whether a text between dollar signs is TeX rather than a price, path or shell variable.
+    r"""Whether `tex`, found between dollar signs, is TeX rather than a price, path or shell
+    variable.
 
     >>> [is_formula(text) for text in (r"\alpha", "x^2", "x_i", "n", "a = b", "5 and", "HOME/bin")]
     [True, True, True, True, True, False, False]
@@ -42,7 +43,8 @@ def is_formula(tex: str) -> bool:
 
 
 def match_formula(text: str, start: int, end: int) -> tuple[str, int] | None:
-    """Return the formula that begins at a position as readable text, and its end."""
+    """Return the formula that begins at `start` as readable text, and its end. Returns None if no
+    formula begins at `start`."""
     pattern = _DOLLARS if text[start] == "$" else _BRACKETED
     found = pattern.match(text, start, end)
     if found is None:
@@ -57,7 +59,7 @@ def match_formula(text: str, start: int, end: int) -> tuple[str, int] | None:
 
 
 def read_formulas(text: str) -> str:
-    r"""Replace formulas in TeX brackets or double dollar signs by readable text.
+    r"""Replace formulas in TeX brackets or double dollar signs with readable text.
 
     >>> read_formulas(r"The area \(\pi r^2\) costs $5.")
     'The area πr^2 costs $5.'

@@ -45,8 +45,8 @@ def runs_of(lines: Iterable[str]) -> Iterator[Run]:
 
 @dataclass(frozen=True, slots=True)
 class TextPages:
-    """The lines of a text without its running heads and feet, and the positions at which its pages
-    end."""
+    """The lines of a document without its running heads and feet, and the positions at which its
+    pages end."""
 
     lines: list[str]
     breaks: list[int]  # line numbers, ascending
@@ -285,8 +285,8 @@ _MOST = 8  # columns to try in a run
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A term and its text on one line. The text begins at `column`; the term may extend up to
-    it."""
+    """A term and its text on one line. The text begins at `column`. `is_apart` is true if at least
+    two spaces separate the term from the text."""
 
     term: str
     text: str
@@ -295,10 +295,11 @@ class Tag:
 
 
 def tags_of(run: list[str]) -> dict[int, Tag]:
-    """Return the lines of a run that have a term and its text, by their position.
+    """Return the lines of a run that have a term followed by text, by their position.
 
     The text continues below in the same column. A term with two spaces before its text counts
-    unless it is inside other text. A term that fills its column counts only next to such terms.
+    unless it is inside other text. A term that fills its column counts only next to terms with two
+    spaces.
     """
     indents = [indent_of(line) for line in run]
     found: dict[int, Tag] = {}
@@ -329,7 +330,7 @@ def _is_text_at(indents: Sequence[int], index: int, tags: Mapping[int, Tag]) -> 
 
 
 def _tag_at(line: str, column: int) -> Tag | None:
-    """Return the term before a text that begins at a column, or None if there is none.
+    """Return the term before the text that begins at `column`, or None if there is no such term.
 
     A term that fills its column must be a single word.
     """

@@ -49,7 +49,7 @@ class Unit(NamedTuple):
     """A piece of text that is never split, with the separator before it.
 
     `tokens` is its estimated size. Lines are 1-based and inclusive. `links` are the links that
-    begin in it. `leads` are the leads of its block that still apply.
+    begin in the unit. `leads` are the leads of its block that still apply.
     """
 
     text: str
@@ -62,7 +62,7 @@ class Unit(NamedTuple):
 
 
 def tokens(text: str) -> int:
-    """Estimate the tokens of a text: a quarter of its UTF-8 bytes, rounded up.
+    """Estimate the number of tokens in `text`: a quarter of its UTF-8 bytes, rounded up.
 
     The vocabulary of all-MiniLM-L6-v2 has 4.4 bytes per token in English, 3.4 in Japanese, 2.2 in
     Russian and 2.7 in code, so the estimate does not depend on the language.
@@ -77,7 +77,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     Code is split into lines, other text into sentences, and sentences of more than `sentence`
     tokens into words. An ideograph is a word; no word exceeds 32 characters. A table row is split
     into lines of cells, each beginning with the row's first cell. The first unit has an empty
-    `glue`, because the separator between blocks is not known here.
+    `glue`, because only the caller knows the separator between blocks.
     """
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
@@ -107,7 +107,8 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
 
 
 def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
-    """Split a long row into lines. Each begins with the first cell, which usually names the row."""
+    """Split a long row into lines. Each line begins with the first cell, which usually names the
+    row."""
     head, _, rest = block.text.partition(_CELL)
     start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
     rest = rest if start else block.text
@@ -132,7 +133,8 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield a text's sentences with the white space after each; joined, they equal the text.
+    """Yield the sentences of `text`, each with the white space after it. Joined, the results equal
+    `text`.
 
     Punctuation ends a sentence before white space, unless a lower-case letter follows or a known
     abbreviation or initial precedes. The full stops of Chinese and Japanese always end a sentence.
@@ -182,7 +184,8 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
 
 
 def unwrap_lines(text: str) -> str:
-    """Undo line wrapping, so that re-wrapping a paragraph does not change its id."""
+    """Undo line wrapping. As a result, re-wrapping a paragraph does not change the id of its
+    passage."""
     if "\u00ad" in text:
         text = _SOFT_HYPHEN.sub("", text)
     if "\n" in text:

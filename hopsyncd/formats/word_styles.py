@@ -40,7 +40,7 @@ NO_STYLE = Style()
 
 
 class Styles:
-    """The styles of a document; each is parsed when it is first used."""
+    """The styles of a document. Each style is parsed when it is first used."""
 
     def __init__(self, data: bytes) -> None:
         self._found = Children(data, "style", "styleId")
@@ -80,13 +80,13 @@ def _level_of(named: str, style: Element) -> int:
 
 
 def outline_of(element: Element) -> int:
-    """Return the heading level in the element's own properties; 0 if there is none."""
+    """Return the heading level in the element's own properties, or 0 if they state no level."""
     level = _value_of(element, "pPr", "outlineLvl")
     return min(int(level) + 1, 6) if level.isdecimal() and int(level) < 9 else 0
 
 
 def mark_of(properties: Element | None) -> str:
-    """Return the mark of text: "^" for superscript, "_" for subscript, empty for normal text."""
+    """Return the mark of a run: "^" for superscript, "_" for subscript, "" for normal text."""
     alignment = "" if properties is None else _value_of(properties, "vertAlign")
     return {"superscript": "^", "subscript": "_"}.get(alignment, "")
 
@@ -157,14 +157,16 @@ class Numbering:
         return _value_of(definition, "abstractNumId"), overridden
 
     def depth_of(self, number: str, style: str) -> int:
-        """Return the level at which a list uses a style; 0 unless the list names the style."""
+        """Return the level of the list `number` that uses a style, or 0 if no level of the list
+        names the style."""
         levels = self._levels(number)
         return next(
             (depth for depth, settings in levels.items() if style and settings.style == style), 0
         )
 
     def next_label(self, number: str, depth: int) -> str:
-        """Count an item. Return its label, such as "1.2" or "a)"; empty for a bullet."""
+        """Count an item of the list `number`. Returns its label, such as "1.2" or "a)", or "" for a
+        bullet."""
         if self._said.get(number) is None:
             return ""
         levels = self._levels(number)
@@ -221,7 +223,7 @@ def _levels_of(parent: Element) -> dict[int, _Level]:
 
 
 def is_on(properties: Iterable[Element], name: str) -> bool:
-    """Whether a switch is present and not turned off."""
+    """Whether the property `name` is present and not turned off."""
     return any(
         local_name(element) == name and attribute(element, "val") not in ("0", "false", "off")
         for element in properties

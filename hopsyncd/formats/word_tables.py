@@ -95,10 +95,11 @@ class WordTable:
         return builder.build()
 
     def _header_rows(self, texts: Sequence[Sequence[str]]) -> set[int]:
-        """Return the header rows: marked rows, or else the first row if it looks like a header.
+        """Return the header rows: rows that repeat on each page, or else the first row if it looks
+        like a header.
 
-        Word marks the first row of almost every table as a header, so its text must look like one.
-        A title across the table may precede it.
+        Word formats the first row of almost every table as a header, so that row counts only if its
+        text looks like a header. A title across the table may precede the header row.
         """
         marked = {index for index, is_marked in enumerate(self._marked) if is_marked}
         has_title = len(self.rows) > 1 and len(self.rows[0]) == 1 < len(self.rows[1])
@@ -177,7 +178,7 @@ def _is_shaded(cell: Element) -> bool:
 
 
 def _is_bold(cell: Element) -> bool | None:
-    """Whether all text of a cell is bold; None if it has no text."""
+    """Whether all text of a cell is bold. Returns None if the cell has no text."""
     found = None
     for run in cell.iterfind(".//{*}r"):
         if not any((text.text or "").strip() for text in run.iterfind("{*}t")):

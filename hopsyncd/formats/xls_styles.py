@@ -1,6 +1,6 @@
 """Reads the number formats and bold cells of workbooks of Excel 5 to 2003 (MS-XLS).
 
-The library that reads the values does not return them.
+The library that reads the values returns neither.
 """
 
 import io
@@ -67,7 +67,7 @@ def styles_of(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
 def _records(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the records of a part of the workbook: type, position of the content, length.
 
-    Parts inside it, such as charts, are left out.
+    Nested parts, such as charts, are left out.
     """
     depth = 0
     offset = begin
@@ -104,7 +104,7 @@ def _read_globals(book: _Book) -> None:
 
 
 def _text(data: bytes, length_bytes: int, *, is_biff8: bool) -> str:
-    """Decode a text that its length precedes."""
+    """Decode text that is preceded by its length, a number of `length_bytes` bytes."""
     count = int.from_bytes(data[:length_bytes], "little")
     text = data[length_bytes:]
     if not is_biff8:

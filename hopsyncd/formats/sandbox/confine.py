@@ -73,20 +73,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def gain_no_privileges() -> None:
-    """Prevent programs started from here from gaining privileges; Landlock and seccomp require
-    this."""
+    """Prevent this process, and programs that it starts, from gaining privileges.
+
+    Landlock and seccomp require this.
+    """
     _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
 def landlock_version() -> int:
-    """Return the kernel's Landlock version; below 1 means that there is none."""
+    """Return the kernel's Landlock version. A result below 1 means that the kernel has no
+    Landlock."""
     return _call(_CREATE_RULESET, None, 0, 1)
 
 
 def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
     """Allow reading files below `places`, and forbid all other file access.
 
-    `may_run` also allows running programs there. Returns False if the kernel has no Landlock.
+    If `may_run`, programs below `places` may also be run. Returns False if the kernel has no
+    Landlock.
     """
     version = landlock_version()
     if version < 1:
@@ -122,8 +126,8 @@ def refuse_system_calls(may_run: bool = False) -> bool:
     """Forbid new processes and threads, sockets, access to other processes, and calls that Landlock
     does not cover.
 
-    Returns False if the system has no seccomp. `may_run` allows executing another program, to which
-    the same rules apply.
+    Returns False if the system has no seccomp. If `may_run`, the process may execute another
+    program, to which the same rules apply.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -183,8 +187,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def confine(memory_bytes: int) -> None:
     """Forbid this process network, files, new processes and more than `memory_bytes` of memory.
 
-    The process can still read Python and its libraries. Call this before starting threads. If the
-    system does not support a layer, the other layers stay in force.
+    The process can still read Python and its libraries. Call this function before starting threads.
+    If the system does not support a layer, the other layers stay in force.
     """
     _take_resources(memory_bytes)
     if sys.platform == "linux":
@@ -195,9 +199,11 @@ def confine(memory_bytes: int) -> None:
 
 
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
-    """Execute another program, confined like a reader process; it may also read below `places`.
+    """Replace this process with another program, confined like a reader process. The program may
+    also read below `places`.
 
-    The program's environment contains only OMP_THREAD_LIMIT, which limits it to one thread.
+    The program's environment contains only OMP_THREAD_LIMIT, which limits the program to one
+    thread.
     """
     _take_resources(memory_bytes)
     # The soft limit sends SIGXCPU, which names the cause; the hard limit always kills.
@@ -241,7 +247,11 @@ def _leave_network() -> None:
 
 
 def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Lower a resource limit and its maximum. A limit that is already lower is not changed."""
+    """Lower the resource limit `what` to `value`, and its maximum to `most` or, by default, to
+    `value`.
+
+    A limit that is already lower is not changed.
+    """
     most = value if most is None else most
     inherited = resource.getrlimit(what)[1]
     if inherited != resource.RLIM_INFINITY:

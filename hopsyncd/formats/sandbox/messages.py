@@ -129,7 +129,7 @@ class Died(Exception):
     """The worker ended or broke the protocol.
 
     `why` is a verb phrase, such as "takes too long". If `again` is true, an earlier document may be
-    the cause. If `killed` is true, another program or the system ended the worker, usually because
+    the cause. If `killed` is true, the system or another program ended the worker, usually because
     memory ran out.
     """
 
@@ -141,7 +141,7 @@ class Died(Exception):
 
 
 class ReaderExchange:
-    """Sends a request and receives its reply before a deadline.
+    """Sends a request to the worker and receives its reply before a deadline.
 
     The pipes are non-blocking, so the daemon never hangs.
     """
@@ -159,7 +159,8 @@ class ReaderExchange:
         self._got = bytearray()
 
     def run(self, request: memoryview, wall_s: float) -> bytearray:
-        """Send the request and return the reply. Raises Died."""
+        """Send the request and return the reply. Raises Died if no valid reply arrives within
+        `wall_s`."""
         self._receive_until(LENGTH.size, request, wall_s)
         (size,) = LENGTH.unpack(self._got[: LENGTH.size])
         if size > self._limits.reply_bytes:
@@ -169,13 +170,15 @@ class ReaderExchange:
         return self._got
 
     def expect_ready(self, wall_s: float) -> None:
-        """Wait until the worker reports that it is ready. Raises Died."""
+        """Wait until the worker reports that it is ready. Raises Died if that takes longer than
+        `wall_s`."""
         self._receive_until(len(READY), memoryview(b""), wall_s)
         if self._got != READY:
             raise Died("gives an invalid reply")
 
     def _receive_until(self, size: int, unsent: memoryview, wall_s: float) -> None:
-        """Send `unsent`, and receive until there are `size` bytes. Raises Died."""
+        """Send `unsent`, and receive until there are `size` bytes. Raises Died after `wall_s`
+        seconds."""
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
             waited_s = time.monotonic()

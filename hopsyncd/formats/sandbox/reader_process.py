@@ -46,12 +46,14 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 class ExtractionProcess:
     """Reads documents in a separate process. The calling process reads small, simple documents.
 
-    Only one thread at a time may use it. `yield_to_edits` is called while it waits. It may raise an
-    error to abandon the document, or read another document meanwhile with a second worker. Content
-    that killed a worker is never tried again, whatever its name. `quarantined` maps its hash to the
-    reason, and `on_quarantine` receives each new hash and reason. A document is blamed only if a
-    sample of its type can be read; `unavailable` maps types to the errors of their samples.
-    `tesseract` reads pictures and PDF pages without text.
+    An instance is not thread-safe. While it waits, it calls `yield_to_edits`, which may raise an
+    error to abandon the document, or use the same instance to read another document with a second
+    worker.
+
+    Content that killed a worker is never tried again, whatever its name. `quarantined` maps the
+    hash of such content to the reason, and `on_quarantine` receives each new hash and reason. A
+    document is blamed only if a sample of its type can be read; `unavailable` maps types to the
+    errors of their samples. `tesseract` reads pictures and PDF pages without text.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class ExtractionProcess:
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """Read a document like hopsyncd.formats.readers.extract, within the limits.
 
-        Raises DocumentUnreadable, or ReaderUnavailable if no document of the type could be read.
+        Raises DocumentUnreadable, or ReaderUnavailable if documents of this type cannot be read at
+        all.
         """
         if len(data) <= self._limits.light_bytes and is_light(media_type, data):
             return extract(data, media_type)
@@ -104,9 +107,10 @@ class ExtractionProcess:
             self._used_s = time.monotonic()
 
     def preview_page(self, data: bytes, page: int, text: str) -> Block:
-        """Render a page of a PDF as a picture in base64, and find a text on it (see page_preview).
+        """Render a page of a PDF as a picture in base64, and find `text` on that page (see
+        page_preview).
 
-        Raises DocumentUnreadable, or ReaderUnavailable if no document can be read.
+        Raises DocumentUnreadable, or ReaderUnavailable if PDFs cannot be read at all.
         """
         content = content_hash(PDF.encode() + b"\0" + data)
         if content in self._quarantined:
@@ -133,7 +137,7 @@ class ExtractionProcess:
             self._second.end_idle(idle_s)
 
     def try_reader(self, kind: str) -> None:
-        """Read the sample of a type. Raises ReaderUnavailable if it cannot be read."""
+        """Read the sample of a type. Raises ReaderUnavailable if the sample cannot be read."""
         try:
             if not self._ask(SAMPLES[kind](), kind):
                 raise _unavailable(kind, "reading its sample document gives no text")
@@ -221,7 +225,7 @@ class ExtractionProcess:
             self.try_reader(kind)
 
     def _note_unavailable(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
-        """Record why documents of a type cannot be read; a new worker will retry them."""
+        """Record why documents of a type cannot be read, log it once, and end the worker."""
         self._end()
         if self._unavailable.get(kind) is None:
             log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
@@ -345,7 +349,7 @@ def _unavailable(kind: str, why: str) -> ReaderUnavailable:
 def try_readers(
     unavailable: MutableMapping[str, ReaderUnavailable], command: Sequence[str] = WORKER
 ) -> None:
-    """Try all readers in a worker, and record failures in `unavailable`."""
+    """Read the sample of each type in a worker. `unavailable` receives the errors by media type."""
     with closing(ExtractionProcess(command=command, unavailable=unavailable)) as process:
         for kind in SAMPLES:
             with suppress(ReaderUnavailable):  # the error is logged, and recorded in `unavailable`
@@ -353,7 +357,7 @@ def try_readers(
 
 
 def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
-    """Run `try_readers` on a thread a little later, so that it does not delay the daemon's
+    """Run `try_readers` on another thread after a short wait, to avoid delaying the daemon's
     start."""
     trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
     trial.name, trial.daemon = "readers", True

@@ -48,8 +48,8 @@ def main(read: Extract = extract_or_picture) -> None:
 def store_bytecode(folder: Path) -> None:
     """Compile the modules in a folder that have no bytecode yet.
 
-    Readers are imported after the process has lost write access. Without this, each worker of a new
-    installation would compile them again.
+    Readers are imported after the process has lost write access. Without this call, each worker of
+    a new installation would compile the modules again.
     """
     modules = [] if sys.dont_write_bytecode else sorted(folder.glob("*.py"))
     modules = [module for module in modules if not Path(cache_from_source(str(module))).exists()]
@@ -75,8 +75,8 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
 
 
 def _begin(cpu_s: int, wall_s: int) -> None:
-    """Make the kernel end this process after the time limits, in case the daemon no
-    longer waits."""
+    """Make the kernel end this process after the time limits, in case the daemon no longer waits
+    for a reply."""
     end = math.ceil(time.process_time() + cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     signal.alarm(wall_s)

@@ -34,7 +34,7 @@ _DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below its in
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed tesseract, and the languages to recognize, such as "eng+deu"."""
+    """An installed tesseract program, and the languages to recognize, such as "eng+deu"."""
 
     program: str
     languages: str
@@ -42,7 +42,11 @@ class Tesseract:
     def blocks(
         self, picture: bytes, page: int, yield_to_edits: Callable[[], None]
     ) -> tuple[Block, ...]:
-        """Return the paragraphs of a picture; its first page has the number `page`. Raises Died."""
+        """Return the paragraphs of a picture. Its first page has the number `page`. Raises Died if
+        tesseract fails.
+
+        While it waits, it calls `yield_to_edits`.
+        """
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
             for number, text in enumerate(self.text_of(picture, yield_to_edits).split("\f"), page)
@@ -52,7 +56,7 @@ class Tesseract:
 
     def text_of(self, picture: bytes, yield_to_edits: Callable[[], None] = lambda: None) -> str:
         """Recognize the text of a PNG, JPEG or TIFF. Calls `yield_to_edits` while it waits. Raises
-        Died."""
+        Died if tesseract fails."""
         with tempfile.TemporaryFile() as file:
             file.write(picture)
             file.seek(0)
