@@ -1,1 +1,1 @@
-"""The versioned database: its record types, the queries, and one package per database engine."""
+"""The versioned database: record types, queries, and one package for each database engine."""

@@ -1,4 +1,4 @@
-"""Encodes, decodes and combines access rules, which say who may see a source.
+"""Encodes, decodes and combines access rules. An access rule says who may see a source.
 
 This module imports no database code, so any module may import it.
 """
@@ -16,10 +16,11 @@ Viewers: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FolderClause:
-    """Who may see the documents of a source, depending on their paths. None means all members.
+    """Who may see the documents of a source, depending on the document's path.
 
     The last pattern in `paths` that matches a document's path applies to it. `rest` applies to the
-    documents that no pattern matches.
+    documents that no pattern matches. None in place of a list of users and groups means all
+    members.
     """
 
     rest: Viewers | None
@@ -54,7 +55,7 @@ def access_rule_text(rule: AccessRule) -> str:
 
 
 def read_access_rule(text: str) -> AccessRule:
-    """Decode a stored rule. If the text is invalid, only admins may see the source."""
+    """Decode a stored rule. If the text is invalid, the returned rule admits only admins."""
     try:
         clauses = json.loads(text)
         if not isinstance(clauses, list):
@@ -86,7 +87,7 @@ def _read_viewers(value: Any) -> Viewers:
 
 
 def entries_of(rule: AccessRule) -> list[str]:
-    """Return all users and groups that the rule names."""
+    """Return every user and group that the rule names, possibly more than once."""
     lists = list[Viewers | None]()
     for clause in rule:
         if isinstance(clause, FolderClause):
@@ -99,7 +100,8 @@ def entries_of(rule: AccessRule) -> list[str]:
 def hidden_by_rule(
     source: str, rule: AccessRule, matches: Callable[[Viewers], object]
 ) -> list[HiddenFolders] | None:
-    """Return the folders that the rule hides from a caller, or None if it hides the whole source.
+    """Return the folders that the rule hides from a caller, or None if the rule hides the whole
+    source.
 
     `matches` returns whether the caller is one of the given users or in one of the given groups.
     """
@@ -120,25 +122,27 @@ def hidden_by_rule(
 
 
 def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
-    """Combine two rules into one: only callers who satisfy both may see the source."""
+    """Return a rule that admits only callers whom both rules admit."""
     return tuple(dict.fromkeys([*rule, *further]))
 
 
 def restored_rule(rule: AccessRule) -> AccessRule:
-    """Return the rule to record when a backup with this rule is restored."""
+    """Mark a rule as coming from a restored backup, unless the rule hides nothing or admits only
+    admins."""
     needs_no_mark = rule == OPEN or NOBODY[0] in rule
     return rule if needs_no_mark else narrow(rule, (RESTORED,))
 
 
 def without_restored(rule: AccessRule) -> AccessRule:
-    """Return the rule without the mark of a restored backup."""
+    """Return the rule without the mark that `restored_rule` adds."""
     return tuple(clause for clause in rule if clause != RESTORED)
 
 
 def left_rule(known: AccessRule | None) -> AccessRule:
-    """Return the access rule for a source that was removed from the configuration.
+    """Return the access rule for a source that was removed from the configuration. `known` is the
+    last rule recorded for the source, or None if there is none.
 
-    Only admins may see the source, unless it was open to all members before.
+    If `known` admits all members, so does the result. Otherwise only admins may see the source.
     """
     if known is None:
         return NOBODY

@@ -1,9 +1,9 @@
 """Makes, lists and deletes backups in a folder.
 
 Each backup is a folder named after its time in UTC. It contains the database, a copy of the
-configuration and a manifest. A new backup is written to a hidden folder, which is renamed once
-everything is verified and on disk. The next backup deletes hidden folders left by a crash. A folder
-without a valid manifest is never changed.
+configuration and a manifest. A new backup is written to a hidden folder. The folder is renamed once
+all its files are verified and on disk. The next backup deletes hidden folders left by a crash. A
+folder without a valid manifest is never changed.
 """
 
 import fcntl
@@ -70,7 +70,7 @@ class Backup:
 
 
 def list_backups(folder: Path) -> list[Backup]:
-    """Return the finished backups in a folder, newest first. Raises OSError if it cannot be
+    """Return the finished backups in a folder, newest first. Raises OSError if the folder cannot be
     read."""
     if not folder.exists():
         return []
@@ -108,8 +108,8 @@ def make_backup(
 ) -> Backup:
     """Copy the database into the folder, and verify the copy.
 
-    `verify` raises BackupFailed if it finds an error in the copy, which is then deleted.
-    BackupFailed is also raised while another process makes a backup in the folder.
+    `verify` must raise BackupFailed if it finds an error in the copy; the copy is then deleted.
+    Also raises BackupFailed if another process is making a backup in the folder.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def _make(
 
 
 def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], None]) -> Manifest:
-    """Verify the copy, and create its manifest. The digest is computed over the verified bytes."""
+    """Verify the copy of a database, and create the backup's manifest. Raises BackupFailed."""
     digest = digest_of(copy)
     verify(copy)
     if digest_of(copy) != digest:

@@ -1,20 +1,21 @@
-"""Reads the changes between two versions, for copies of the database in memory or in another file.
+"""Reads the changes between two versions, to update copies of the database.
 
-Applying `changes(connection, after, until)` to a copy as of version `after` (0: an empty copy)
-makes it a copy as of `until`. Apply the ended rows first, because a row that began may also have
-ended. Afterwards the copy has exactly the rows of the tables at every kept version. `until` must be
-a kept version. The cost grows with the changes, not with the database.
+A copy is in memory or in another file. Applying `changes(connection, after, until)` updates a copy
+from version `after` (0: an empty copy) to version `until`, which must be a kept version. Apply the
+ended rows first, because a row that began may also have ended. At every kept version, the updated
+copy then has the same rows as the database. The cost grows with the number of changes, not with the
+size of the database.
 
-Content (texts, questions, vectors) is immutable. So changes contain only its ids. Read new
-content through `store.content`.
+Content (texts, questions, vectors) is immutable. So changes contain only ids of content. Read the
+content itself with `store.content`.
 
 Garbage collection (gc) deletes rows that are in force at no kept version. Changes do not report
-this, and a copy may keep the rows because nobody can query those versions. If `after` itself was
-collected, gc may have deleted rows that the copy has in force, before their end was reported.
-`Left` then lists the remaining rows.
+these deletions. A copy may keep the rows, because nobody can query those versions. If `after`
+itself was collected, gc may have deleted rows that are still in force in the copy, and their ends
+are never reported. `Left` then lists the rows that remain.
 
-Changes do not report purges and rebuilds either, which change rows of past versions. They change
-the `stamp`, and the copy must then be made again from version 0.
+Changes do not report purges and rebuilds either. Both change rows of past versions, and therefore
+the `stamp`. A copy with an outdated stamp must be recreated from version 0.
 """
 
 import json
@@ -39,7 +40,8 @@ _AT_ONCE = 50_000  # rows fetched per batch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassagesBegun:
-    """The passages that became vertices, as columns of equal length, in no particular order.
+    """The passages that became vertices of the graph, as columns of equal length, in no particular
+    order.
 
     `question_set` is the id of the passage's question set during the interval.
     """
@@ -66,11 +68,11 @@ class MatchesBegun:
 
 @dataclass(frozen=True, slots=True)
 class DocumentBegun:
-    """A revision of a document that began after version `after`. `id` is its row id, which is never
-    reused.
+    """A revision of a document that began after the version of the copy. `id` is the revision's row
+    id, which is never reused.
 
-    `occurrences` are its passages in document order, each with its links. `origin` was supplied by
-    the source, and `properties` come from the document itself.
+    `occurrences` are the passages in document order, each with its links. `origin` comes from the
+    source, and `properties` come from the document itself.
     """
 
     id: int
@@ -87,10 +89,11 @@ class DocumentBegun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """The keys of rows that were in force at `after` and ended, and the versions that ended them.
+    """The keys of rows that were in force at the version of the copy and ended later, and the
+    versions that ended them.
 
-    The key is the passage, the outgoing question of the match, or the row of the document. At most
-    one row per key is in force at a version.
+    The key of a passage is the passage id, the key of a match is its outgoing question, and the key
+    of a document is its row id. At most one row per key is in force at a version.
     """
 
     key: Integers
@@ -99,11 +102,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Left:
-    """The rows in force at `after`, a collected version, that began after version `since`.
+    """The remaining rows that began after version `since` and are in force at the copy's version.
+    Only created if the copy's version was collected: gc may have deleted other rows in force there.
 
-    The rows are identified by the same keys as in `Ended`. If the copy has a row that began in this
-    range and is not listed, gc deleted it because no kept version needs it. The copy must end that
-    row at `after` + 1.
+    The rows are identified by the same keys as in `Ended`. If a row of the copy began in this range
+    and is not listed, gc has deleted the row because no kept version needs it. The copy must end
+    that row at the version after its own.
     """
 
     since: int
@@ -114,7 +118,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
-    """The intervals that began or ended after version `after` (0: all), up to `until`.
+    """The intervals that began or ended after version `after` (0: all), up to version `until`.
 
     If an interval that began has not ended by `until`, its `died` is ALIVE. `left` is None unless
     `after` was collected.
@@ -133,10 +137,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Identifies the state from which a copy was made.
+    """Identifies the state of the database from which a copy was made.
 
     `digest` distinguishes versions with the same number in different databases, for example after a
-    restore. As long as the database has the same stamp for that version, the copy is valid and can
+    restore. While the database has the same stamp for the copy's version, the copy is valid and can
     be updated with `changes`.
     """
 
@@ -146,12 +150,13 @@ class Stamp:
 
 
 def stamp(connection: Connection, number: int) -> Stamp:
-    """Return the stamp of a copy as of this version (0: an empty copy)."""
+    """Return the stamp for a copy of this version (0: an empty copy)."""
     return Stamp(number, rewrites(connection), version_digest(connection, number))
 
 
 def changes(connection: Connection, after: int, until: int) -> Changes:
-    """Read the changes after version `after`, up to version `until`. Call it inside a snapshot.
+    """Read the changes after version `after`, up to version `until`. Call this function inside a
+    snapshot.
 
     Raises NoSuchVersion unless `until` is a kept version and `after` is 0 or a kept or collected
     version.
@@ -174,9 +179,10 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
 
 
 def last_kept_before(connection: Connection, after: int) -> int | None:
-    """Return the newest kept version before the collected version `after`, or 0 if there is none.
+    """Return the newest kept version before `after` if `after` was collected, or 0 if no older
+    version is kept.
 
-    Returns None if `after` is 0 or a kept version. Raises NoSuchVersion if it never existed.
+    Returns None if `after` is 0 or a kept version. Raises NoSuchVersion if `after` never existed.
     """
     if not after:
         return None
@@ -222,9 +228,8 @@ _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
 def _begun_rows(connection: Connection, table: str, span: Span) -> str:
-    """Return the FROM clause that reads a table's begun rows as `t`. It uses the index on `born`
-    unless all rows are read.
-    """
+    """Return the FROM clause that reads a table's begun rows under the alias `t`. The clause uses
+    the index on `born` unless all rows are read."""
     dialect = connection.dialect
     return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 
@@ -292,9 +297,8 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
 def _columns(
     connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
 ) -> list[NDArray[Any]]:
-    """Read rows into one array per column, in batches. Tuples of all rows would need ten times the
-    memory.
-    """
+    """Read rows into one array per column, in batches, because tuples of all rows would need ten
+    times the memory."""
     parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=kind)] for kind in types]
     cursor = connection.execute(sql, span)
     while rows := cursor.fetchmany(_AT_ONCE):

@@ -33,9 +33,8 @@ UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """The functions that check an engine's structure: in `check`, in a deep check, and when the
-    database is opened.
-    """
+    """The structure checks of an engine, grouped by when they run: in every `check`, in a deep
+    check, or when the database is opened."""
 
     quick: tuple[Check, ...]
     deep: tuple[Check, ...]
@@ -43,14 +42,15 @@ class _Structure:
 
 
 def count_checks(deep: bool) -> int:
-    """Return the number of checks that `check` runs at most."""
+    """Return the maximum number of checks that `check` runs."""
     return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) if deep else 0)
 
 
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Return all problems found; an empty list means that the database is sound."""
+    """Check the database, and return the problems found. Calls `on_check` with the name of each
+    check."""
     structure = _STRUCTURE_OF[connection.engine]
     checks = structure.deep + _STRUCTURE + GRAPH_CHECKS + CONTENT_CHECKS
     return run_checks(connection, checks if deep else structure.quick + _STRUCTURE, on_check)
@@ -59,9 +59,8 @@ def check(
 def run_checks(
     connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Run checks on a single snapshot of the database. A check that cannot read its rows yields a
-    finding.
-    """
+    """Run the checks on a single snapshot of the database, and return the problems found. If a
+    check cannot read its rows, that is a finding too."""
     found: list[Finding] = []
     try:
         with snapshot(connection):
@@ -131,10 +130,10 @@ def refuse_overwritten(connection: Connection) -> None:
 
 
 def as_store_error(error: BaseException, connection: Connection) -> BaseException:
-    """Return the DatabaseGone or DiskFailure that describes an SQLite error, or the error itself if
-    neither applies.
+    """Convert an SQLite error of the writer to DatabaseGone or DiskFailure. Returns any other error
+    unchanged.
 
-    The writer may call this after any failed read. It may drop the connection's page cache.
+    The writer may call this function after any failed read.
     """
     if connection.opened is None or not isinstance(error, SqliteError):
         return error
@@ -191,7 +190,7 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
 
 
 def _interval_bounds(connection: Connection) -> Iterator[Finding]:
-    """Do a quicker version of `_intervals` that reads only the ends of the indexes."""
+    """Check intervals like `_intervals`, but faster: only the ends of the indexes are read."""
     newest = head(connection)
     last = newest.id if newest else 0
     for table in INTERVAL_KEYS:

@@ -101,7 +101,8 @@ def _passages_follow_documents(connection: Connection) -> Iterator[Finding]:
 
 
 def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
-    """Return the merged half-open ranges of indexes into `numbers` for each passage.
+    """Convert the (passage, born, died) rows to merged half-open ranges of indexes into `numbers`,
+    for each passage.
 
     Rows must be ordered by birth.
     """
@@ -220,17 +221,16 @@ def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
 
 
 def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return, for each version, the indexes of the events after the previous version and up to this
-    version.
-    """
+    """Return, for each version in `numbers`, the indexes of the events that happened after the
+    previous version and up to this version."""
     order = np.argsort(events, kind="stable")
     bounds = np.searchsorted(events[order], numbers, side="right")
     return np.split(order, bounds)[: len(numbers)]
 
 
 class _Ranking:
-    """Ranks all matches, best first, and counts those within the edge threshold of the current
-    version.
+    """Ranks all matches, best first, and counts the matches within the edge threshold of one
+    version at a time.
 
     The first `_position` matches in the ranking are within the threshold, and `_admitted` of them
     are in force. Moving the threshold reads only the matches that it passes. Counting again would

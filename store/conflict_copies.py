@@ -1,6 +1,4 @@
-"""Recognizes conflict copies: files that sync programs create when a file was changed in two
-places.
-"""
+"""Recognizes conflict copies, which sync programs create when a file was changed on two devices."""
 
 import re
 

@@ -1,5 +1,5 @@
-"""Stores immutable content: passages, question sets and vectors. It is also the cache of all slow
-work.
+"""Stores immutable content: passages, question sets and vectors. Content is expensive to compute,
+so it is never computed twice.
 
 Content is written in a separate transaction, before the version that uses it. If the process
 crashes between the two, the next sync finds the content by its id and does not compute it again.
@@ -45,7 +45,7 @@ _QUESTIONS = """
 
 
 def register_generation(connection: Connection, generation: GenerationConfig) -> int:
-    """Return the row id of these settings. For new settings, create the row."""
+    """Return the row id of these generation settings. New settings are stored first."""
     known = find_generation_row(connection, generation.name)
     if known is not None:
         return known
@@ -58,8 +58,10 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
 
 
 def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
-    """Store the encoder's probe, a (2, d) array, for the settings with this row id. An existing
-    probe is kept.
+    """Store an encoder's probe for the settings with this row id, unless they already have one.
+
+    The probe is a (2, d) array: the vector of a fixed probe text, and the centre that is subtracted
+    from vectors.
     """
     blob = probe.astype("<i2").tobytes()
     with transaction(connection):
@@ -69,9 +71,8 @@ def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
 
 
 def find_probe(connection: Connection, encoder: str) -> Vectors | None:
-    """Return the stored probe of an encoder, a (2, d) array: the vector of the probe text, and the
-    centre.
-    """
+    """Return the stored probe of an encoder, or None if there is none. The probe is the array given
+    to `put_probe`."""
     row = connection.execute(
         "SELECT probe FROM recipe WHERE encoder = ? AND probe IS NOT NULL ORDER BY id", [encoder]
     ).fetchone()
@@ -79,13 +80,13 @@ def find_probe(connection: Connection, encoder: str) -> Vectors | None:
 
 
 def find_generation_row(connection: Connection, name: str) -> int | None:
-    """Return the row id of the settings with this name; None if they have never been used."""
+    """Return the row id of the settings with this name, or None if they were never stored."""
     row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else None
 
 
 def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
-    """Return the settings with this row id, which must exist."""
+    """Return the settings with this row id. The row must exist."""
     row = connection.execute(
         "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
     ).fetchone()
@@ -102,7 +103,8 @@ def stored_encoders(connection: Connection) -> list[str]:
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
-    """Return the stored passages with these ids."""
+    """Return the stored passages with these ids. Unknown ids are left out. Unknown ids are left
+    out."""
     rows = connection.execute(
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -147,7 +149,8 @@ def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) 
 def best_sets(
     connection: Connection, generation: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
-    """Return the best question set of each passage, for the settings with the row id `generation`.
+    """Return the best question set of each passage that was generated with the settings of row
+    `generation`.
 
     Passages without a question set are left out. A provisional set is returned only if the passage
     has no other.
@@ -167,11 +170,11 @@ def put_content(
     *,
     copied: bool = False,
 ) -> None:
-    """Store passages with their question sets in one transaction; existing rows stay as they are.
+    """Store passages with their question sets in one transaction. Existing rows stay as they are.
 
-    Increments the counters passages_generated and texts_embedded by the new rows, unless the
-    content was `copied` from another database. Raises ContentConflict if a passage with the same id
-    but another text is stored.
+    If `copied` is false, the new rows are added to the counters passages_generated and
+    texts_embedded. Pass true for content copied from another database. Raises ContentConflict if a
+    passage with the same id but a different text is already stored.
     """
     spent = Counter[str]()
     passages = list[Passage]()
@@ -205,7 +208,7 @@ def put_content(
 
 
 def counters(connection: Connection) -> dict[str, int]:
-    """Return the value of each counter since the database was created, by name."""
+    """Return the value of each counter by name. Counters start when the database is created."""
     rows = connection.execute("SELECT name, value FROM counter")
     totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
     return {"passages_generated": 0, "texts_embedded": 0} | totals
@@ -280,7 +283,8 @@ def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str
 def question_texts(
     connection: Connection, ids: Iterable[QuestionId | None], passages: Iterable[PassageId]
 ) -> dict[QuestionId, str]:
-    """Return the texts of these questions of the passages; None values among the ids are skipped.
+    """Return the texts of these questions, which must be questions of the given passages. None
+    values among the ids are skipped.
 
     Questions have no index by id. They are found in the question sets of their passages.
     """

@@ -19,7 +19,7 @@ Identity = tuple[int, int]  # a file's device and inode
 
 @dataclass(slots=True)
 class Opened:
-    """The files that the writer's connection has open.
+    """The files that the writer's connection has open: the database and its log.
 
     `least_bytes` is the smallest valid size of the database since the last commit. If another
     program has overwritten the file, `overwritten` says how that was detected; otherwise it is
@@ -45,19 +45,21 @@ class Dialect(Protocol):
 
     @property
     def unindexed(self) -> str:
-        """Return the clause after a table's name that makes SQLite read it without an index."""
+        """Return the clause after a table's name that makes SQLite read the table without an
+        index."""
 
     def indexed_by(self, index: str) -> str:
         """Return the clause after a table's name that makes SQLite use this index."""
 
     def ids(self, parameter: str = ...) -> str:
-        """Return a subquery that selects the integers in a JSON array."""
+        """Return a subquery that selects the integers in the JSON array bound to `parameter`."""
 
     def names(self, parameter: str = ...) -> str:
-        """Return a subquery that selects the strings in a JSON array."""
+        """Return a subquery that selects the strings in the JSON array bound to `parameter`."""
 
     def list_rows(self, parameter: str, alias: str) -> str:
-        """Return a FROM item with the strings in a JSON array, in the column `value`."""
+        """Return a FROM item named `alias` whose column `value` has the strings in the JSON array
+        bound to `parameter`."""
 
     def wrong_types(self, *columns: str) -> str:
         """Return a condition that is true if any of these columns contains a value that is not an
@@ -66,7 +68,7 @@ class Dialect(Protocol):
 
 
 class FoundRows(Protocol):
-    """The rows that a SELECT statement returns."""
+    """The result of a statement: the rows that were found."""
 
     @property
     def rowcount(self) -> int: ...
@@ -80,15 +82,15 @@ class Server(Protocol):
     """The server at the other end of a connection. Its methods raise StoreError."""
 
     def reclaim_space(self, whole: bool) -> None:
-        """Reclaim the space of deleted rows. If `whole` is true, rewrite the tables to erase those
-        rows.
-        """
+        """Make the space of deleted rows available for new rows. If `whole` is true, rewrite the
+        tables, which also erases the deleted rows."""
 
     def elect(self) -> bool:
-        """Try to become the writer. Returns False if another session is the writer."""
+        """Try to become the writer. Returns whether this session is now the writer."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the writer announces a new version. Returns False after the timeout."""
+        """Wait until the writer announces a new version. Returns False if the timeout passes
+        first."""
 
     def lock_table(self, table: str) -> None:
         """Prevent other sessions from changing the table until the current transaction ends."""
@@ -119,9 +121,8 @@ class Connection(Protocol):
         """Release most of the database pages that this process caches in memory."""
 
     def restart_sequences(self) -> None:
-        """Set the id sequences after rows were inserted with explicit ids, if the engine uses
-        sequences.
-        """
+        """Advance the id sequences past the highest existing ids, if the engine uses sequences.
+        Call this method after inserting rows with explicit ids."""
 
     def begin_write(self) -> None:
         """Begin a transaction that may write."""
@@ -139,7 +140,8 @@ class Connection(Protocol):
         """Raise DatabaseGone unless the writer's files are still at their paths. Thread-safe."""
 
     def acknowledge(self) -> None:
-        """Record the state of the writer's database on disk. Call it before replying to a client.
+        """Record the state of the writer's database on disk. Call this method before confirming a
+        change to a client.
 
         Raises DatabaseGone or NotAcknowledged.
         """
@@ -150,6 +152,6 @@ class Connection(Protocol):
 
 
 def server_of(connection: Connection) -> Server:
-    """Return the server of a connection that has one."""
+    """Return the server of a connection to a database server."""
     assert connection.server is not None, "the record is in a file"
     return connection.server

@@ -1,12 +1,12 @@
 """Copies a database from a file to a server or back, and keeps a follower's local copy.
 
 `copy_record` copies everything, and rows keep their ids. It copies the versions last, in one
-transaction, so an interrupted copy has no versions, and no daemon serves from it. To complete the
+transaction. So an interrupted copy has no versions, and no daemon serves from it. To complete the
 copy, call `copy_record` again.
 
-A `LocalCopy` keeps the text that answers show available while the server cannot be reached. It is a
-SQLite file with the tables that queries read, reduced to the rows of the served version and the
-version before it. After a purge or another rewrite of history, it is recreated.
+While the server cannot be reached, a `LocalCopy` supplies the text that answers show. It is a
+SQLite file with the tables that queries read, and has only the rows of the served version and of
+the version before. After a purge or another rewrite of history, the file is recreated.
 """
 
 import json
@@ -53,8 +53,8 @@ def copy_record(
     """Copy all rows, and return the number of rows by table. `report` is called with each table's
     name.
 
-    If the target is already complete, for example because an earlier copy was killed just before
-    its end, nothing is written. Raises StoreError if the target has other rows or versions.
+    If the target is already complete, nothing is written. This happens if an earlier copy was
+    killed just before it ended. Raises StoreError if the target has other rows or versions.
     """
     with closing(fresh_database()) as fresh, snapshot(source):
         columns = {
@@ -126,7 +126,7 @@ def _count(connection: Connection, table: str) -> int:
 def _insert_rows(
     target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
 ) -> None:
-    """Insert the rows that are missing."""
+    """Insert the given rows, except rows that the table already has."""
     places = ", ".join("?" * len(columns))
     target.executemany(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING",
@@ -140,9 +140,8 @@ _ROWS_AT_ONCE = 1000  # rows looked up per query
 
 
 class LocalCopy:
-    """A follower's copy of the database in a local file. One thread calls `follow`; any thread may
-    call `connection`.
-    """
+    """A follower's copy of the database in a local file. Call `follow` from only one thread. Any
+    thread may call `connection`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -150,10 +149,11 @@ class LocalCopy:
         self.lost: ServerLost | None = None  # the reason why the copy is used instead of the server
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
-        """Return the server's connection, or a connection to the copy while the server is
-        unreachable.
+        """Return the connection that `opened` returns, or a connection to the copy while the server
+        is unreachable.
 
-        Raises ServerLost if the server is unreachable and the copy lacks version `number`.
+        Raises ServerLost if the server is unreachable and the copy lacks version `number`, or if
+        `number` is None.
         """
         lost = self.lost  # read once, because another thread may reset it
         if lost is None:
@@ -174,8 +174,8 @@ class LocalCopy:
         return self._path.exists()
 
     def follow(self, connection: Connection, until: int) -> None:
-        """Update the copy to `until`, the newest version. Call it in a snapshot of the server's
-        database.
+        """Update the copy to `until`, the newest version. Call this method inside a snapshot of the
+        server's database.
 
         Raises Unreadable, NotADatabase or DiskFailure.
         """
@@ -203,7 +203,7 @@ class LocalCopy:
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
     def _followed_version(self, connection: Connection) -> int | None:
-        """Return the version that the copy contains, or None if the copy must be recreated."""
+        """Return the newest version in the copy, or None if the copy is missing or outdated."""
         if not self.exists:
             return None
         with closing(open_file(self._path)) as copy:
@@ -228,7 +228,7 @@ class LocalCopy:
                 copy.execute("CREATE TABLE made (version, rewrites, digest)")
 
     def _reader(self) -> FileConnection | None:
-        """Return this thread's connection to the current file."""
+        """Return this thread's connection to the current copy, or None if there is no copy."""
         try:
             inode = self._path.stat().st_ino
         except FileNotFoundError:
@@ -267,8 +267,8 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
 
 
 def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:
-    """End the copy's rows that gc has deleted from the database, if version `after` was
-    collected."""
+    """If version `after` was collected, end the rows of `copy` that gc has deleted from
+    `record`."""
     left = json.dumps(read_left(record, table, "id", since, after).tolist())
     copy.execute(
         f"UPDATE {table} SET died = ? WHERE born > ? AND died > ?"
@@ -305,9 +305,8 @@ def _take(
 
 
 def _drop(copy: Connection, after: int) -> None:
-    """Delete older versions, the rows that had ended by version `after`, and content that only they
-    used.
-    """
+    """Delete from the copy the versions before `after`, the rows that had ended by version `after`,
+    and the content that only those rows used."""
     copy.execute("DELETE FROM version WHERE id < ?", [after])
     placed = _ids(
         copy,

@@ -1,8 +1,8 @@
-"""Computes digests of stored content that no id covers.
+"""Computes digests of stored content whose id is not a hash of all its data.
 
-A passage's id is a hash of its text. But a question set's id covers only its passage and settings,
-not its questions, and a document's id is not a hash. So both have a digest of their stored columns,
-which shows whether the content has changed since it was written.
+A passage's id is a hash of its text. A question set's id covers only its passage and settings, not
+its questions, and a document's id is not a hash. So question sets and documents have a digest of
+their stored columns. The digest shows whether the content has changed since it was written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,9 +20,8 @@ Row = Sequence[object]
 
 
 def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
-    """Compute the digest of a question set: its vectors, and its questions' QUESTION_COLUMNS
-    ordered by direction and ordinal.
-    """
+    """Compute the digest of a question set from its vectors and its questions. A row of `questions`
+    has the QUESTION_COLUMNS; order the rows by direction and ordinal."""
     return content_hash(compact_json([list(row) for row in questions]) + vectors)
 
 
@@ -36,11 +35,11 @@ def document_digest(
     properties: str,
     places: Iterable[Row],
 ) -> bytes:
-    """Compute the digest of a revision: its columns, and its occurrences' PLACE_COLUMNS in document
-    order.
+    """Compute the digest of a document's revision from its columns and its occurrences. A row of
+    `places` has the PLACE_COLUMNS; order the rows as in the document.
 
-    Empty names, links, origins and properties are skipped, so that digests made before these
-    columns existed stay valid.
+    Empty names, links, origins and properties are skipped. So digests computed before these columns
+    existed stay valid.
     """
     place_values = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
@@ -50,7 +49,7 @@ def document_digest(
 
 
 def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
-    """Compute the digest of a stored question set that has these vectors."""
+    """Compute the digest of the stored question set with this row id and these vectors."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
         " ORDER BY direction, ordinal",
@@ -65,9 +64,8 @@ def stored_document_digest(
     columns: tuple[int, str, bytes, str, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """Compute the digest of a stored document from the columns `own` (source to properties) and its
-    occurrences.
-    """
+    """Compute the digest of the stored document with this row id from `columns` (source to
+    properties) and its stored occurrences."""
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )

@@ -33,11 +33,12 @@ class StoreError(Exception):
 
 
 class NewerSchema(StoreError):
-    """The database's schema is newer than this program supports."""
+    """The database's schema is newer than the newest schema that this hopsyncd supports."""
 
 
 class OlderSchema(StoreError):
-    """The database's schema is older than this program's, and a reader cannot migrate it."""
+    """The database's schema is older than the schema of this hopsyncd, and only a writer can
+    migrate it."""
 
 
 class NotADatabase(StoreError):
@@ -54,11 +55,11 @@ class VersionsLost(StoreError):
 
 
 class NotAcknowledged(StoreError):
-    """The acknowledgement cannot be written to disk; the commit itself is done."""
+    """A commit is done, but its acknowledgement cannot be written to disk."""
 
 
 class DatabaseGone(StoreError):
-    """The file was deleted, replaced or cut short while it was open."""
+    """The database file was deleted, replaced or truncated while it was open."""
 
 
 class ServerLost(StoreError):
@@ -82,16 +83,17 @@ class DiskFailure(StoreError):
 
 
 class TagRefused(StoreError):
-    """The tag's name is taken, unknown or ambiguous."""
+    """A tag cannot be set or deleted: its name is taken, unknown or ambiguous."""
 
 
 class BackupFailed(StoreError):
-    """A backup cannot be written or restored. No partial file is left under its name."""
+    """A backup cannot be written or restored. No incomplete backup is left under the final name."""
 
 
 class PurgeRefused(StoreError):
-    """The document is still in the newest version, or was never in any version."""
+    """A document cannot be purged: it is still in the newest version, or was never in any
+    version."""
 
 
 class ContentConflict(StoreError):
-    """Two different passages hash to the same id."""
+    """Two passages with different texts have the same id."""

@@ -48,12 +48,12 @@ _IS_UNUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The versions to keep besides the head and tagged versions: the newest `keep_versions`, and
-    all versions of the last `keep_days`.
+    """The versions to keep besides the head and tagged versions: the newest `keep_versions`
+    versions, and all versions of the last `keep_days`.
 
     The age of a version is the time since the next version replaced it. So if `keep_days` is 30,
-    every moment of the last 30 days can be queried. `being_read` are the versions that running
-    requests use.
+    every moment of the last 30 days can be queried. The versions in `being_read`, which running
+    requests use, are kept too.
     """
 
     keep_versions: int
@@ -63,7 +63,8 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """The number of rows of each kind that gc would delete, and their approximate size in bytes."""
+    """The versions that gc would collect, the number of rows of each kind that it would delete, and
+    the approximate size of these rows in bytes."""
 
     versions: tuple[int, ...]
     documents: int
@@ -76,7 +77,8 @@ class GcPlan:
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """The number of deleted rows of each kind, and by how many bytes the file shrank."""
+    """The versions that gc collected, the number of rows of each kind that it deleted, and the
+    number of bytes by which the file shrank."""
 
     versions: tuple[int, ...]
     documents: int
@@ -88,7 +90,7 @@ class GcResult:
 
 
 def find_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """Return the stored versions that need not be kept any longer, in ascending order."""
+    """Return the kept versions that need not be kept any longer, in ascending order."""
     rows = connection.execute(
         "SELECT id, created_ms, replaced_ms, place FROM (SELECT id, created_ms, collected_ms,"
         " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
@@ -107,9 +109,8 @@ def find_expired(connection: Connection, retention: Retention, now_ms: int) -> l
 
 
 def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
-    """Count the rows that `collect` would delete, including those that an interrupted gc left.
-    Writes nothing.
-    """
+    """Count the rows that `collect` would delete, including rows left by an interrupted gc. Writes
+    nothing."""
     versions = find_expired(connection, retention, now_ms)
     gaps = _gaps(set(kept_versions(connection)) - set(versions))
     matches = _count(connection, "match", gaps)
@@ -135,9 +136,11 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
 def collect(
     connection: Connection, retention: Retention, now_ms: int, between: Between = lambda: None
 ) -> GcResult:
-    """Collect the expired versions and shrink the file; `between` runs after each transaction.
+    """Collect the expired versions, and shrink the file. `between` is called after each
+    transaction.
 
-    To stop early, `between` may raise an error. The next run continues from there.
+    To stop early, `between` may raise an error. The next call of `collect` deletes the remaining
+    rows.
     """
     size = connection.size_bytes()
     unused = find_unused_sets(connection, between)
@@ -183,9 +186,8 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
 
 
 def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
-    """Delete question sets like `drop_sets`, in several transactions. `between` runs after each of
-    them.
-    """
+    """Delete question sets like `drop_sets`, in several transactions. `between` is called after
+    each transaction."""
     gone: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
         with transaction_without_checks(connection):
@@ -195,7 +197,8 @@ def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
-    """Delete the question sets that no interval uses, and passages that then have no set.
+    """Delete each question set in `sets` that no passage interval uses, and passages that then have
+    no question set.
 
     Runs inside the caller's transaction. Returns the number of deleted rows by table.
     """
@@ -223,8 +226,8 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 def find_unused_sets(
     connection: Connection, between: Between, sets_at_once: int = 50_000
 ) -> list[int]:
-    """Return the question sets that no interval uses. `between` runs after every `sets_at_once`
-    sets.
+    """Return the question sets that no passage interval uses. `between` is called after every
+    `sets_at_once` passages.
 
     If `between` commits a version, the result may lack sets that became unused, or contain sets
     that are in use again.
@@ -253,8 +256,8 @@ def find_unused_sets(
 def transaction_without_checks(connection: Connection) -> Iterator[None]:
     """Run a transaction without foreign key checks, on engines where they are slow.
 
-    In SQLite they would scan all matches for each deleted question. The order of deletion makes
-    them unnecessary.
+    In SQLite the checks would scan all matches for each deleted question. They are unnecessary,
+    because a row is deleted before the rows to which it refers.
     """
     with connection.without_reference_checks(), transaction(connection):
         yield
@@ -262,7 +265,7 @@ def transaction_without_checks(connection: Connection) -> Iterator[None]:
 
 def _gaps(kept: Iterable[int]) -> list[Gap]:
     """Return the pairs of neighbouring kept versions (a, b) with collected versions between them.
-    Before the first kept version, a is 0.
+    For the first kept version b, a is 0.
 
     >>> _gaps([1, 4, 5, 9])
     [(1, 4), (5, 9)]
@@ -306,8 +309,8 @@ def _note_unused(connection: Connection, unused: Sequence[int], now_ms: int) -> 
 
 
 def _list_expired_sets(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """Return the unused question sets that gc found at least `keep_days` ago, if a version was
-    committed since."""
+    """Return the unused question sets that gc first found at least `keep_days` ago, and before the
+    newest version was committed."""
     newest = head(connection)
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s WHERE s.id IN"
@@ -326,7 +329,8 @@ def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
 
 
 def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
-    """Return the (interval, question set) pair of each row of the table `life` in these gaps."""
+    """Return the (interval id, question set) pair of each passage interval that is in force only
+    within these gaps."""
     rows: list[tuple[int, int]] = []
     for gap in gaps:
         rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
@@ -336,7 +340,8 @@ def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[i
 def _sets_used_only_by(
     connection: Connection, passage_intervals: Sequence[tuple[int, int]]
 ) -> set[int]:
-    """Return the question sets that only these intervals use."""
+    """Return the question sets that only these intervals use. An interval is given as (interval id,
+    question set)."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
         f" WHERE d.id IN {connection.dialect.ids('?1')}"
@@ -359,7 +364,7 @@ def _passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[
 
 
 def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
-    """Return the approximate size of this content in bytes."""
+    """Return the approximate size of these question sets and passages in bytes."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
         f" WHERE id IN {connection.dialect.ids('?1')})"

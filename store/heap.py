@@ -1,4 +1,4 @@
-"""Returns memory that the C library has freed to the operating system."""
+"""Makes the C library return freed memory to the operating system."""
 
 import ctypes
 from contextlib import suppress

@@ -45,7 +45,7 @@ FROM begun JOIN ended USING (source, content)
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A version, its tags, and the numbers of documents and passages that it changed.
+    """A version, its tags, and the numbers of documents and passages that the version changed.
 
     If a document's content moved to another path of its source, the document was renamed, and does
     not count as added or removed. `collected_ms` is when the version expired (Unix time), or None
@@ -74,7 +74,7 @@ class EdgeEnds:
 
 @dataclass(frozen=True, slots=True)
 class SourceChanges:
-    """The number of documents of a source that differ between two versions.
+    """The numbers of documents of a source that differ between two versions.
 
     A document whose content moved from a removed path to a new path counts once, as moved.
     """
@@ -198,7 +198,7 @@ def _is_time(name: str) -> bool:
 
 
 def delete_tag(connection: Connection, name: str) -> None:
-    """Remove a tag. Raises TagRefused if it does not exist."""
+    """Remove a tag. Raises TagRefused if the tag does not exist."""
     with transaction(connection):
         gone = connection.execute("DELETE FROM tag WHERE name = ?", [name])
     if not gone.rowcount:
@@ -212,7 +212,7 @@ def delete_tag(connection: Connection, name: str) -> None:
 def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
     """Return at most `limit` versions, newest first; with `before`, only those with lower numbers.
 
-    Collected versions are included: their changes were counted when they were committed.
+    Collected versions are included, because their changes were counted when they were committed.
     """
     rows = connection.execute(
         f"SELECT id, {CHANGES}, collected_ms FROM version WHERE ?1 IS NULL OR id < ?1"
@@ -231,7 +231,7 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
 def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
     """Return the entry with renamed documents counted as renamed, not as added and removed.
 
-    Once garbage collection has deleted the rows, renames can no longer be detected.
+    If garbage collection has deleted the version's rows, renames cannot be detected.
     """
     if not (entry.documents_added and entry.documents_removed):
         return entry
@@ -292,7 +292,8 @@ def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
 
 
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
-    """Compare the documents of a source (by name) at two versions; version 0 is empty."""
+    """Count the documents of the source named `source` that differ between versions `old` and
+    `new`. Version 0 is empty."""
     before, after = (
         {path: revision for (name, path), revision in found.items() if name == source}
         for found in (_documents(connection, old, new), _documents(connection, new, old))
@@ -376,9 +377,9 @@ def _passages(connection: Connection, number: int, other: int) -> set[PassageId]
 
 
 def _edges(connection: Connection, kept: Version, other: Version) -> set[Edge]:
-    """Return the edges of version `kept` that version `other` lacks.
+    """Return the edges of version `kept` that are not edges of version `other`.
 
-    In `other`, the match is not in force or is beyond the edge threshold.
+    The match of each returned edge is not in force in `other`, or is beyond its edge threshold.
     """
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [kept.id, other.id, *_threshold_values(kept)]
@@ -400,7 +401,7 @@ def _edges(connection: Connection, kept: Version, other: Version) -> set[Edge]:
 def _rows_only_at(connection: Connection, table: str, number: int, other: int) -> str:
     """Return SQL that selects the rows in force at version `number` but not at `other`.
 
-    It uses the index on the versions at which rows began or ended.
+    The statement uses the indexes on the versions at which rows began or ended.
     """
     index, condition = ("died", _NO_LONGER) if number < other else ("born", _NOT_YET)
     index_hint = connection.dialect.indexed_by(f"{table}_{index}")
@@ -417,7 +418,8 @@ def _threshold_values(version: Version) -> tuple[float | None, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class VisibleCounts:
-    """Counts of a version without hidden documents, computed from the index.
+    """Counts of a version that leave out hidden documents. They are computed from the index in
+    memory.
 
     `passages_added` and `passages_removed` are relative to the previous version.
     """

@@ -1,7 +1,7 @@
 """Records LLM calls in a small separate database, and limits the tokens used per day.
 
-A reservation is stored before its request is sent, so it survives if the process is killed. Commits
-are not synced to disk, so a power cut can lose the last few seconds.
+A reservation of tokens is stored before the LLM request is sent, so the reservation survives if the
+process is killed. Commits are not synced to disk, so a power cut can lose the last few seconds.
 """
 
 import threading
@@ -69,9 +69,8 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The LLM calls and tokens of a purpose, source and version. `unsettled_tokens` are reserved,
-    but their actual use is not known yet.
-    """
+    """The LLM calls and tokens of a purpose, source and version. `unsettled_tokens` are reserved
+    for requests whose actual use of tokens is not known yet."""
 
     purpose: str
     source: str
@@ -91,7 +90,8 @@ class Ledger:
     """Counts LLM calls and tokens by day, purpose, source and version, and enforces daily limits
     (0: no limit). Thread-safe.
 
-    The database is opened at the first use. While it cannot be used, each call raises a StoreError.
+    The database is opened at the first use. While the database cannot be used, each method raises a
+    StoreError.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Ledger:
         max_tokens_per_day: int = 0,
         table: str = _SPENT,
     ) -> None:
-        """`place` is a separate file, or the URL of a database that contains this table."""
+        """`place` is a file of its own, or the URL of a database that contains `table`."""
         self._place = place
         self._table = table
         self._max_calls = max_calls_per_day
@@ -111,7 +111,7 @@ class Ledger:
         self._file: tuple[int, int] | None = None  # device and inode of the open file
 
     def reserve(self, day: int, purpose: str, source: str, tokens: int) -> Reservation | None:
-        """Reserve up to `tokens` for one request; None if that would exceed a daily limit."""
+        """Reserve `tokens` for one request. Returns None if a daily limit would be exceeded."""
         with self._writing() as connection:
             calls, spent = connection.execute(self._sql(_SUM), [day]).fetchone()
             if self._max_calls and calls >= self._max_calls:
@@ -133,14 +133,15 @@ class Ledger:
             )
 
     def attribute(self, version: int, purpose: str) -> None:
-        """Attribute all tokens spent for this purpose without a version so far to this version."""
+        """Assign to this version all spending for this purpose that has no version yet."""
         with self._writing() as connection:
             connection.execute(self._sql(_ATTRIBUTE, version=int(version)), [purpose])
             connection.execute(self._sql(_CLEAR), [purpose])
             connection.execute(self._sql(_DELETE_EMPTY))
 
     def spent(self, since_day: int) -> list[Spent]:
-        """Return the spending since that day, by purpose, source and version."""
+        """Return the spending since `since_day` (days since 1970-01-01, UTC), by purpose, source
+        and version."""
         with self._use_connection() as connection:
             rows = connection.execute(self._sql(_LIST), [since_day]).fetchall()
         return [Spent(*row) for row in rows]
@@ -172,9 +173,8 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """Run the block in an exclusive transaction, so that no other process counts at the same
-        time.
-        """
+        """Run the block in a transaction that excludes all other processes that write to the
+        ledger."""
         with self._use_connection() as connection, transaction(connection):
             if connection.server:
                 connection.server.lock_table(self._table)
@@ -182,8 +182,8 @@ class Ledger:
 
     @contextmanager
     def _use_connection(self) -> Iterator[Connection]:
-        """Give the block exclusive use of the connection. After an error, the next use
-        reopens it."""
+        """Give the block exclusive use of the connection. After an error, the next use opens a new
+        connection."""
         with self._lock:
             try:
                 if self._connection is not None and _identity(self._place) != self._file:

@@ -19,7 +19,7 @@ class Losses:
     """The numbers of rows that a purge removes, one per kept version, in the order of `kept`.
 
     `edges` counts the removed matches within the edge threshold. `lost_threshold` marks the
-    versions whose match at the threshold was itself removed, so that the threshold must move.
+    versions whose match at the threshold was itself removed. These versions need a new threshold.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -49,9 +49,8 @@ class Losses:
         return bool(versions.start < versions.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
-        """Add `each` to the counts `lost` at the versions in `span`, except those in the spans
-        `left`. Returns False if no version is counted.
-        """
+        """Add `each` to the counts `lost` at the versions in `span` that are not in a span of
+        `left`. Returns False if there are no such versions."""
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
         versions = self.within(span)
         change[versions] += each
@@ -61,9 +60,9 @@ class Losses:
         return bool(change[versions].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
-        """Count the loss of a match (question, similarity), and of an edge where the match was
-        within the threshold.
-        """
+        """Count the loss of a match (question, similarity) at the versions in `span` that are not
+        in a span of `left`. At versions with the match within the edge threshold, an edge is lost
+        too."""
         before = self.matches.copy()
         if self.count(self.matches, span, left) and self.has_threshold.any():
             question, similarity = match
@@ -80,9 +79,8 @@ class Losses:
 
 
 class ThresholdSearch:
-    """Finds new edge thresholds by searching the matches from best to worst. Reads the matches only
-    at the first search.
-    """
+    """Finds new edge thresholds in a sorted list of all matches, which is read at the first
+    search."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -101,9 +99,7 @@ class ThresholdSearch:
         return question
 
     def last_admitted(self, number: int, edge_threshold: EdgeThreshold) -> EdgeThreshold:
-        """Return the worst match in force at version `number` that is not worse than the given
-        threshold.
-        """
+        """Return the worst match in force at version `number` that is within `edge_threshold`."""
         question = self._load() if self._question is None else self._question
         first, last = (
             int(np.searchsorted(self._falling, -edge_threshold.similarity, side=side))

@@ -40,12 +40,12 @@ Database = Path | str
 
 
 def exists(database: Database) -> bool:
-    """Whether the database file exists. A server is not contacted; for it, the result is True."""
+    """Whether the database file exists. Returns True for a server, without contacting it."""
     return not isinstance(database, Path) or database.exists()
 
 
 def displayed_url(database: Database) -> str:
-    """Return the path or URL to show to users, without user name and password."""
+    """Return the path, or the URL without user name and password, to show to users."""
     if isinstance(database, Path):
         return str(database)
     parts = urlsplit(database)
@@ -61,10 +61,9 @@ def stored_bytes(database: Database, connection: Connection) -> int:
 
 
 def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
-    """Open for writing; create or migrate the database as needed. The caller becomes the only
-    writer.
+    """Open a database as its only writer. Creates or migrates the database if needed.
 
-    If the database is a file, take `hold_writer_lock` first. For the errors, see `open_writer` in
+    If the database is a file, call `hold_writer_lock` first. For the errors, see `open_writer` in
     `store.engines.sqlite.database` and `open_writing` in `store.engines.postgres.session`.
     """
     if isinstance(database, Path):
@@ -76,9 +75,8 @@ def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
 
 
 def open_serving(database: Database) -> Connection:
-    """Open as the writer. If the server already has a writer, open as a reader that can be elected
-    writer later.
-    """
+    """Open a database as the writer. If a database on a server already has a writer, open it as a
+    reader that can become the writer later."""
     if isinstance(database, Path):
         return sqlite_database.open_writer(database)
     _require_driver()
@@ -88,7 +86,7 @@ def open_serving(database: Database) -> Connection:
 
 
 def open_reader(database: Database) -> Connection:
-    """Open for queries only."""
+    """Open a database for queries only."""
     if isinstance(database, Path):
         return sqlite_database.open_reader(database)
     _require_driver()

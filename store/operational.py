@@ -1,7 +1,7 @@
 """Stores state that is not versioned: job runs, quarantine, waits for the LLM, and watched
 questions.
 
-This state never changes an answer.
+Answers never depend on this state.
 """
 
 import json
@@ -22,7 +22,7 @@ _NOTIFICATION = "id, number, watch, old, new, told_ms, before, after, delivered_
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """The last run of a job, with times in Unix ms. `error` is None unless the run failed.
+    """The last run of a job. Times are in Unix ms. `error` is None unless the run failed.
 
     `succeeded_ms` is the time of the last successful run, or None if there was none.
     """
@@ -35,7 +35,8 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why a question set is still provisional, and when (Unix ms) to ask the LLM again."""
+    """Why a question set is still provisional, and when (Unix ms) to ask the LLM for its questions
+    again."""
 
     question_set: SetId
     why: str
@@ -61,7 +62,8 @@ def all_jobs(connection: Connection) -> dict[str, JobRow]:
 
 
 def find_quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
-    """Return the reason for each quarantined content under these rules, by content hash."""
+    """Return why content was quarantined under these rules, by content hash. `rules` names the
+    version of the code that reads documents."""
     rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
     return dict(rows)
 
@@ -88,9 +90,10 @@ def put_quarantined(
 
 
 def end_quarantine(connection: Connection, rules: str) -> bool:
-    """Release all content that was quarantined under other rules, so that it is read again.
+    """Release all content that was quarantined under rules other than `rules`. The next scans read
+    this content again.
 
-    Returns False if there was none.
+    Returns False if no content was released.
     """
     with transaction(connection):
         ended = connection.execute("DELETE FROM quarantine WHERE rules <> ?", [rules]).rowcount
@@ -104,7 +107,7 @@ def end_quarantine(connection: Connection, rules: str) -> bool:
 
 
 def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
-    """Return the waits of these sets. Sets for which the LLM was never asked are left out."""
+    """Return the waits of these question sets. Sets without a recorded attempt are left out."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
         f" WHERE question_set IN {connection.dialect.ids()}",
@@ -114,7 +117,7 @@ def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]
 
 
 def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
-    """Record the result of the latest attempt for each set."""
+    """Record waits. Each wait replaces the earlier wait of its question set."""
     with transaction(connection):
         connection.executemany(
             "INSERT INTO waiting VALUES (?, ?, ?, ?) ON CONFLICT (question_set) DO UPDATE"
@@ -126,8 +129,8 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
 def due_passages(
     connection: Connection, version: int, generation: int, now_ms: int, limit: int
 ) -> list[PassageId]:
-    """Return the passages for which to ask the LLM now; those with the fewest attempts
-    come first."""
+    """Return at most `limit` passages with a provisional question set whose LLM request is due at
+    `now_ms`. Passages with the fewest attempts come first."""
     rows = connection.execute(
         f"SELECT s.passage FROM {_provisional(connection)} AND s.recipe = ?2"
         " AND coalesce(w.next_ms, 0) <= ?3"
@@ -158,9 +161,9 @@ def end_waits(connection: Connection) -> None:
 class Watch:
     """A watched question. schema/014_watches.sql describes `act` and `state`, which are JSON.
 
-    `maker`, `login` and `rights` say who made it; schema/022_makers.sql describes them. The daemon
-    trusts only the kind of an act (`kind_of_act`), because anyone with access to the database may
-    have written the other values.
+    `maker`, `login` and `rights` say who made the watch; schema/022_makers.sql describes them. The
+    daemon trusts only the kind of an act (`kind_of_act`), because anyone with access to the
+    database may have written the other values.
     """
 
     id: int
@@ -178,7 +181,7 @@ class Watch:
 class Notification:
     """A change of a watched question's answer between two versions; a row of the table `telling`.
 
-    `id` counts the changes of all watches, and `number` the changes of this watch.
+    `id` numbers the changes of all watches, and `number` the changes of this watch.
     """
 
     id: int
@@ -217,13 +220,14 @@ def add_watch(connection: Connection, watch: Watch) -> int:
 
 
 def change_login(connection: Connection, number: int, login: str | None) -> None:
-    """Change the login by which the maker of a watch is found."""
+    """Change the login that identifies the maker of the watch with the id `number`."""
     with transaction(connection):
         connection.execute("UPDATE watch SET login = ? WHERE id = ?", [login, number])
 
 
 def change_rights(connection: Connection, number: int, rights: str | None) -> None:
-    """Record the access rights with which a watch was last compared."""
+    """Record the access rights with which the answer of the watch with the id `number` was last
+    compared."""
     with transaction(connection):
         connection.execute("UPDATE watch SET rights = ? WHERE id = ?", [rights, number])
 
@@ -237,7 +241,7 @@ def restart_watch(
     *,
     forgets: bool,
 ) -> None:
-    """Record a new state of a watch under other access rights, without a notification. If `forgets`
+    """Record the state of a watch under changed access rights, without a notification. If `forgets`
     is true, earlier notifications are deleted."""
     with transaction(connection):
         connection.execute(
@@ -249,11 +253,11 @@ def restart_watch(
 
 
 def kind_of_act(act: str | None) -> str | None:
-    """Return an act (JSON) reduced to its kind, or None if the kind is unknown. Only the kind is
-    stored in the database.
+    """Return an act (JSON) reduced to its kind, or None if the kind is unknown. An act is the
+    program or webhook that receives notifications. Only its kind is stored in the database.
 
-    The program or address is in a file on the daemon's machine. So write access to the database is
-    not enough to start a program or send text to an address.
+    The program or the webhook's address is in a file on the daemon's machine. So write access to
+    the database is not enough to start a program or to send data to an address.
     """
     try:
         found = json.loads(act) if act else None
@@ -265,7 +269,7 @@ def kind_of_act(act: str | None) -> str | None:
 
 
 def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
-    """Replace the act of a watch, unless it is no longer `old`."""
+    """Set the act of a watch to `new` if it is still `old`."""
     with transaction(connection):
         connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
 
@@ -281,7 +285,8 @@ def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> Non
 
 
 def remove_watch(connection: Connection, number: int) -> bool:
-    """Remove a watched question and its notifications. Returns False if it does not exist."""
+    """Remove a watched question and its notifications. Returns False if there is no watch with this
+    id."""
     with transaction(connection):
         connection.execute("DELETE FROM telling WHERE watch = ?", [number])
         return bool(connection.execute("DELETE FROM watch WHERE id = ?", [number]).rowcount)
@@ -350,8 +355,8 @@ def note_delivery(
 
 
 def _provisional(connection: Connection) -> str:
-    """Return a FROM clause for the provisional sets in force. They are few, so SQLite must read
-    them before the intervals."""
+    """Return a FROM clause for the provisional question sets in force. There are few of these sets,
+    so SQLite must read them before the intervals."""
     return (
         f"question_set AS s {connection.dialect.first_join} life AS l"
         " ON l.passage = s.passage AND l.question_set = s.id AND l.born <= ?1 AND ?1 < l.died"
@@ -364,7 +369,8 @@ _KEPT = 1000  # answered requests to keep
 
 @dataclass(frozen=True, slots=True)
 class RequestedSync:
-    """A request to sync these sources. If `sources` is empty, all sources are synced."""
+    """A request to sync the sources with these names. If `sources` is empty, all sources are
+    synced."""
 
     id: int
     sources: tuple[str, ...]
@@ -373,8 +379,8 @@ class RequestedSync:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The reply to a requested sync: the version, a (source, problem) pair for each source, or the
-    error."""
+    """The reply to a requested sync: the newest version, and a (source, problem) pair for each
+    source. If the sync failed, `outcomes` is empty and `error` says why."""
 
     version: int
     outcomes: tuple[tuple[str, str | None], ...]

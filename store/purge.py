@@ -1,14 +1,14 @@
 """Purges documents: removes them from every version, as if they had never been indexed.
 
-No other operation rewrites history. Every kept version loses the document, its passages unless
-another document contained them in that version, and all matches from or to their questions. Past
-versions get no new edges: their counts, edge budgets and thresholds are adjusted so that their
-other edges stay the same.
+No other operation rewrites history. Every kept version loses the document and its passages, except
+passages that another document contained in that version. All matches from or to questions of the
+lost passages are lost too. Past versions get no new edges: their counts, edge budgets and
+thresholds are adjusted so that their other edges stay the same.
 
 The rows are deleted in small transactions, and all versions are consistent after each of them. The
 cost grows with the removed rows and the number of versions that had them. Then the bytes are erased
-from the files. The request stays in the table `purging` until the end, so the purge continues at
-the next start after a crash.
+from the files. The request stays in the table `purging` until the purge is complete. So after a
+crash the purge continues at the next start.
 """
 
 import json
@@ -43,8 +43,8 @@ class PurgeResult:
 
     `versions` are the kept versions that contained the document. `held_by` are the documents, as
     (source name, path), that share passages with it in a kept version, so the text of these
-    passages is still stored. `erased` is False if a reader prevented the WAL from being emptied.
-    Then run the purge again.
+    passages is still stored. If `erased` is False, a reader prevented the WAL from being emptied,
+    and the purge must be run again.
     """
 
     revisions: int
@@ -89,8 +89,8 @@ def request_purge(connection: Connection, source: int, path: str, now_ms: int) -
 
 
 def request_source_purge(connection: Connection, source: int) -> Purge:
-    """Request the purge of all documents that a source ever had. Later scans skip no path because
-    of it."""
+    """Request the purge of all documents that a source ever had. Unlike `request_purge`, this does
+    not make later scans skip paths."""
     with transaction(connection):
         return _store_request(connection, Purge(source))
 
@@ -107,10 +107,11 @@ def pending_purges(connection: Connection) -> list[Purge]:
 
 
 def purge(connection: Connection, request: Purge, between: Between = lambda: None) -> PurgeResult:
-    """Delete the documents from all versions, and erase all their data from the files.
+    """Delete the requested documents from all versions, and erase their data from the database
+    files.
 
     A passage stays in the versions where another document contains it. All content that no version
-    uses is deleted too, because it may come from an earlier text of a document. `between` runs
+    uses is deleted too, because it may come from an earlier text of a document. `between` is called
     after each transaction. Raises PurgeRefused while one of the documents is in the newest version.
     """
     rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
@@ -310,8 +311,8 @@ def _intervals_of(connection: Connection, sets: Sequence[int]) -> dict[int, list
 
 
 def _correct_versions(connection: Connection, losses: Losses, thresholds: ThresholdSearch) -> None:
-    """Subtract the losses from each version's counts, and find new thresholds where the match at
-    the threshold was removed."""
+    """Subtract the losses from each version's counts. Find a new edge threshold for each version
+    whose match at the threshold was removed."""
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
     rows = []

@@ -86,8 +86,8 @@ def matches_at(connection: Connection, version: int) -> Matches:
 
 
 def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ids of the passages in force at a version, in ascending order, and their numbers
-    of words."""
+    """Return the ids of the passages in force at a version, in ascending order, and the number of
+    words in each passage."""
     rows = connection.execute(
         "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
         " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
@@ -178,8 +178,8 @@ def living(connection: Connection, passages: Iterable[PassageId]) -> set[Passage
 def live_documents(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes]:
-    """Return the content hash of each document of the source at the head, by path. With `under`,
-    only documents at or below these paths are returned."""
+    """Return the content hash of each document of the source at the head, by path. If `under` is
+    given, only documents at or below these paths are returned."""
     select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
     return dict(rows_under(connection, select, source, under, alive))
 
@@ -200,7 +200,7 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
 
 
 def content_of(connection: Connection, document: int) -> bytes | None:
-    """Return the content hash of the document with this row id, or None if it was purged."""
+    """Return the content hash of the document with this row id, or None if the row was deleted."""
     row = connection.execute("SELECT content FROM document WHERE id = ?", [document]).fetchone()
     return row[0] if row else None
 
@@ -257,10 +257,11 @@ def documents_after(
     under: str | None = None,
     hidden: Mask = frozenset(),
 ) -> list[DocumentEntry]:
-    """Return the next `limit` documents of a version after `after`, ordered by source name and
-    path.
+    """Return the next `limit` documents of a version, ordered by source name and path. `after` is
+    the (source name, path) of the last document before them.
 
-    `source` and the folder `under` restrict the list. Hidden documents are left out.
+    If given, only documents of `source` and in the folder `under` are listed. Hidden documents are
+    left out.
     """
     found = list[DocumentEntry]()
     while len(found) < limit:
@@ -320,9 +321,9 @@ def documents_touched(
 ) -> tuple[Contents, Contents] | None:
     """Return the content hashes of the revisions that a version ended, and of those it began.
 
-    Both map (source name, path) to the hash. If a document was read again without a difference,
-    its revisions are left out. Returns None if the
-    version has more than `limit` such revisions, or if gc has deleted its rows.
+    Both map (source name, path) to the hash. If a document was reloaded without a difference, its
+    revisions are left out. Returns None if the version ended and began more than `limit` revisions
+    or none, for example because gc has deleted its rows.
     """
     found = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
@@ -345,7 +346,7 @@ def documents_touched(
 def first_headings(
     connection: Connection, version: int, paths: Collection[str]
 ) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
-    """Return the documents of a version at these paths that have an origin, such as mails.
+    """Return the documents of a version at these paths that have an origin, for example mails.
 
     Each is a tuple of source name, path, origin and the heading path of its first passage.
     """

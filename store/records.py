@@ -1,4 +1,4 @@
-"""Defines the records that all packages share, and exact arithmetic on vectors.
+"""Defines the records that all packages share, and makes arithmetic on vectors exact.
 
 Vectors are rounded to a grid: a unit vector v is stored as the integers round(v * GRID). For up to
 4096 dimensions d, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24.
@@ -37,7 +37,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def compact_json(value: object) -> bytes:
-    """Encode a value as JSON in the fixed form over which digests are computed."""
+    """Encode a value as compact JSON. Stored digests are computed over this encoding, so it must
+    not change."""
     return _ENCODER.encode(value).encode()
 
 
@@ -107,8 +108,9 @@ class Question:
 class QuestionSet:
     """The questions of one passage under one GenerationConfig.
 
-    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. A set is
-    `provisional` if an LLM should have made its questions but has not done so yet.
+    `vectors` is an (m, d) int16 array on the grid: m vectors with d dimensions. Row 0 is the vector
+    of the whole passage. A set is `provisional` if an LLM has not yet generated its questions,
+    although the settings ask for an LLM.
     """
 
     id: SetId
@@ -180,9 +182,9 @@ class Occurrence:
 class Document:
     """One revision of a document. `content` is the hash of its bytes.
 
-    `names` are its title, aliases and Message-ID. `origin` is the source's description of the
-    revision, as a JSON object. `properties` are sorted (name, value) pairs by which queries can
-    filter.
+    `names` are the document's title, aliases and Message-ID. `origin` is the source's description
+    of the revision, as a JSON object. `properties` are sorted (name, value) pairs by which queries
+    can filter.
     """
 
     source: int
@@ -197,11 +199,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state of an item at its last scan.
+    """The state of a source's item, such as a file, at the last scan.
 
-    `why` and `hint` describe the item's current problem, if any. `skipped` is a JSON object with
-    the number of parts that the reader omitted on purpose, by kind, or None if the item was not
-    read.
+    `content` is the hash of the item's bytes, or None if they were not read. `why` and `hint` say
+    what is wrong with the item and what to do, or are None. `skipped` is a JSON object with the
+    number of parts that the reader omitted on purpose, by kind, or None if the item was not read.
     """
 
     source: int
@@ -215,8 +217,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A document kept at a restored state while the content of its file is `disk`
-    (None: no file)."""
+    """A document kept at a restored state for as long as the content of its file does not change.
+    `disk` is the hash of that content, or None if there is no file."""
 
     source: int
     path: str
@@ -262,8 +264,9 @@ class Change:
     """All changes from the head to the next version, which are committed in one transaction.
 
     `documents_gone` are (source id, path) pairs. `documents_new` replace existing documents at
-    their paths. `matches_ended` are the outgoing questions whose matches end; they are applied
-    before `matches_begun`. `pins` replace the pins of the documents that the change touches.
+    their paths. `matches_ended` are the outgoing questions whose matches end. Matches end before
+    those in `matches_begun` begin. `pins` replace the pins of the documents that the change
+    touches.
     """
 
     reason: str
@@ -294,14 +297,14 @@ _ROW_NAMES = {
 
 
 def name_rows(table: str) -> str:
-    """Return the words for the rows of a table in a report."""
+    """Return the name of a table's rows in reports, such as "passage interval"."""
     return _ROW_NAMES.get(table, table)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violated invariant: its name, the row and its key (`where`), the violation (`detail`), and
-    what to do (`hint`)."""
+    """A violated invariant: its name, the kind and key of the row (`where`), the violation
+    (`detail`), and what to do (`hint`)."""
 
     invariant: str
     where: str

@@ -71,8 +71,8 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
 
 
 def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
-    """Return the first day of the current week, month or year, or of the previous one
-    if `is_last`."""
+    """Return the first day of the current week, month or year. If `is_last` is true, return the
+    first day of the previous week, month or year."""
     if unit == "week":
         return today - timedelta(days=today.weekday() + (7 if is_last else 0))
     first = today.replace(day=1) if unit == "month" else today.replace(month=1, day=1)
@@ -83,8 +83,8 @@ def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
 
 
 def _named_day(words: str, today: datetime) -> datetime | None:
-    """Parse a date that contains the name of a month, or dots. Returns None for other texts. Raises
-    ValueError for invalid names or dates."""
+    """Parse a date that contains the name of a month, or dots. Returns None for any other text.
+    Raises ValueError for invalid names or dates."""
     if found := _DOTTED.fullmatch(words):
         return today.replace(day=int(found[1]), month=int(found[2]), year=int(found[3]))
     if found := _DAY_FIRST.fullmatch(words):

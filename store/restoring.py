@@ -1,11 +1,12 @@
-"""Replaces the database by a backup, and reports beforehand what would be lost.
+"""Replaces the database with a backup, and reports beforehand what would be lost.
 
 A restore has two steps. `stage` copies the backup into the folder `restore` next to the database,
-and writes the order file last. A daemon may serve from the database meanwhile. `finish_restore`,
-which needs the writer lock, moves the database to a folder below `replaced`, and renames the copy
-to the database's name. Then it prepares the copy: it reserves the acknowledged version numbers,
-repeats purges, and applies the access rules of the replaced database. All of this can be repeated,
-so after a crash the next `finish_restore` completes it. A daemon calls it when it starts.
+and then writes the order file. A daemon may serve from the database meanwhile. `finish_restore`,
+which a daemon calls when it starts, moves the database to a folder below `replaced`, and renames
+the copy to the database's name. Then `finish_restore` prepares the copy: it reserves the
+acknowledged version numbers, repeats purges, and applies the access rules of the replaced database.
+All these actions can be repeated. So after a crash, the next call of `finish_restore` completes the
+restore.
 """
 
 import json
@@ -54,10 +55,10 @@ _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
 class Loss:
     """The versions, tags and watches that a restore would lose.
 
-    `version` is the newest version of the database, or 0 if it has none. `versions` is the number
-    of versions that the backup lacks; `tags` and `watches` are the tags and watches that it lacks.
-    If `is_other` is true, the backup is not an earlier state of this database, so everything is
-    lost. `unreadable` says why the database or the backup cannot be read; the other fields are then
+    `version` is the newest version of the database, or 0 if the database has no version. The backup
+    lacks `versions` versions, and the tags and watched questions in `tags` and `watches`. If
+    `is_other` is true, the backup is not an earlier state of this database, so everything is lost.
+    `unreadable` says why the database or the backup cannot be read; the other fields are then
     empty.
     """
 
@@ -75,8 +76,8 @@ class Restored:
     """A finished restore.
 
     `version` is the newest version after the restore. `replaced` is the folder with the former
-    database. `purged` is the number of purges that were repeated. If the former database could not
-    be read, `unread` says why.
+    database, or None if there was no database. `purged` is the number of purges that were repeated.
+    If the former database could not be read, `unread` says why.
     """
 
     version: int
@@ -95,7 +96,8 @@ class _Order:
 
 
 def describe_loss(database: Path, copy: Path) -> Loss:
-    """Compare the database with the copy that would replace it, and return what would be lost."""
+    """Compare the database with the copy of a backup that would replace it, and return what would
+    be lost."""
     if not database.exists():
         return Loss()
     try:
@@ -141,8 +143,8 @@ def stage(
     expects it.
 
     A backup was verified when it was made, so only its digest is compared. Any other file is
-    checked with `verify`. Raises StoreError, mostly BackupFailed. The database in use is not
-    changed.
+    checked with `verify`, which must raise BackupFailed if it finds an error. Raises StoreError.
+    The database in use is not changed.
     """
     if isinstance(chosen, Backup) and chosen.manifest.schema > SCHEMA_VERSION:
         raise _restore_error(
@@ -180,7 +182,8 @@ def stage(
 
 
 def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], None]) -> None:
-    """Copy a database that no process writes, with its log. Then migrate and check the copy.
+    """Copy a database with its log, then migrate and check the copy. No process may write to the
+    database meanwhile.
 
     Matches written by an older program are not checked, because the next start recomputes them.
     """
@@ -221,14 +224,15 @@ def _restore_error(name: str, why: str, hint: str) -> BackupFailed:
 
 
 def pending_restore(database: Path) -> str | None:
-    """Return the name of the backup whose restore was prepared or interrupted, or None if there is
-    none."""
+    """Return the name of the backup whose restore was prepared or interrupted, or None if no
+    restore is pending."""
     order = _read_order(database.parent / _STAGE)
     return order.name if order else None
 
 
 def order_file(database: Path) -> Path:
-    """Return the file of the prepared restore. Without it, the restore is cancelled."""
+    """Return the path of the file that describes the prepared restore. If this file is deleted, the
+    restore is cancelled."""
     return database.parent / _STAGE / _ORDER
 
 
@@ -242,7 +246,8 @@ def _read_order(folder: Path) -> _Order | None:
 def finish_restore(
     database: Path, now_ms: int, step: Callable[[str], None] = lambda _: None
 ) -> Restored | None:
-    """Complete the prepared restore. Returns None if there is none. Needs the writer lock.
+    """Complete the prepared restore. Returns None if no restore was prepared. The caller must hold
+    the writer lock.
 
     `step` is called before each change of the files, for tests. Raises StoreError.
     """
@@ -266,8 +271,8 @@ def finish_restore(
 
 
 def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> None:
-    """Move the database, its WAL and its `.head` file to another folder. The database can be opened
-    there."""
+    """Move the database, its WAL and its `.head` file to the folder `aside`. The moved database can
+    still be opened."""
     note = note_path(database)
     files = [database.with_name(database.name + ending) for ending in ("-shm", "-wal", "")]
     for file in (*files, note):
@@ -331,7 +336,8 @@ def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
 
 
 def _combine_rules(former: Connection, restored: Connection) -> dict[str, AccessRule]:
-    """Return the rules to record for the sources of the backup that the former database has."""
+    """Return the access rules to record for the sources that are in both the former and the
+    restored database."""
     rules, backed_up = access_rules(former), access_rules(restored)
     loss = _compare(former, restored)
     is_other = loss.is_other or not loss.version

@@ -1,4 +1,4 @@
-"""Finds the nearest vectors exactly. sqlite-vec computes the distances of the best candidates."""
+"""Finds the vectors nearest to a query by comparing the query with every vector."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -23,8 +23,8 @@ def nearest(
 ) -> list[tuple[PassageId, float]]:
     """Return the k passages whose vectors have the largest cosine to the (d,) query, best first.
 
-    `rows` has each passage's row of `vectors`. Ties are ordered by id. A zero vector is never
-    found, and as a query it finds nothing.
+    `rows` has the row of `vectors` for each of the `passages`. Ties are ordered by id. A zero
+    vector is never found, and a zero `query` finds nothing.
     """
     if not query.any():
         return []

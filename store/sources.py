@@ -22,8 +22,9 @@ class SourceRow:
     """A source with its state. `scanned_ms` is the time of the last complete scan (Unix ms), or
     None if there was none.
 
-    `problem` and `hint` are None while the source is healthy. `left_out` is a JSON object with the
-    number of files that no pattern includes, by suffix.
+    `problem` says what is wrong with the source, and `hint` what to do. Both are None while the
+    source is healthy. `left_out` is a JSON object with the number of files that no pattern
+    includes, by suffix.
     """
 
     id: int
@@ -41,7 +42,7 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class ListingState:
-    """The point where the next listing of a source begins.
+    """The point from which the next listing of a source continues.
 
     Only the connector interprets `cursor`. `listed_ms` (Unix time) is the time of the last complete
     listing; None before the first.
@@ -54,11 +55,11 @@ class ListingState:
 def register_source(
     connection: Connection, name: str, kind: str, location: str, settings: str = ""
 ) -> int:
-    """Create the source, or update its location. Returns its id.
+    """Create the source, or update its kind and location. Returns the source's id.
 
-    If the location has changed, everything is read again, because revisions at different locations
-    cannot be compared. If `settings`, a text that identifies the source's settings, has changed,
-    the next listing is complete.
+    If the kind or location has changed, all items are reloaded, because revisions at different
+    locations cannot be compared. `settings` is a string that identifies the source's settings. If
+    it has changed, the next listing is complete.
     """
     with transaction(connection):
         connection.execute(
@@ -91,7 +92,7 @@ def listing_state(connection: Connection, source: int) -> ListingState:
 
 
 def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
-    """Record the state after a listing. Call it once all listed items are indexed."""
+    """Record the state after a listing. Call this function once all listed items are indexed."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
@@ -100,15 +101,15 @@ def put_listing_state(connection: Connection, source: int, state: ListingState) 
 
 
 def forget_cursor(connection: Connection, source: int) -> None:
-    """Make the next listing complete. Call it inside a transaction."""
+    """Make the next listing complete. Call this function inside a transaction."""
     connection.execute(
         "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
     )
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether all documents of the source were read by these rules. True for a source without
-    documents."""
+    """Whether all documents of the source were read with these rules, the version of the reading
+    code. True for a source without documents."""
     row = connection.execute(
         "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
         f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
@@ -118,9 +119,9 @@ def is_read_by(connection: Connection, source: int, rules: str) -> bool:
 
 
 def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
-    """Record these rules for the sources that have no documents yet.
+    """Record the rules with which documents are read, for the sources that have no documents yet.
 
-    Call it before their first documents are inserted, in the same transaction.
+    Call this function before inserting the first documents, in the same transaction.
     """
     connection.executemany(
         "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
@@ -130,9 +131,10 @@ def begin_rules(connection: Connection, sources: Collection[int], rules: str) ->
 
 
 def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
-    """Record that these rules read all documents of the source except the `unread`.
+    """Record that all documents of the source were read with these rules, except those at the paths
+    `unread`.
 
-    The next complete listing fetches the unread documents again.
+    The next listing is complete, and fetches the unread documents again.
     """
     with transaction(connection):
         connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
@@ -145,7 +147,8 @@ def put_rules(connection: Connection, source: int, rules: str, unread: Collectio
 
 
 def forget_source(connection: Connection, source: int) -> None:
-    """Mark the source as never scanned, drop its pins, and end its pause. Its documents stay."""
+    """Mark the source as never scanned, drop its pins, and end its pause. The source's documents
+    stay."""
     with transaction(connection):
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
@@ -174,7 +177,8 @@ def put_source_state(
 
 
 def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
-    """Pause the source at a user's request since `held_ms` (Unix time); None resumes it."""
+    """Pause the source at a user's request. `held_ms` is the time of the request (Unix ms). None
+    resumes the source."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
@@ -194,7 +198,8 @@ def source_names(connection: Connection) -> dict[int, str]:
 
 
 def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
-    """Return the recorded access rule of every source by name, or None for a source without one."""
+    """Return the recorded access rule of every source by name, or None for a source without a
+    rule."""
     rows = connection.execute(
         "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
     )
@@ -212,7 +217,7 @@ def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) ->
 
 
 def all_sources(connection: Connection) -> list[SourceRow]:
-    """Return every source ever configured, with the numbers of its documents and of items with
+    """Return every source ever configured, with the numbers of its documents and of its items with
     problems."""
     rows = connection.execute(
         "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
@@ -252,8 +257,8 @@ def rows_under(
 def seen_items(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, Seen]:
-    """Return the state of each item of the source, or of each item at or below `under`, at its last
-    scan, by path."""
+    """Return the state of each item of the source at its last scan, by path. If `under` is given,
+    only items at or below these paths are returned."""
     select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
     return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
 
@@ -276,7 +281,8 @@ def pins_of(
 
 
 def release_pins(connection: Connection, source: int) -> int:
-    """Unpin all documents of the source; the next scan reads their files. Returns their number."""
+    """Unpin all documents of the source. The next scan reads their files. Returns the number of
+    unpinned documents."""
     with transaction(connection):
         connection.execute(
             "UPDATE seen SET revision = '' WHERE source = ?1 AND path IN"
@@ -315,8 +321,8 @@ def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
 
 
 def _hides_item(hidden: Mask, source: str, path: str) -> bool:
-    """Whether an item is hidden. If the item may be a folder, whether the documents in it are
-    hidden."""
+    """Whether an item is hidden. The item may be a folder: it is hidden too if the documents in it
+    are hidden."""
     return hides(hidden, source, path) or hides(hidden, source, f"{path}/\0")
 
 
@@ -427,13 +433,15 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
 
 
 def row_limit(hidden: Mask, limit: int) -> int:
-    """Return the LIMIT of a statement whose rows will be filtered by `hides`."""
+    """Return the LIMIT for a statement whose rows are then filtered with `hides`, to get `limit`
+    rows or more."""
     return _NO_LIMIT if hidden_folders(hidden) else limit
 
 
 def names_json(hidden: Mask) -> str:
-    """Return the names of completely hidden sources as a JSON array, for one SQL parameter.
+    """Return the names of the completely hidden sources as a JSON array, to use as an SQL
+    parameter.
 
-    A statement cannot filter by hidden folders, so filter its rows with `hides`.
+    SQL cannot filter by hidden folders, so also filter the statement's rows with `hides`.
     """
     return json.dumps(hidden_sources(hidden))

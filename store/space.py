@@ -1,4 +1,4 @@
-"""Reclaims unused space and erases deleted rows, on either engine."""
+"""Reclaims unused space and erases deleted rows, in a file or on a server."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def release_memory(connection: Connection) -> None:
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Reclaim the space of deleted rows, in steps; `between` runs after each step."""
+    """Reclaim the space of deleted rows, in steps. `between` is called after each step."""
     if connection.server:
         connection.server.reclaim_space(whole=False)
     else:
@@ -25,7 +25,7 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
-    """Erase the bytes of deleted rows from the disk; `between` runs after each step.
+    """Erase the bytes of deleted rows from the disk, in steps. `between` is called after each step.
 
     Returns False if a reader prevented the log from being emptied.
     """

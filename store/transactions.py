@@ -23,18 +23,18 @@ def count_write(connection: Connection) -> None:
 
 
 def count_history_change(connection: Connection) -> None:
-    """Count the current transaction in the counter of transactions that change past versions."""
+    """Count the current transaction as a transaction that changes past versions."""
     connection.execute(_COUNT_ONE, ["rewrites"])
 
 
 def rewrites(connection: Connection) -> int:
-    """Return how many transactions have changed past versions: purges and rebuilds."""
+    """Return the number of transactions that have changed past versions: purges and rebuilds."""
     return count_of(connection, "rewrites")
 
 
 def reserve_lost(connection: Connection, number: int) -> None:
-    """Reserve the version numbers up to `number`, so that they are not used again. Call it inside a
-    transaction."""
+    """Reserve the version numbers up to `number`. New versions never use these numbers again. Call
+    this function inside a transaction."""
     connection.execute(
         "INSERT INTO counter VALUES ('lost_version', ?)"
         " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -54,8 +54,8 @@ def count_of(connection: Connection, name: str) -> int:
 
 
 def version_digest(connection: Connection, number: int) -> str:
-    """Return the digest of the columns of a version's row that never change, or "" if there is no
-    row."""
+    """Return the digest of the columns of a version's row that never change, or "" if the version
+    has no row."""
     row = connection.execute(
         "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
     ).fetchone()
@@ -66,8 +66,9 @@ def version_digest(connection: Connection, number: int) -> str:
 def transaction(connection: Connection) -> Iterator[None]:
     """Run the block in one write transaction.
 
-    After the block ends without an error, the caller may acknowledge the change. Raises
-    DiskFailure, NotAcknowledged or DatabaseGone; after the latter two, the change may be committed.
+    After the block ends without an error, the caller may confirm the change to a client. Raises
+    DiskFailure, NotAcknowledged or DatabaseGone. After NotAcknowledged or DatabaseGone, the change
+    may be committed nevertheless.
     """
     connection.refuse_gone()
     with connection.disk_failures():
@@ -86,7 +87,8 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """Run the block in one read transaction: all reads see the same state. Raises DiskFailure."""
+    """Run the block in one read transaction, in which all reads see the same state. Raises
+    DiskFailure."""
     with connection.disk_failures():
         try:
             connection.begin_read()

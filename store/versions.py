@@ -1,7 +1,7 @@
 """Reads versions, and commits new versions.
 
-Only write_version() inserts a version. It takes effect when the transaction of commit(), the commit
-point, ends; so a version exists completely or not at all.
+Only write_version() inserts a version. The version exists once its transaction is committed. So a
+version exists completely or not at all.
 """
 
 import json
@@ -41,7 +41,7 @@ CHANGES = "documents_added, documents_changed, documents_removed, passages_added
 
 
 def head(connection: Connection) -> Version | None:
-    """Return the newest version; None if there is no version yet."""
+    """Return the newest version, or None if there is no version yet."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version ORDER BY id DESC LIMIT 1").fetchone()
     return _version(row) if row else None
 
@@ -70,14 +70,15 @@ def version(connection: Connection, number: int) -> Version:
 
 
 def scan_reason(source: str, read: int, removed: int) -> str:
-    """Return the reason to record for a version that a scan of a source made."""
+    """Return the reason to record for a version that a scan of a source created. `read` counts the
+    new or changed documents."""
     counts = {"new or changed": read, "removed": removed}
     changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return f"{source}: {changes or 'nothing changed'}"
 
 
 def logged_version(connection: Connection, number: int) -> Version:
-    """Return a version from the log, whether it is kept or collected."""
+    """Return a version that is kept or collected. The version must exist."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
     return _version(row)
 
@@ -134,9 +135,10 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 
 
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit the change as the next version, and recount all words in the same transaction.
+    """Recount the words of all passages, and commit the change as the next version in the same
+    transaction.
 
-    The counts of the new version are recounted, too.
+    The documents, passages and words of the new version are recounted too.
     """
     with transaction(connection):
         count_history_change(connection)
@@ -223,8 +225,9 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
 def put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan that creates no version, for example because files were only touched or have
-    problems."""
+    """Record the items of a scan that creates no version, for example because files only have a new
+    modification time or problems. `unseen` are the (source id, path) pairs of items that are
+    gone."""
     with transaction(connection):
         _put_seen(connection, seen, unseen)
 
@@ -232,8 +235,7 @@ def put_seen(
 def _put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan. A pin keeps a document as it was restored, until its file is changed or
-    deleted."""
+    """Record the items of a scan. Drop the pin of a document whose file was changed or deleted."""
     connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
     connection.executemany(
@@ -259,7 +261,7 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
 
 
 def _count_unchanged_revisions(connection: Connection, number: int) -> int:
-    """Count the documents that the version replaced by a revision with the same digest."""
+    """Count the documents that the version replaced with a revision that has the same digest."""
     (count,) = connection.execute(
         "SELECT count(*) FROM document AS d JOIN document AS o"
         " ON o.source = d.source AND o.path = d.path AND o.died = d.born"

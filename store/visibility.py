@@ -32,10 +32,10 @@ Mask: TypeAlias = frozenset[str | HiddenFolders]
 
 
 def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
-    """Return the positions of the patterns that apply to a path, one position for each reading of
+    """Return the positions of the patterns that apply to a path, one position for each way to read
     the path.
 
-    The readings are: as written, with `..` resolved, and without regard to case. A path is visible
+    A path is read as written, with `..` resolved, and without regard to case. A path is visible
     only if it is visible in every reading. The last pattern that matches the path or a folder above
     it applies; -1 means that no pattern matches.
 
@@ -52,7 +52,8 @@ def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
 
 
 def _find_last(specs: Iterable[tuple[int, GitIgnoreSpec]], path: str) -> int:
-    """Return the position of the last pattern that matches; -1 if none does."""
+    """Return the position of the last pattern that matches the path, or -1 if no pattern
+    matches."""
     return next((position for position, pattern in specs if pattern.match_file(path)), -1)
 
 
@@ -72,7 +73,7 @@ def hidden_sources(mask: Mask) -> list[str]:
 
 
 def hidden_folders(mask: Mask) -> list[HiddenFolders]:
-    """Return the hidden folders of the other sources."""
+    """Return the hidden folders of the sources that are not completely hidden."""
     return [part for part in mask if isinstance(part, HiddenFolders)]
 
 
@@ -89,7 +90,7 @@ def partly_hidden(mask: Mask) -> set[str]:
 
 
 def is_pattern(pattern: str) -> bool:
-    """Whether a line is a pattern that can match: it is not blank, a comment or a negation."""
+    """Whether a line is a pattern that can match. Blank lines, comments and negations are not."""
     return bool(pattern.strip(" /")) and not pattern.startswith(("#", "!"))
 
 

@@ -1,1 +1,1 @@
-"""The supported database engines. Only `store` imports them."""
+"""The supported database engines. Only the package `store` imports this package."""

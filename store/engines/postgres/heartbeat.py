@@ -1,7 +1,7 @@
 """Detects within 15 s that a server, or the network to it, no longer answers.
 
-TCP alone does not detect this: a relay can acknowledge every packet and forward none. So both sides
-wait for answers, not for packets.
+TCP alone does not detect a lost server: a relay can acknowledge every packet and forward none. So
+both sides wait for answers, not for packets.
 
 - The writer uses its session at least every `_BEAT_S`. The server ends the session if it is idle
   for `LEASE_S`, which releases the writer's lock; see `session`.
@@ -84,14 +84,14 @@ class Line:
                 self.used_s = time.monotonic()
 
     def cut(self) -> None:
-        """Shut down the socket, so that a thread waiting for the server gets an error."""
+        """Shut down the socket. A thread that waits for the server then gets an error."""
         with self._socket_lock, suppress(OSError):
             if self._socket:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def beat(self, connection: "psycopg.Connection[Any]") -> None:
-        """Start the heartbeat: use the connection every few seconds, so that the server keeps the
-        session."""
+        """Start the heartbeat, which uses the connection every few seconds to keep the session
+        alive."""
         threading.Thread(
             target=_beat,
             args=(weakref.ref(self), weakref.ref(connection), self._ended),
@@ -111,7 +111,8 @@ def _beat(
 
 
 def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") -> bool:
-    """Send a statement unless the connection was used recently. Returns False if it is closed."""
+    """Send a statement unless the connection was used recently. Returns False if the connection is
+    closed."""
     if line is None or connection is None or connection.closed:
         return False
     if time.monotonic() - line.used_s < _BEAT_S / 2:
@@ -123,7 +124,8 @@ def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") 
 
 
 class _Watchdog:
-    """Shuts down connections whose server does not answer. Each process has one watchdog thread."""
+    """Shuts down connections to servers that do not answer. Each process has one watchdog
+    thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -168,9 +170,8 @@ _watchdog = _Watchdog()
 
 
 def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
-    """Return which of these sessions, given by process id, the server still has, or None if it does
-    not answer in time.
-    """
+    """Return the sessions (process ids of the server) that still exist on the server. Returns None
+    if the server does not answer in time."""
     is_late = threading.Event()
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S) as other:

@@ -1,12 +1,12 @@
 """Runs the store's statements in sessions on a PostgreSQL server.
 
-The tables are in the schema `hopsyncd`. The writer holds an advisory lock in its own session, so a
+The tables are in the schema `hopsyncd`. The writer holds an advisory lock in its own session. So a
 writer that loses the lock has lost its session too and cannot write. If two writers still compete,
-the unique version number makes the second commit fail.
+the second commit fails because version numbers are unique.
 
 The lock is a lease. The writer uses its session every few seconds (`heartbeat`), and the server
-ends a writer's session that is idle for longer. The server does not end a session that is running a
-command; the other candidates for writer do.
+ends a writer's session that is idle for too long. The server does not end a session that is running
+a command. In that case, another candidate for writer ends the session.
 
 If the server closes a reader's session, the reader opens a new session, but not during a snapshot.
 """
@@ -89,8 +89,7 @@ _SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
 
 class PostgresDialect:
     """The SQL of PostgreSQL (see `store.contract.Dialect`). Hints for indexes and joins are empty,
-    because its planner needs none.
-    """
+    because PostgreSQL's planner needs none."""
 
     first_join = "JOIN"
     unindexed = ""
@@ -209,7 +208,8 @@ class Session:
         self._disconnect()
 
     def _unlock(self) -> None:
-        """Release the writer's lock now. The server may notice a closed connection only later."""
+        """Release the writer's lock before the connection is closed, because the server may notice
+        a closed connection only later."""
         timer = threading.Timer(_UNLOCK_S, self.line.cut)
         timer.start()
         with suppress(StoreError, psycopg.Error), self._raise_store_errors():
@@ -232,9 +232,8 @@ class Session:
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
     def _analyze(self) -> None:
-        """Update the planner's statistics for tables that are or were small. The server updates the
-        others.
-        """
+        """Update the planner's statistics unless the database is large. The server's autovacuum
+        updates the statistics of large tables."""
         self._inserted = 0
         tables = self._tables()
         (known,) = self.execute(
@@ -390,7 +389,8 @@ def open_writing(url: str) -> Connection:
 
 
 def open_standing_by(url: str) -> Connection:
-    """Open a session as the writer or, if there is a writer, as a reader that can be elected later.
+    """Open a session as the writer or, if there is a writer already, as a reader that can become
+    the writer later.
 
     Raises the errors of `open_writing` except WriterBusy.
     """
@@ -447,7 +447,8 @@ def _known_schema(session: Session, url: str) -> int:
 
 
 def _migrate(session: Session, url: str) -> None:
-    """Migrate the schema in one transaction. If the process is killed, the old schema stays."""
+    """Create or migrate the schema in one transaction. If the process is killed, the old schema
+    stays."""
     session.begin_write()
     try:
         session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
@@ -478,8 +479,7 @@ def with_parameters(sql: str) -> str:
     """Convert a statement to psycopg's placeholders. Numbered parameters are called p1, p2 and so
     on.
 
-    The store's statements number parameters with one digit, and contain no question marks except
-    parameters.
+    In `sql`, numbered parameters must have one digit, and every question mark must be a parameter.
 
     >>> with_parameters("SELECT 1 FROM life WHERE born <= ?1 AND ?1 < died")
     'SELECT 1 FROM life WHERE born <= %(p1)s AND %(p1)s < died'

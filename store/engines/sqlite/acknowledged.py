@@ -1,27 +1,28 @@
-"""Refuses a database that lacks acknowledged changes, by three checks.
+"""Refuses a database that lacks acknowledged changes. A change is acknowledged once the daemon has
+confirmed it to a client. There are three checks.
 
-**A note** next to the database records its state at the last acknowledgement. If the log (-wal) is
-truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the log's
-content. A database that is older than its note is refused.
+**A note** next to the database records the database's state at the last acknowledgement. If the log
+(-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the
+log's content. A database that is older than its note is refused.
 
 Each transaction increments a counter in the database. After its COMMIT and before the
 acknowledgement, the counter and the newest version are written to the note and synced. So the
-database is never older than the note, and after a crash between the two steps it is one transaction
-newer.
+database is never older than the note. After a crash between the two steps, the database is one
+transaction newer.
 
 The note has two slots that are overwritten in turn, so a torn write leaves the other slot intact.
-Its size is fixed, so it can be written on a full disk. Its name does not begin with the database's
-name, so a program that deletes or moves `NAME.db-*` leaves it alone.
+The note has a fixed size, so it can be written on a full disk. The note's name does not match
+`NAME.db-*`, so a program that deletes or moves those files leaves the note alone.
 
 **The files** that the writer has open must still be at their paths (`refuse_gone`). SQLite keeps
-writing to deleted or replaced files: every commit succeeds, and all of it is lost at the next
+writing to deleted or replaced files: every commit succeeds, and all commits are lost at the next
 start.
 
 **The log** is compared with its index (-shm), which a killed process leaves behind and which counts
 the committed frames (`refuse_lost_wal`). If the index is missing too, or belongs to another log,
-the note decides. There are no false alarms. When the last connection closes, SQLite deletes the
-index before the log. The index counts a frame only after the frame was synced to the log with the
-same salt, so after a power cut it may count too few frames, never too many.
+only the note is compared. The comparison raises no false alarms. When the last connection closes,
+SQLite deletes the index before the log. The index counts a frame only after the frame was synced to
+the log with the same salt, so after a power cut it may count too few frames, never too many.
 """
 
 import json
@@ -62,7 +63,8 @@ def note_path(database: Path) -> Path:
 
 
 def read_acknowledged(database: Path) -> Acknowledged | None:
-    """Read the note, or return None if it is missing or damaged. Raises DiskFailure."""
+    """Read the note of a database. Returns None if the note is missing or damaged. Raises
+    DiskFailure."""
     note = note_path(database)
     try:
         data = note.read_bytes()
@@ -125,7 +127,7 @@ def refuse_older(connection: Connection, database: Path, known: Acknowledged) ->
 
 
 def versions_lost_error(database: Path, why: str) -> VersionsLost:
-    """Make the error for a database that lacks an acknowledged change."""
+    """Create the error for a database that lacks an acknowledged change."""
     return VersionsLost(
         f"Cannot open {database}",
         f"committed data is missing: {why}",
@@ -187,8 +189,8 @@ def stat_opened(database: Path) -> Opened:
 
 
 def note_size(connection: Connection) -> None:
-    """Record the smallest valid size of the writer's database file: a checkpoint may truncate the
-    file to its used pages."""
+    """Record the smallest valid size of the writer's database file. A checkpoint may truncate the
+    file to this size."""
     if connection.opened:
         pages, page_bytes = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -211,7 +213,7 @@ def refuse_gone(connection: Connection) -> None:
 
 
 def database_gone_error(database: Path, why: str) -> DatabaseGone:
-    """Make the error for a writer whose database file was deleted, replaced or truncated."""
+    """Create the error for a writer whose database file was deleted, replaced or truncated."""
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
@@ -285,11 +287,11 @@ def refuse_lost_wal(path: Path) -> None:
 
 
 def _describe_missing_frames(log: Path, index: Path) -> str | None:
-    """Describe the committed frames that the log lacks. Returns None if it lacks none, or if the
-    index belongs to another log.
+    """Describe the committed frames that the log lacks. Returns None if the log has all of them, or
+    if the index belongs to another log.
 
-    A writer may restart the log during the check. It then writes a new salt to the index first. So
-    the result is valid if the index still has the same salt at the end.
+    A writer may restart the log during the check, but writes a new salt to the index first. So the
+    result is valid if the index still has the same salt at the end.
     """
     while True:
         counted = _index(index)
@@ -300,8 +302,8 @@ def _describe_missing_frames(log: Path, index: Path) -> str | None:
 
 
 def _index(index: Path) -> _Index | None:
-    """Read the index, or return None if it is damaged or being written. SQLite also ignores it
-    then."""
+    """Read the index, or return None if the index is damaged or being written. SQLite ignores such
+    an index too."""
     with index.open("rb") as opened:
         first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
     if len(second) < _INDEX_HEADER or first != second:
@@ -337,7 +339,7 @@ def _damage(log: Path, index: _Index) -> str | None:
 
 
 def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
-    """Read up to `count` frames, one per row. There are fewer at the end of the log."""
+    """Read the next `count` frames of the log, one per row, or fewer at the end of the log."""
     data = log.read(count * frame_bytes)
     frame_count = len(data) // frame_bytes
     return np.frombuffer(data, dtype=np.uint8, count=frame_count * frame_bytes).reshape(

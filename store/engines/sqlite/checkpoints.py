@@ -1,9 +1,9 @@
 """Copies the log (-wal) into the database file in the background.
 
-Otherwise SQLite would do this at the end of the commit that fills the log, and the user's edit
-would have to wait. A thread starts a checkpoint before the log is that long. It holds no lock that
-the writer or a reader needs. At the first write after a complete checkpoint, SQLite restarts the
-log.
+By default, SQLite would do a checkpoint at the end of the commit that fills the log, and the user's
+edit would have to wait. A thread does the checkpoint before the log is full. The thread holds no
+lock that the writer or a reader needs. At the first write after a complete checkpoint, SQLite
+restarts the log.
 
 A page that changes often, such as one of an index on random ids, is copied once for each
 checkpoint. So the log of a large database may be longer.
@@ -23,8 +23,12 @@ _SALT = slice(16, 24)  # where the log's header has the salt; in a frame's heade
 
 
 class Checkpointer:
-    """Runs `checkpoint` on a thread each time the log has grown by a quarter of the database, but
-    by at least LOG_FRAMES and at most MOST_FRAMES. Only the writer uses this class."""
+    """Runs `checkpoint` on a thread each time the log has grown enough. Only the writer uses this
+    class.
+
+    Enough is one frame for every four pages of the database, but at least LOG_FRAMES and at most
+    MOST_FRAMES.
+    """
 
     def __init__(
         self, database: Path, log: Path, page_bytes: int, checkpoint: Callable[[], None]
@@ -58,7 +62,7 @@ class Checkpointer:
             self._thread.start()
 
     def _enough_frames(self) -> int:
-        """Return how many new frames are worth a checkpoint."""
+        """Return the number of new frames after which a checkpoint is due."""
         pages = self._database.stat().st_size // self._page_bytes
         return min(max(pages // _PAGES_A_FRAME, LOG_FRAMES), MOST_FRAMES)
 
@@ -73,16 +77,16 @@ class Checkpointer:
             self._is_paused = False
 
     def wait(self) -> None:
-        """Wait until no checkpoint is running."""
+        """If a checkpoint is running, wait until it ends."""
         if self._thread:
             self._thread.join()
 
 
 def count_frames(log: Path, frame_bytes: int) -> int:
-    """Count the frames of the current log. Old frames with another salt may follow, and are not
-    counted.
+    """Count the frames of the current log. Older frames with a different salt may follow and are
+    not counted.
 
-    Returns 0 if the file is missing. Raises OSError if it cannot be read.
+    Returns 0 if the log is missing. Raises OSError if the log cannot be read.
     """
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Opens SQLite databases: loads the library, sets pragmas, checks and migrates the schema.
+"""Opens SQLite databases: loads the library, sets pragmas, and checks and migrates the schema.
 
 One process holds the writer lock, an flock on a file next to the database. Any number of readers
 may open the database.
@@ -63,7 +63,8 @@ _AGAIN = "syncs then continue automatically. Repeat any other request"
 
 
 def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
-    """Convert an error to DiskFailure if the disk caused it. Returns None for other errors."""
+    """Convert an error to DiskFailure if the disk caused the error. Returns None for other errors.
+    `what` says what failed."""
     # Errors from SQLite's backup API carry no code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == _FULL or str(error) == "database or disk is full":
@@ -107,8 +108,8 @@ class SqliteDialect:
 
 
 class FileConnection(sqlite.Connection):
-    """A connection to a database file. If it is the writer's connection, `opened` is set, and each
-    commit is acknowledged on disk."""
+    """A connection to a database file. The writer's connection has `opened` set, and acknowledges
+    each commit on disk."""
 
     opened: Opened | None = None
     server: Server | None = None
@@ -186,8 +187,8 @@ def unreadable_file(database: object) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The SQLite library in use. `vec` is the version of sqlite-vec, or empty if it cannot be
-    loaded."""
+    """The SQLite library in use. `vec` is the version of sqlite-vec, or empty if sqlite-vec cannot
+    be loaded."""
 
     module: str
     sqlite: str
@@ -200,7 +201,7 @@ class Library:
 
 
 def library() -> Library:
-    """Return the SQLite library in use, with its version and extensions."""
+    """Return the version and extensions of the SQLite library in use."""
     with closing(memory_database()) as plain:
         version = plain.execute("SELECT sqlite_version()").fetchone()[0]
         options = {name for (name,) in plain.execute("PRAGMA compile_options")}
@@ -268,8 +269,7 @@ def open_file(path: Path, mode: str = "rw") -> FileConnection:
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
-    """Raise an error unless the file is empty or has a hopsyncd schema that this
-    program supports."""
+    """Raise an error unless the file is empty or has a schema that this hopsyncd supports."""
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -341,8 +341,8 @@ def _refuse_loss(path: Path) -> None:
 
 
 def find_loss(path: Path) -> str | None:
-    """Describe the acknowledged change that the database lacks, or return None if it has all of
-    them."""
+    """Describe the acknowledged change that the database lacks, or return None if no change is
+    missing."""
     try:
         _refuse_loss(path)
     except VersionsLost as error:
@@ -368,8 +368,8 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
     NotADatabase or DiskFailure.
 
     Commits are synced to disk, so every acknowledged change survives a power cut. If an
-    acknowledged change is missing, VersionsLost is raised. With `accept_loss`, the file is opened
-    anyway, and the lost version numbers are never used again.
+    acknowledged change is missing, VersionsLost is raised. With `accept_loss`, the database is
+    opened anyway, and the lost version numbers are never used again.
     """
     known = read_acknowledged(path)
     if not accept_loss:

@@ -1,5 +1,5 @@
-"""Migrates the schema. Each step runs a script in schema/, and Python code where SQL is
-not enough."""
+"""Migrates the schema. Each step runs a script in schema/, followed by Python code if SQL is not
+enough."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def _step(name: str) -> Callable[["Database"], None]:
 
 
 def _drop_vectors(connection: sqlite3.Connection) -> None:
-    """Drop the virtual tables of passage vectors, which only sqlite-vec can drop."""
+    """Drop the virtual tables of passage vectors. This needs sqlite-vec."""
     tables = connection.execute(
         "SELECT name FROM sqlite_master"
         " WHERE name LIKE 'passage_vector_%' AND sql LIKE 'CREATE VIRTUAL TABLE%'"

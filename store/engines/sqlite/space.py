@@ -27,10 +27,10 @@ _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
     """Return free pages to the file system, in steps; `between` runs after each step.
 
-    If a small file has at least a tenth of free pages, it is vacuumed completely, because its
-    half-empty pages waste about the same amount of space. This also turns on incremental vacuum for
-    databases created without it. For a large file this would block the writer for too long, so only
-    its free pages are returned.
+    If more than a tenth of the pages of a small file are free, the file is vacuumed completely,
+    because half-empty pages waste about the same amount of space. A complete vacuum also turns on
+    incremental vacuum for databases created without it. Vacuuming a large file would block the
+    writer for too long, so only its free pages are returned.
     """
     _vacuum(connection, between)
     truncate_wal(connection, wait=False)
@@ -54,7 +54,7 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
-    """Rewrite the whole file, and turn on incremental vacuum; `between` runs afterwards."""
+    """Rewrite the whole file, and turn on incremental vacuum. `between` is called at the end."""
     with connection.disk_failures():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _run_shrinking(connection, "VACUUM")
@@ -76,9 +76,10 @@ def _run_shrinking(connection: Connection, statement: str) -> None:
 
 
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:
-    """Copy the WAL into the file, and truncate the WAL.
+    """Copy the write-ahead log (WAL) into the database file, and truncate the WAL.
 
-    Returns False, and leaves the WAL as it is, if a reader still uses an older state of the file.
+    If a reader still uses an older state of the database, returns False and does not truncate the
+    WAL.
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
@@ -93,8 +94,8 @@ def backup(connection: Connection, target: Path) -> None:
     """Write the database as one file that only its owner can read. Raises BackupFailed.
 
     The target must not exist. The copy is written to a temporary file in the target's folder
-    (.NAME.*.part), checked, and renamed once it is on disk. A crash leaves at most the temporary
-    file.
+    (.NAME.*.part), checked, and renamed once it is on disk. After a crash, only the temporary file
+    can remain.
     """
     if not isinstance(connection, FileConnection):
         raise _backup_error(
@@ -155,8 +156,8 @@ def _copy(connection: FileConnection, part: Path) -> None:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Rename the copy to its final name, and sync the name to disk. If that fails,
-    delete the copy."""
+    """Rename the copy `part` to `target`, and sync the new name to disk. If that fails, delete the
+    copy."""
     _refuse_existing(target)
     part.rename(target)
     try:
@@ -187,7 +188,7 @@ _TRIES = 50  # attempts to empty the log, each of _NO_WAIT_MS
 
 
 class _UnknownFormat(Exception):
-    """The database file has no pointer map, so its unused bytes cannot be found."""
+    """Unused bytes of the database file cannot be found, because the file has no pointer map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +273,8 @@ def _file_of(connection: Connection) -> _File:
 
 
 def _descriptor(path: Path) -> int:
-    """Return the file descriptor that SQLite opened for this path. It stays open while this process
-    has a lock."""
+    """Return the file descriptor that SQLite opened for this path. The descriptor stays open while
+    this process has a lock on the file."""
     wanted = path.stat()
     for entry in Path("/dev/fd").iterdir():
         with suppress(OSError):  # One entry is the descriptor of this listing.
@@ -290,7 +291,7 @@ def _page_count(connection: Connection) -> int:
 
 @contextmanager
 def _no_checkpoints(connection: Connection) -> Iterator[None]:
-    """Switch off automatic checkpoints in the block, so that the log keeps all pages that are
+    """Switch off automatic checkpoints in the block. The log then keeps all pages that are
     written."""
     usual = connection.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
     connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -305,8 +306,8 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
 def _empty_log(
     connection: Connection, file: _File, again: set[int], between: Callable[[], None]
 ) -> bool:
-    """Empty the log, and add the numbers of the pages in it to `again`. Returns False if a reader
-    prevented it."""
+    """Empty the log, and add the numbers of the pages in the log to `again`. Returns False if a
+    reader kept the log in use."""
     for _ in range(_TRIES):
         connection.refuse_gone()
         again.update(_logged_pages(file))
@@ -350,7 +351,8 @@ def _hold_write_lock(connection: Connection, file: _File) -> Iterator[bool]:
 
 
 def _scrub_pages(file: _File, numbers: Iterable[int]) -> None:
-    """Zero the gaps of these pages in the file, and sync it."""
+    """Zero the gaps between cell pointers and cells in these pages of the file, and sync the
+    file."""
     maps: dict[int, bytes] = {}
     with _disk_errors(file):
         for number in numbers:
@@ -382,7 +384,8 @@ def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
 
 
 def _gap(page: bytes, header: int) -> tuple[int, int]:
-    """Return the start and end of the gap of a b-tree page."""
+    """Return the start and end of the gap between the cell pointers and the cells of a b-tree page.
+    `header` is the offset of the page's header."""
     pointers = _POINTERS_AT.get(page[header])
     if pointers is None:
         raise _UnknownFormat

@@ -1,4 +1,5 @@
-"""Checks the structure of a SQLite file, such as its b-trees, but not the content of rows."""
+"""Checks the structure of a SQLite file, such as its b-trees. The content of rows is not
+checked."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,8 +19,7 @@ def integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def small_tables(connection: Connection) -> Iterator[Finding]:
-    """Check the structure of the tables that stay small. Deeper checks also read matches and
-    content."""
+    """Check the structure of the small tables, not of the tables of matches and content."""
     for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
         yield from _pragma(connection, f"quick_check({table})")
 
