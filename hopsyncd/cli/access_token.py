@@ -103,7 +103,7 @@ def create(
     expires_s: int | None,
     out: Path | None,
 ) -> None:
-    """Make a token, and print it. It cannot be shown again.
+    """Make a token, and print it. The token cannot be shown again.
 
     "metrics" may read metrics and health. "read" may search the sources that are open to all
     members or visible to the user. "write" may also write notes into mcp.inbox and watch questions.
@@ -186,7 +186,7 @@ def list_(context: click.Context, as_json: bool) -> None:
 def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
     """Revoke tokens by their id. They stop working at once.
 
-    With --user, the user's sessions on a server's page also end.
+    With --user, the user's sessions in a server's web interface also end.
 
     Example: hopsyncd token revoke 3f9c01aa
     """
@@ -212,7 +212,7 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
 
 
 def _describe(token: Token, used_s: int | None) -> dict[str, Any]:
-    """A token as JSON, without its hash."""
+    """Describe a token in JSON, without its hash. `used_s` is when it was last used."""
     return {
         "id": token.id,
         "user": token.user,

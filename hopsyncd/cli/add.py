@@ -126,8 +126,7 @@ def add(
 
 
 def _notes_on(kind: str, every: object, at: object) -> list[str]:
-    """Notes for the user about a new source: when its changes are found, and which files are
-    read."""
+    """Tell the user when changes of a new source are found, and which of its files are read."""
     notes = []
     if kind in _SCANNED_KINDS and not every and not at:
         notes.append(

@@ -48,7 +48,7 @@ def audit(
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    """One request on one line."""
+    """Format a recorded request as a line."""
     origin = entry["address"] or entry["program"] or entry["transport"]
     asked = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"

@@ -64,7 +64,7 @@ def backup() -> None:
 def now(context: click.Context, file: Path | None, as_json: bool) -> None:
     """Make a backup while the daemon keeps working.
 
-    The copy is checked in depth. Then old backups are deleted, except the newest `keep` (in
+    The backup is checked in depth. Then old backups are deleted, except the newest `keep` (in
     [backup]).
 
     Example: hopsyncd backup now
@@ -322,8 +322,9 @@ def _loss_lines(loss: "Loss") -> list[str]:
 
 
 def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[str]]":
-    """Stop a running daemon and complete the restore. If the daemon ran as a service, the second
-    value is the command that starts it."""
+    """Stop a running daemon and complete the restore.
+
+    If the daemon ran as a service, the second value is the command that starts the service."""
     from store.exceptions import WriterBusy
     from store.open_database import hold_writer_lock
     from store.restoring import finish_restore
@@ -355,7 +356,7 @@ def _unfinished_error(database: Path, error: "WriterBusy") -> BadRequest:
 
 
 def _stop_daemon(config: Config) -> Sequence[str]:
-    """Ask the daemon to stop. If it runs as a service, return the command that starts it."""
+    """Ask the daemon to stop. If it runs as a service, return the service's start command."""
     try:
         pid = Client(config.daemon.socket).status()["pid"]  # only a daemon of this machine
     except DaemonUnavailable:

@@ -22,7 +22,7 @@ _DEADLINE_S = 0.5  # Completion gives up after this time, because the user waits
 def completion(context: click.Context, shell: str) -> None:
     """Print a completion script for a shell.
 
-    It completes commands, options, and the names of sources, tags and versions.
+    The script completes commands, options, and the names of sources, tags and versions.
 
     Example: hopsyncd completion bash > ~/.local/share/bash-completion/completions/hopsyncd
     """
@@ -33,7 +33,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete_source(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """The names of the sources in the configuration file. Needs no daemon."""
+    """Complete the names of the sources in the configuration file. Needs no daemon."""
     try:
         sources = load_config(context.find_root().params.get("config_file")).sources
     except REPORTABLE:
@@ -48,7 +48,7 @@ def complete_source(context: click.Context, _: click.Parameter, begun: str) -> l
 def complete_version(
     context: click.Context, _: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Tags and the newest versions, if a daemon answers in time."""
+    """Complete tags and the newest versions, if a daemon answers in time."""
     items = [CompletionItem("head", help="the newest version")]
     for version in _versions(context):
         what = f"version {version['version']}: {version['reason']}"

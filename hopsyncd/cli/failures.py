@@ -19,7 +19,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the arguments ask for JSON, so that errors are JSON too. Words after `--` do not.
+    """Return whether the arguments have `--json`, except after `--`. If so, print errors as JSON.
 
     >>> wants_json(["query", "who", "--json"]), wants_json(["query", "--", "--json"])
     (True, False)
@@ -59,7 +59,7 @@ def run_command(command: click.Command, arguments: Sequence[str]) -> int:
 
 
 def _message_of(error: Exception) -> tuple[str, str]:
-    """The message of one of REPORTABLE without its hint, and the hint."""
+    """Return the message of an error of REPORTABLE without its hint, and the hint."""
     hint = str(getattr(error, "hint", ""))
     text = str(error).strip()
     message = text.removesuffix(hint).rstrip()
@@ -67,7 +67,7 @@ def _message_of(error: Exception) -> tuple[str, str]:
 
 
 def _code_of(error: Exception) -> str:
-    """The kind of an error: the daemon's code, or the name of the class.
+    """Return the kind of an error: the daemon's code, or the name of the class.
 
     >>> from hopsyncd.errors import DaemonUnavailable
     >>> _code_of(DaemonUnavailable("No daemon answers", "it is off", "Start it"))
@@ -79,7 +79,7 @@ def _code_of(error: Exception) -> str:
 
 
 def _print(as_json: bool, code: str, message: str, hint: str) -> None:
-    """Print an error. At a terminal it is coloured, with its hint on a separate line."""
+    """Print an error. At a terminal, use colours, and print the hint on a separate line."""
     if as_json:
         failed = {"error": {"code": code, "message": message, "hint": hint}}
         click.echo(json.dumps(failed), err=True)
@@ -93,7 +93,7 @@ def _print(as_json: bool, code: str, message: str, hint: str) -> None:
 
 
 def _print_named(name: str, text: str) -> None:
-    """Print a text after a name in red."""
+    """Print `text` after a name in red."""
     wrapped = wrap(f"{name} {text}", line_columns(err=True))
     color = color_choice(os.environ)
     styled = click.style(name, fg="red", bold=True)

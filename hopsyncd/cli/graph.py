@@ -105,7 +105,7 @@ def graph(
 
 
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
-    """The passages of a document. Raises RequestFailed, NotFound, click.UsageError."""
+    """Return the ids of a document's passages. Raises the errors of `find_document`."""
     name, found = find_document(client, document, source, at)
     ids = list(dict.fromkeys(passage["id"] for passage in found["passages"]))
     if not ids:
@@ -130,7 +130,7 @@ def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
-    """A tree in which each passage is below a nearer passage, by the first edge between them."""
+    """Make a tree in which each passage is below a nearer passage that an edge connects to it."""
     from rich.tree import Tree
 
     passages = {passage["id"]: passage for passage in found["passages"]}
@@ -155,7 +155,7 @@ def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
 def _label(
     passage: dict[str, Any], verb: str, verbose: bool, edge: dict[str, Any] | None = None
 ) -> "Text":
-    """A passage in the tree. At a terminal, its place is on a separate line."""
+    """Describe a passage in the tree. At a terminal, its place is on a separate line."""
     from rich.text import Text
 
     label = Text.assemble((f"{verb} " if verb else "", "cyan"), (heading_text(passage), "bold"))
@@ -182,6 +182,6 @@ def _dot_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _dot_text(*lines: str) -> str:
-    """A quoted string in the DOT language; it may have several lines."""
+    """Quote lines as a string in the DOT language."""
     escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(escaped) + '"'

@@ -101,8 +101,10 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
 
 
 def socket_unit(installed: Installation) -> str:
-    """The text of hopsyncd.socket. The first request starts the daemon, and no request is lost
-    during a restart."""
+    """Return the text of hopsyncd.socket.
+
+    With this unit, the first request starts the daemon, and no request is lost during a restart.
+    """
     owner = [f"SocketUser={installed.user}"] if installed.user else []
     owner += [f"SocketGroup={installed.group}"] if installed.group else []
     if owner:
@@ -150,15 +152,17 @@ def launchd_plist(installed: Installation, log: Path) -> str:
 
 
 def _uses_no_temporary_folder(installed: Installation) -> bool:
-    """Whether PrivateTmp can be used: no file that the daemon needs or shares is in a temporary
-    folder."""
+    """Return whether PrivateTmp can be used.
+
+    PrivateTmp hides temporary folders, so the daemon must not use or share files in them.
+    """
     hidden = (Path("/tmp"), Path("/var/tmp"))
     shared = (Path(installed.command[0]), installed.socket, *installed.places)
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
 
 
 def _command(words: Sequence[str]) -> str:
-    """A command line for a unit file. systemd expands `$` in all words but the first."""
+    """Format a command line for a unit file. systemd expands `$` in all words but the first."""
     program, *arguments = map(_quote, words)
     return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
 
@@ -316,7 +320,7 @@ def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
 
 
 def _places(system: bool) -> tuple[Path, ...]:
-    """The paths of the service files."""
+    """Return the paths of the service files."""
     if _is_mac():
         return (Path.home() / "Library/LaunchAgents" / LAUNCHD,)
     base = os.environ.get("XDG_CONFIG_HOME", "")
@@ -371,7 +375,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _hint_for(command: Sequence[str]) -> str:
-    """The hint after a command of the service manager failed."""
+    """Return the hint for a command of the service manager that failed."""
     if command[:2] != ["systemctl", "--user"]:
         return "See its output above"
     return (

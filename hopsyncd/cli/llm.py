@@ -51,9 +51,9 @@ def test(
 ) -> None:
     """Ask the LLM a question about made-up documents, and report the result.
 
-    It shows the times and the tokens of a question, and whether the LLM writes valid JSON and reads
-    long prompts completely. None of your text is sent. If the LLM cannot be used, the exit status
-    is 1.
+    The report has the times and the tokens of a question, and whether the LLM writes valid JSON and
+    reads long prompts completely. None of your text is sent. If the LLM cannot be used, the exit
+    status is 1.
 
     Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
     """
@@ -96,7 +96,7 @@ def test(
 
 
 def _cost(trial: "Trial", input_price: float | None, output_price: float | None) -> float | None:
-    """The price of the question; None without prices."""
+    """Compute the price of the question. Returns None if a price is missing."""
     if input_price is None or output_price is None:
         return None
     spent = trial.prompt_tokens * input_price + trial.reply_tokens * output_price

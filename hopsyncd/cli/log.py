@@ -75,7 +75,7 @@ def log(context: click.Context, limit: int, verbose: bool, as_json: bool) -> Non
 
 
 def _counts_text(version: Mapping[str, Any]) -> str:
-    """The size of a version, and the cost of making it."""
+    """Describe the size of a version, and the cost of making it."""
     counters = version["counters"]
     return (
         f"documents {_changes(version, 'documents_')}, passages {_changes(version, 'passages_')};"
@@ -94,7 +94,10 @@ def _llm_cost(counters: Mapping[str, int]) -> str:
 
 
 def _changes(counts: Mapping[str, Any], prefix: str = "", nothing: str = "unchanged") -> str:
-    """The number of additions, changes, removals and renames, such as `+3 ~1`, or `nothing`."""
+    """Format the numbers of additions, changes, removals and renames, such as `+3 ~1`.
+
+    Returns `nothing` if all are 0. `prefix` begins the names of the numbers in `counts`.
+    """
     parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
     return " ".join(part for part in parts if part[1:] != "0") or nothing
 
@@ -118,8 +121,8 @@ def diff(
 ) -> None:
     """Show what changed between two versions, sentence by sentence.
 
-    Each changed document is followed by its sentences: `-` marks a removed sentence, `+` an added
-    one. Sentences without a mark are context. --graph also lists passages and edges.
+    Each changed document is followed by its sentences: `-` marks removed sentences, and `+` marks
+    added sentences. Sentences without a mark are context. --graph also lists passages and edges.
 
     A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
 
@@ -215,7 +218,7 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @json_option
 @click.pass_context
 def tag(context: click.Context, name: str, version: str, delete: bool, as_json: bool) -> None:
-    """Give a version a name. A tagged version is never collected.
+    """Give a version a name. A tagged version is never deleted.
 
     Without VERSION, the newest version is tagged.
 

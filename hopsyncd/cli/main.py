@@ -87,7 +87,7 @@ _PLACES = {name: place for commands in GROUPS.values() for name, place in comman
 
 class _Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import the command. Importing all of them takes longer than most commands run."""
+        """Import the command. Importing all commands would take longer than most commands run."""
         if name not in _PLACES:
             return None
         module, _, function = _PLACES[name].partition(":")
@@ -161,7 +161,7 @@ def cli(context: click.Context, /, config_file: Path | None, **_: object) -> Non
 
 
 def main() -> None:
-    """Run the command of the command line, and exit with its status."""
+    """Run the command that the command line names, and exit with its status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot show must not end the command.

@@ -82,12 +82,12 @@ def rebuild(
 
     The rebuilt graph is one new version.
 
-    With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
-    old vectors are used, and edits are indexed as usual.
+    With --encoder, all passages are embedded again by the newer encoder. Until then, the old
+    vectors are used, and edits are indexed as usual.
 
     To estimate a switch to other models, change the encoder, the language model or `llm.questions`
-    in the configuration. Then run --estimate before you reload. It shows the passages, the time,
-    the tokens and, with prices, the cost of the switch. Nothing is rebuilt or sent.
+    in the configuration. Before you reload, run --estimate to show the passages, the time, the
+    tokens and, with prices, the cost of the switch. Nothing is rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
     """

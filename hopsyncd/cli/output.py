@@ -96,7 +96,7 @@ def take_filters(given: dict[str, Any]) -> list[str]:
 
 
 class WholeNumber(click.IntRange):
-    """A whole number in ASCII digits. int() would accept `1_0` and digits of any script."""
+    """An integer in ASCII digits. int() would accept `1_0` and digits of any script."""
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
@@ -109,7 +109,7 @@ class WholeNumber(click.IntRange):
 def client_of(context: click.Context) -> Client:
     """Make a client of the server that the user named, or of the configured daemon of this machine.
 
-    Other mistakes in the configuration only cause a warning.
+    Mistakes in the configuration cause only a warning, unless they hide the daemon's socket.
     """
     if server := server_of(context):
         return server.connect()
@@ -123,8 +123,7 @@ def client_of(context: click.Context) -> Client:
 
 
 def _await_sign_of_life(socket: Path) -> None:
-    """Wait briefly for a daemon that was started together with this command to announce its
-    start."""
+    """Wait briefly until a daemon that was started at the same time announces its start."""
     end_s = time.monotonic() + _SIGN_OF_LIFE_S
     with suppress(PermissionError):  # the request will report it
         while not socket.exists() and not is_starting(socket) and time.monotonic() < end_s:
@@ -175,7 +174,7 @@ def send_and_report(client: Client, call: Call[Answer], every_s: float = _REPORT
 
 
 def _progress_text(event: "ProgressEvent") -> str:
-    """The progress of a check or a sync, as a line."""
+    """Format the progress of a check or a sync as a line."""
     if total := event.get("checks_total"):
         return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
     source = printable(event.get("source", ""))
@@ -189,7 +188,7 @@ def heading_text(passage: Mapping[str, Any]) -> str:
 
 
 def place_text(passage: Mapping[str, Any]) -> str:
-    """The place of a passage: source, document, lines or pages, and its author if known.
+    """Describe the place of a passage: source, document, lines or pages, and its author if known.
 
     A mail is named by its subject, because users do not know message ids.
     """
@@ -247,9 +246,9 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_if_json(value: Mapping[str, Any], as_json: bool, client: Client | None = None) -> bool:
-    """Print the object if `--json` was given; return whether it was.
+    """If `as_json` is true, print the object as JSON. Returns `as_json`.
 
-    With a client, the documents in it get their absolute paths.
+    With a client, the object's documents get their absolute paths on this machine.
     """
     if as_json:
         if client and names_documents(value):
@@ -274,8 +273,7 @@ def match_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen_match(exact: bool, semantic: bool) -> Match:
-    """The value of `match` for --exact or --semantic. Raises UsageError if both options are
-    given."""
+    """Return the value of `match` for --exact or --semantic. Raises UsageError for both."""
     if exact and semantic:
         raise click.UsageError("Give --exact or --semantic, not both.")
     return "exact" if exact else "semantic" if semantic else "auto"

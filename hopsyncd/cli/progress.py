@@ -100,7 +100,9 @@ def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
 
 
 def _total_progress(sources: Mapping[str, tuple[float, int]]) -> tuple[str, float, int]:
-    """The progress of all sources together: its description, documents done and documents in all.
+    """Sum up the progress of all sources: description, documents done and documents in total.
+
+    `sources` has the finished share and the number of documents of each source.
 
     >>> _total_progress({"notes": (0.5, 10), "mail": (1.0, 2)})
     ('2 sources: 12 documents', 7.0, 12)

@@ -224,7 +224,7 @@ def _first_lines(text: str) -> list[str]:
 
 
 def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
-    """The hops to a passage, each below the previous one."""
+    """Make a tree of the hops to a passage, each below the previous hop."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -242,8 +242,10 @@ def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
 
 
 def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
-    """The statements that led to a passage. Each is below the statement that it shares a name
-    with."""
+    """Make a tree of the statements that led to a passage.
+
+    Each statement is below a statement with which it shares a name.
+    """
     from rich.text import Text
     from rich.tree import Tree
 
@@ -366,7 +368,7 @@ def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mappin
 
 
 def _cost_text(cost: Mapping[str, Any]) -> str:
-    """The cost of an answer; empty if no LLM was asked.
+    """Describe the cost of an answer. Returns "" if no LLM was asked.
 
     >>> _cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
     '1 LLM call, 1,870 tokens, 0.0004 USD'
@@ -380,13 +382,13 @@ def _cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def _draw_logic(logic: Mapping[str, Any] | None) -> None:
-    """Draw the parts of a question. There are none if the LLM failed at the first step."""
+    """Draw the parts of a question, if the LLM has split it into parts."""
     if logic and logic["subproblems"]:
         echo_drawn(_logic_tree(logic))
 
 
 def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
-    """The parts of a question in the order they were answered, with answers and citations."""
+    """Make a tree of a question's parts in the order of their answers, with the citations."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -413,7 +415,7 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
 
 
 def _print_wrapped(text: str, indent: str = "") -> None:
-    """Print a text wrapped to the terminal. Existing line breaks, as in tables, are kept."""
+    """Print text wrapped to the terminal's width. Existing line breaks, as in tables, are kept."""
     for line in text.splitlines():
         click.echo(wrap(printable(line), text_columns(), indent))
 

@@ -178,8 +178,8 @@ def mcp(
 ) -> None:
     """Serve your documents to an agent through MCP.
 
-    The agent's client starts this command and speaks to it on standard input and output. It needs
-    a running daemon, on this machine or on a --server.
+    The agent's client starts this command and speaks to it on standard input and output. The
+    command needs a running daemon, on this machine or on a --server.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """
@@ -214,7 +214,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(context: click.Context, as_json: bool) -> None:
     """Find problems of this installation, and say how to fix them.
 
-    It needs no daemon, changes nothing and sends none of your text to other machines. It checks the
+    Needs no daemon, changes nothing and sends none of your text to other machines. Checks the
     server in the configuration and your token. If a check fails, the exit status is 1.
 
     Example: hopsyncd doctor

@@ -42,11 +42,11 @@ class Server:
     """The server that `client.token_file` is for, if it is not this server."""
 
     def connect(self) -> Client:
-        """A client of the server. Raises ConfigError if there is no token for it."""
+        """Make a client of the server. Raises ConfigError if there is no token for the server."""
         return Client(self.address, self._token(), ca=self.ca)
 
     def refused_token_error(self) -> RequestFailed:
-        """The error for a token that the server refuses."""
+        """Create the error for a token that the server refuses."""
         place = self.token_file or "from the keyring"
         return RequestFailed(
             HTTPStatus.UNAUTHORIZED,
@@ -76,7 +76,7 @@ class Server:
 
 
 def server_of(context: click.Context) -> Server | None:
-    """The server to ask; None for the daemon of this machine.
+    """Return the server that commands contact, or None for the daemon of this machine.
 
     Options and environment variables override the configuration.
     """
@@ -98,8 +98,8 @@ def server_of(context: click.Context) -> Server | None:
 def refuse_elsewhere(context: click.Context, command: str | None) -> None:
     """Raise UsageError for a command that works only on this machine, if the user named a server.
 
-    A server in the configuration does not count if the configuration is also for a daemon: if it
-    has a source or listens for other machines.
+    A server in the configuration does not count if the configuration also has a source or a TCP
+    address, because it is then for a daemon on this machine too.
     """
     if command not in HERE:
         return
@@ -124,7 +124,7 @@ def refuse_elsewhere(context: click.Context, command: str | None) -> None:
 
 @contextmanager
 def refused_tokens_explained(context: click.Context) -> Iterator[None]:
-    """If the server refuses the token of the user, raise an error that names the token's file."""
+    """Make the block's error name the token's file if the server refuses the user's token."""
     try:
         yield
     except RequestFailed as error:
@@ -153,7 +153,10 @@ def hoist_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _keyring_token(address: str) -> str | None:
-    """The token in the system's keyring, if the package keyring is installed and has one."""
+    """Return the token in the system's keyring.
+
+    Returns None if the keyring has no token, or if the package keyring is not installed.
+    """
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:

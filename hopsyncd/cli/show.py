@@ -37,9 +37,10 @@ def find_document(
     """Find a document by its path as answers print it, with or without the source name in front, or
     by its path on this machine.
 
-    A name without folders or without its suffix is enough if only one document has it. Returns the
-    name of its source and the daemon's answer. Without `source`, all sources are searched. Raises
-    RequestFailed, NotFound, click.UsageError (several sources have it).
+    A name without folders or without its suffix is enough if only one document has that name.
+    Without `source`, all sources are searched. Returns the name of the document's source and the
+    daemon's answer. Raises RequestFailed, NotFound, or click.UsageError if several sources have
+    the document.
     """
     names = [source] if source else [known["name"] for known in client.sources()["sources"]]
     candidates = {(name, document) for name in names}
@@ -91,13 +92,13 @@ def _find_in_folders(client: Client, document: str) -> Iterator[tuple[str, str]]
 
 
 def _read_suggestions(hint: str) -> list[str]:
-    """The documents that a hint of the daemon suggests, each as `source: path`."""
+    """Return the documents that a hint of the daemon suggests, each as `source: path`."""
     _, found, names = hint.partition("; similar: ")
     return names.split(", ") if found else []
 
 
 def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
-    """The source and path of the only suggested document that has the wanted name.
+    """Return the source and path of the only document in `near` that has the wanted name.
 
     Case does not matter. A document with a merely similar name is not opened.
 

@@ -42,7 +42,7 @@ def sync(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Scan all sources, or only the named ones, and update the index.
+    """Scan all sources, or only the named sources, and update the index.
 
     Example: hopsyncd sync --wait notes
     """

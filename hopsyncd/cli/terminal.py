@@ -39,7 +39,7 @@ _LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghost
 
 
 def color_choice(variables: Mapping[str, str]) -> bool | None:
-    """Whether to print colours. None means only at a terminal.
+    """Return whether to print colours. None means only at a terminal.
 
     NO_COLOR and a dumb terminal switch colours off; FORCE_COLOR switches them on.
 
@@ -54,7 +54,9 @@ def color_choice(variables: Mapping[str, str]) -> bool | None:
 
 
 def shows_links(variables: Mapping[str, str]) -> bool:
-    """Whether a terminal with these variables shows hyperlinks. FORCE_HYPERLINK overrides it.
+    """Return whether a terminal with these environment variables shows hyperlinks.
+
+    FORCE_HYPERLINK, if set, decides.
 
     >>> shows_links({"TERM": "foot"}), shows_links({"TERM": "foot", "FORCE_HYPERLINK": "0"})
     (True, False)
@@ -72,21 +74,24 @@ def shows_links(variables: Mapping[str, str]) -> bool:
 
 
 def text_columns() -> int:
-    """The width of running text: the terminal's within limits, or a fixed width in a pipe."""
+    """Return the width of running text: the terminal's within limits, or fixed in a pipe."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
     return min(line_columns(), _MOST_COLUMNS)
 
 
 def line_columns(*, err: bool = False) -> int:
-    """The width of a line of standard output or error: the terminal's, or unlimited in a pipe."""
+    """Return the width of a line: the terminal's, or unlimited in a pipe.
+
+    err: whether the line goes to standard error instead of standard output.
+    """
     if not (sys.stderr if err else sys.stdout).isatty():
         return _UNWRAPPED_COLUMNS
     return max(shutil.get_terminal_size().columns, _LEAST_COLUMNS)
 
 
 def wrap(text: str, columns: int, indent: str = "", hanging: str | None = None) -> str:
-    """Break a text between words. A word that is wider than the line stays whole.
+    """Break text between words. A word that is wider than the line stays whole.
 
     `hanging` is the indentation of all lines but the first; by default it is `indent`.
     """
@@ -124,7 +129,7 @@ def echo_facts(facts: Iterable[str], indent: str = "") -> None:
 
 @contextmanager
 def spinner(doing: str) -> Iterator[None]:
-    """Show at a terminal that a command is waiting, if it waits for longer than a moment."""
+    """If the block takes longer than a moment, show at a terminal what the command is doing."""
     if not sys.stderr.isatty() or color_choice(os.environ) is False:
         yield
         return
@@ -168,7 +173,7 @@ def mark_words(line: str, question: str, **style: Any) -> str:
 
 
 def visible_length(text: str) -> int:
-    """The number of characters that a terminal shows, without escape sequences for colour or links.
+    """Count the characters that a terminal shows, without escape sequences for colour or links.
 
     >>> visible_length(click.style("red", fg="red"))
     3
@@ -177,8 +182,7 @@ def visible_length(text: str) -> int:
 
 
 def id_text(id_: str) -> str:
-    """The id of a passage: at a terminal its beginning, which every command accepts; in a pipe the
-    whole id."""
+    """Return the id of a passage or, at a terminal, its beginning, which every command accepts."""
     shown = id_[: _SHORT_ID if sys.stdout.isatty() else _WHOLE_ID]
     return click.style(f"id {printable(shown)}", dim=True)
 

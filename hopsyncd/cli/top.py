@@ -101,7 +101,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
 
 
 def _print_audit(audit: Mapping[str, Any]) -> None:
-    """Print that requests are recorded, and how many are missing."""
+    """Print that requests are recorded, and how many of the records are missing."""
     if audit["enabled"]:
         what = "requests and their questions are" if audit["questions"] else "requests are"
         click.echo(f"{what} recorded for {plural(audit['keep_days'], 'day')}: `hopsyncd audit`")
@@ -373,7 +373,7 @@ def _unbuffered_keys() -> Iterator[None]:
 
 
 def _wait_for_quit(within_s: float) -> bool:
-    """Wait for a key, at most `within_s`; return whether q was pressed."""
+    """Wait up to `within_s` seconds for a key. Returns whether q was pressed."""
     if not sys.stdin.isatty():
         time.sleep(within_s)
         return False
@@ -404,7 +404,7 @@ def _frame(samples: Sequence[_Sample]) -> "Group":
 
 
 def _work_text(samples: Sequence[_Sample]) -> str:
-    """The current sync with its rate and remaining time, or the next job."""
+    """Describe the current sync with its rate and remaining time, or the next job."""
     running = samples[-1].jobs["running"]
     if not running:
         planned = samples[-1].jobs["jobs"]
@@ -427,7 +427,7 @@ def _source(sample: _Sample) -> str | None:
 
 
 def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> float | None:
-    """How much a count grows per second; None with fewer than two samples."""
+    """Return how much a count grows per second, or None with fewer than two samples."""
     if len(samples) < 2:
         return None
     first, last = samples[0], samples[-1]
@@ -454,7 +454,7 @@ def _source_table(sources: Sequence[dict[str, Any]]) -> "Table":
 
 
 def _request_table(samples: Sequence[_Sample]) -> "Table":
-    """A table of the most frequent requests, without the requests of this view."""
+    """Make a table of the most frequent requests, without the requests of `hopsyncd top`."""
     table = _table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
     stats = samples[-1].stats["requests"]
     names = sorted(stats.keys() - set(_OWN_REQUESTS))

@@ -43,7 +43,7 @@ _QUIET_POLLS = 3  # after this many polls without work, the import is finished
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def try_(folder: Path, port: int, no_browser: bool) -> None:
-    """Index a folder temporarily, and open the page.
+    """Index a folder temporarily, and open the web interface.
 
     Ctrl-C deletes the index. Your files are only read.
 
@@ -86,7 +86,7 @@ def make_home() -> Path:
 
 @contextmanager
 def _daemon(home: Path, config: Config, log: IO[bytes]) -> Iterator[Client]:
-    """Run a separate daemon with its files in that folder until the end of the block."""
+    """Run a separate daemon with its files in the folder `home` until the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "hopsyncd", "serve"],
         stdin=subprocess.DEVNULL,
@@ -125,7 +125,7 @@ def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: 
 
 
 def _serve_page(client: Client, config: Config, port: int, no_browser: bool) -> None:
-    """Serve the page until Ctrl-C, while printing the progress and the example questions."""
+    """Serve the web interface until Ctrl-C, and print the progress and the example questions."""
     with open_page(client, config.limits, None, port, no_browser) as serve:
         ended = Event()
         printing = Thread(target=_print_progress, args=(client, ended), daemon=True)

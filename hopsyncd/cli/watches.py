@@ -73,7 +73,7 @@ def watch(
 def watches(
     context: click.Context, number: int | None, allow: bool, yes: bool, as_json: bool
 ) -> None:
-    """List your watched questions, or show the changes of one. Admins see all users' questions.
+    """List your watched questions, or show a question's changes. Admins see all users' questions.
 
     A program or webhook from a copied, restored or older database is off. --allow shows it, asks
     for confirmation, and turns it on.
@@ -196,7 +196,7 @@ def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
 def _print_state(
     state: Mapping[str, Any] | None, indent: str = "  ", instead: str | None = None
 ) -> None:
-    """Print the answer, or `instead`, and the first passages."""
+    """Print an answer and its first passages. `instead` is printed instead of the answer."""
     if state is None:
         click.echo(f"{indent}that version is no longer stored")
         return

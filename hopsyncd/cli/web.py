@@ -1,4 +1,4 @@
-"""`hopsyncd web`: the page in a browser."""
+"""`hopsyncd web`: opens the web interface in a browser."""
 
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -26,11 +26,11 @@ _HOST = "127.0.0.1"
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.pass_context
 def web(context: click.Context, port: int | None, no_browser: bool) -> None:
-    """Open the page in a browser.
+    """Open the web interface in a browser.
 
-    If the daemon serves the page (web.listen), that page is opened. Otherwise this command serves
-    it until Ctrl-C, on this machine only. The printed address works once. With --server, the page
-    shows the server's documents.
+    If web.listen is set, the daemon serves the web interface. Otherwise this command serves it
+    until Ctrl-C, on this machine only. The printed address works once. With --server, the web
+    interface shows the server's documents.
 
     Example: hopsyncd web
     """
@@ -55,8 +55,10 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
 def open_page(
     client: Client, limits: LimitsConfig, config_file: Path | None, port: int, no_browser: bool
 ) -> Iterator[Callable[[], None]]:
-    """Start a separate page, print its address and open it. Yields a function that serves it until
-    Ctrl-C."""
+    """Prepare a separate web interface, print its address, and open the address in a browser.
+
+    Yields a function that serves the web interface until Ctrl-C.
+    """
     from hopsyncd.api.server import bind_address, loopback_server
     from hopsyncd.web.listener import Door, opener
     from hopsyncd.web.pages import make_page

@@ -84,7 +84,7 @@ def why(
 
 
 def _answer_text(client: Client, question: str, at: str) -> str | None:
-    """The first sentence of the answer at a version, quoted from the documents."""
+    """Return the first sentence of the answer at a version, quoted from the documents."""
     reply = client.ask(question, at=at, llm=False)
     return str(reply["sentences"][0]["text"]) if reply["sentences"] else None
 
@@ -150,8 +150,10 @@ def _print_routes(row: Mapping[str, Any]) -> None:
 def _compare(
     client: Client, question: str, first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Compare the passages of two answers, in the order of the newer answer. An edited passage is
-    one row."""
+    """Compare the passages of two answers, in the order of the newer answer.
+
+    An edited passage is a single row.
+    """
     ranks = [
         {passage["id"]: (rank, passage) for rank, passage in enumerate(answer["passages"], 1)}
         for answer in (first, second)
@@ -173,8 +175,10 @@ def _missing_at(
     found: Mapping[str, tuple[int, Any]],
     known: Collection[str],
 ) -> dict[str, Mapping[str, Any]]:
-    """The passages in `found` that the version does not contain. Passages in `known` are not looked
-    up."""
+    """Return the passages in `found` that the version does not contain.
+
+    The version contains the passages in `known`, so they are not looked up.
+    """
     missing = {}
     for id_, (_, passage) in found.items():
         if id_ in known:
@@ -207,7 +211,7 @@ def _place_key(passage: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
-    """How a passage was found: by the hops to it, or directly by the question's words in it."""
+    """Describe how a passage was found: by hops, or directly by its words from the question."""
     if not hops and words:
         return f"matched directly by {printable(', '.join(words))}"
     if not hops:
@@ -222,8 +226,10 @@ def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
 def _comparison(
     question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
 ) -> dict[str, Any]:
-    """A row of `why`: the passage with its rank and route at both versions. `old` and `new` are
-    the rank and the passage at each version, or None if the search did not find it."""
+    """Make a row of `why`: a passage with its rank and route at both versions.
+
+    `old` and `new` are the rank and the passage at each version, or None if the search did not find
+    the passage."""
     # Loads SQLite and NumPy.
     from hopsyncd.text.words import index_terms
 

@@ -1,6 +1,6 @@
 """The Python client of a running daemon: `Client`, and `AsyncClient` for asyncio.
 
-Answers are plain dictionaries whose types are in hopsyncd.answers. Requests are never repeated.
+Answers are plain dictionaries whose types are in hopsyncd.answers. Failed requests are not retried.
 Threads and tasks may share a client. docs/reference/client.md has examples.
 """
 

@@ -51,7 +51,7 @@ class _Deadline(socket.socket):
     whole_s: float | None = None  # the time limit of the answer, from its first byte
 
     def recv_into(self, buffer: Any, *sizes: Any) -> int:
-        """Raises TimeoutError once the deadline has passed."""
+        """Receive bytes into a buffer. Raises TimeoutError if the deadline has passed."""
         if self.until_s is not None:
             left_s = self.until_s - time.monotonic()
             if left_s <= 0:
@@ -106,10 +106,11 @@ class _Connection(HTTPConnection):
             return secured
 
     def expect(self, timeout_s: float | None, *, streams: bool) -> None:
-        """Set the deadlines of the next answer. Without `timeout_s`, its beginning has no limit.
+        """Set the deadlines of the next answer.
 
-        If it `streams`, it may pause between two lines. Otherwise it must be complete WHOLE_S after
-        its beginning.
+        timeout_s: the limit until the answer begins; None means no limit. streams: whether the
+        answer may pause between two lines. Otherwise it must be complete WHOLE_S after its
+        beginning.
         """
         self.sock.settimeout(timeout_s)
         self.sock.until_s = self.sock.whole_s = None
@@ -136,8 +137,8 @@ class Client(Methods):
     Every method raises DaemonUntrusted if another user could have created the socket,
     DaemonUnavailable if no valid answer comes within `timeout_s`, and RequestFailed if the daemon
     answers with an error. `ca` is a file of certificate authorities to trust instead of the
-    system's. Connections over TLS are kept for further requests. `browser` is the address of the
-    browser for which the daemon's page asks its own socket, with the rights of the `token`.
+    system's. Connections over TLS are kept for further requests. `browser` is set only by the
+    daemon's web interface: the address of the browser, which gets the rights of the `token`.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Client(Methods):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the daemon may be on another machine, so that its files are not here."""
+        """Whether the daemon's documents may be on a machine other than the user's."""
         return isinstance(self._place, Remote) or self._browser is not None
 
     def asynchronous(self) -> AsyncClient:

@@ -26,8 +26,8 @@ Awaits = TypeVar("Awaits")
 class Call(Generic[Answer_co]):
     """A request whose answer is an `Answer_co`.
 
-    answer: the name of the type in hopsyncd.answers that the answer must match; if it is empty, the
-    answer is not checked. is_text: whether the answer is plain text instead of JSON.
+    answer: the name of the type in hopsyncd.answers that the answer must match. If the name is
+    empty, the answer is not checked. is_text: whether the answer is plain text instead of JSON.
     """
 
     method: str

@@ -48,7 +48,7 @@ def target_of(
 
 
 def editor_command(editor: str, path: str, line: int) -> list[str] | None:
-    """Return the command that opens a line in an editor, or None for the system's program."""
+    """Return the command that opens a line in the editor, or None to use the system's program."""
     template = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     if not template:
         return None

@@ -27,7 +27,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RE
 class Remote:
     """A daemon behind TCP.
 
-    ca: the file of the authorities to trust instead of the system's.
+    ca: the file of the certificate authorities to trust instead of the system's.
     """
 
     host: str
@@ -45,8 +45,10 @@ class Remote:
 
     @cached_property
     def context(self) -> ssl.SSLContext:
-        """Return the settings that verify the server. Raises DaemonUntrusted if `ca` is not
-        usable."""
+        """Return the TLS settings that verify the server.
+
+        Raises DaemonUntrusted if the file `ca` cannot be used.
+        """
         try:
             return ssl.create_default_context(cafile=self.ca)
         except (OSError, ValueError) as error:

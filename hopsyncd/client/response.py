@@ -1,6 +1,6 @@
 """Parses responses of the daemon: an answer, or an error that says what failed.
 
-Both clients use this module. It does not use the network.
+Both clients use this module, which does not use the network.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remot
 
 
 def headers_of(token: str, browser: str | None = None) -> dict[str, str]:
-    """Return the headers of every request. Only TCP connections and pages need the token.
+    """Return the headers of every request. Only TCP and the web interface need the token.
 
     `browser` has the same meaning as in Client.
     """
@@ -220,7 +220,7 @@ def _validator(name: str) -> SchemaValidator:
 
 
 def _without_literals(schema: Any) -> Any:
-    """Replace literals by their types, because a newer daemon may have more values."""
+    """Replace literals with their types, because a newer daemon may have more values."""
     if isinstance(schema, list):
         return [_without_literals(part) for part in schema]
     if not isinstance(schema, dict):

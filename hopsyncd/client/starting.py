@@ -19,9 +19,9 @@ _ATTEMPTS = 5  # tries to take the lock, which clients hold for a moment when th
 
 
 class StartLock:
-    """Holds the lock that announces a start, until `release` or the end of the process.
+    """Holds the lock that announces a daemon's start, until `release` or the end of the process.
 
-    If the lock cannot be taken, clients do not wait, and the start reports the reason.
+    If the lock cannot be taken, clients do not wait for the start.
     """
 
     def __init__(self, place: Path, *, may_create_folder: bool) -> None:
@@ -35,7 +35,7 @@ class StartLock:
                 self._take(self._descriptor)
 
     def release(self) -> None:
-        """Release the lock after the socket exists or the start has failed."""
+        """Release the lock. Call this once the socket exists or the start has failed."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -50,7 +50,7 @@ class StartLock:
 
 
 def is_starting(place: Path) -> bool:
-    """Return whether a daemon that will listen at this socket is starting."""
+    """Return whether a daemon that will listen at the socket `place` is starting."""
     try:
         descriptor = os.open(_lock_of(place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -70,7 +70,8 @@ def is_starting(place: Path) -> bool:
 def while_starting(place: Path | object, timeout_s: float | None = None) -> Iterator[None]:
     """Yield until a starting daemon listens. The caller must wait PAUSE_S after each yield.
 
-    Yields nothing if no daemon is starting. Raises DaemonUnavailable after START_S or `timeout_s`.
+    Yields nothing if no daemon is starting at `place`. Raises DaemonUnavailable after START_S, or
+    after `timeout_s` if that is shorter.
     """
     if not isinstance(place, Path):
         return

@@ -34,8 +34,8 @@ _ROOT = 0
 class Credentials:
     """The process at the other end of a connection.
 
-    Over TCP only its address is known. The token of the request then identifies the user as
-    `holder` with `group_names`. `token` is the public id of the token.
+    Over TCP, only the process's address is known. The token of the request then identifies the user
+    as `holder` with `group_names`. `token` is the public id of the token.
     """
 
     uid: int | None = None
@@ -48,7 +48,7 @@ class Credentials:
 
     @property
     def user(self) -> str:
-        """The name of the user, or the uid if it has no name."""
+        """The name of the user, or the uid if the user has no name."""
         return (self.holder or "an unknown user") if self.uid is None else _name(self.uid)
 
     @property
@@ -111,7 +111,7 @@ def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int
 def _known_groups(uid: int, gid: int) -> list[int]:
     """Return a user's groups in the system's user database.
 
-    They are used if the kernel does not report the groups of a process.
+    These groups are used if the kernel does not report the groups of a process.
     """
     try:
         return os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
@@ -141,9 +141,10 @@ def trusted_users(path: Path) -> frozenset[int]:
     owners.
 
     The folders are checked from the root. If untrusted users could create or replace the next
-    folder, as in /tmp, it must belong to a trusted user. Otherwise its owner is trusted too,
-    because trusted users chose it. So a group can share a daemon. Raises DaemonUntrusted. If a path
-    does not exist or cannot be read, the connection attempt reports it.
+    folder, as in /tmp, that folder must belong to a trusted user; otherwise DaemonUntrusted is
+    raised. If they could not, the folder's owner is trusted too, because trusted users chose the
+    folder. So a group can share a daemon. If the path does not exist or cannot be read, returns
+    the users found so far, and the attempt to connect reports the problem.
     """
     trusted = {_ROOT, os.getuid()}
     ahead = list(reversed(path.absolute().parts))

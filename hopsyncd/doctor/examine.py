@@ -243,7 +243,7 @@ def watch_actions(config: Config) -> Iterator[Diagnosis]:
 
 
 def check_viewers(config: Config) -> Iterator[Diagnosis]:
-    """Check that each name in visible_to belongs to a user or group here, or to a token."""
+    """Check that each name in visible_to is in a token, or is a user or group of this machine."""
     tokens = TokenFile.from_config(config).read()
     known = {f"user:{token.user}" for token in tokens}
     known |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}

@@ -110,7 +110,7 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
 
 
 def text_recognition(config: Config) -> Iterator[Diagnosis]:
-    """Check that text in pictures can be read, by trying an empty picture."""
+    """Check that text in pictures can be recognized, by processing an empty picture."""
     tesseract = tesseract_of(config)
     if config.formats.ocr == "off":
         yield well("ocr", "off: the text of pictures is not read")
@@ -258,7 +258,7 @@ def database(config: Config) -> Iterator[Diagnosis]:
 
 
 def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Diagnosis:
-    """Check the encoder's endpoint, by requesting the vector of a fixed text."""
+    """Check the encoder's endpoint, by requesting the vector of a fixed sentence."""
     try:
         encoder.verify()
     except EncoderUnavailable as error:

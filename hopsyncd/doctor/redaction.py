@@ -1,9 +1,9 @@
 """Redacts text: keeps only words that are in hopsyncd's own source.
 
 A message such as "Cannot read /home/ann/will.md: permission denied" is made from templates in the
-source. If a text matches a template, the template is kept, with `…` for each value. Other texts are
-replaced by `text-1`, `text-2` and so on; equal texts get the same number. So the result contains no
-text of a user, a document or a server.
+source. If a string matches a template, the template is kept, with `…` for each value. Other strings
+are replaced with `text-1`, `text-2` and so on; equal strings get the same number. So the result
+contains no text of a user, a document or a server.
 """
 
 import ast
@@ -34,7 +34,7 @@ Template = tuple[str, re.Pattern[str], str]
 
 
 class Redactor:
-    """Redacts texts and JSON values, with the same number for the same text."""
+    """Redacts strings and JSON values. Equal strings get the same number."""
 
     def __init__(self) -> None:
         self._literals, self._fields, self._templates = _own_texts()
@@ -42,7 +42,7 @@ class Redactor:
         self._known: dict[str, str] = {}
 
     def value(self, value: Any, key: str = "") -> Any:
-        """Redact a JSON value; `key` is the field that has it."""
+        """Redact a JSON value. `key` is the name of the field that has the value."""
         if isinstance(value, Mapping):
             return {self._key(name): self.value(below, str(name)) for name, below in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
@@ -53,7 +53,7 @@ class Redactor:
         return self._number(text) if key in _PRIVATE and text else self.text(text)
 
     def text(self, text: str) -> str:
-        """Redact a text."""
+        """Redact a string."""
         if text not in self._known:
             self._known[text] = self._redact(text)
         return self._known[text]
@@ -75,7 +75,7 @@ class Redactor:
         return kept if _WORD.search(kept) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
-        """Return the matching template with VALUE for values, or None if no template matches."""
+        """Return the template that matches, with VALUE for values, or None if none matches."""
         bare = text.rstrip(".:,;")
         if bare in self._literals:
             return text
@@ -139,7 +139,7 @@ def _parts(node: ast.JoinedStr) -> Iterator[str]:
 def _template(parts: list[str]) -> Template | None:
     """Create a template: the longest literal, the pattern, and the text with VALUE.
 
-    Returns None if it has no word.
+    Returns None if no literal part has a word.
     """
     parts = [*parts[:-1], parts[-1].rstrip(".:,;")]
     longest = max(parts, key=len)

@@ -11,7 +11,7 @@ Connect = Callable[[], Client]
 
 
 def check_server(address: str, connect: Connect) -> Iterator[Diagnosis]:
-    """Check that the server answers, that its certificate is valid and that it knows the token.
+    """Check that the server answers, has a valid certificate, and knows the user's token.
 
     `connect` makes a client with the user's token. One request for the status is sent.
     """

@@ -1,1 +1,1 @@
-"""The page: shows the daemon's data in a browser."""
+"""The web interface: shows the daemon's data in a browser."""

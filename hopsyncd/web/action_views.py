@@ -1,7 +1,7 @@
-"""The actions of the page on sources, documents and versions, with the rights of its user.
+"""The web interface's actions on sources, documents and versions, with the rights of its user.
 
-Each is a form with the token of the session. The daemon checks the caller's right. Before the page
-changes the configuration file, it asks the daemon to reload, which needs the same right.
+Each action is a form with the token of the session. The daemon checks the user's rights. Before an
+action changes the configuration file, it asks the daemon to reload, which needs the same right.
 """
 
 import subprocess
@@ -87,7 +87,8 @@ class ActionViews(View):
         return {"source": form["source"]}
 
     def _require_own_daemon(self) -> None:
-        """Raise Forbidden for a server on another machine, whose configuration is not here."""
+        """Raise Forbidden if the daemon may be on another machine, so the action cannot change its
+        configuration file."""
         if self.client.is_remote:
             raise Forbidden(
                 "Nothing was changed",
@@ -161,7 +162,10 @@ class ActionViews(View):
 
 
 def start_program(command: list[str] | None, target: str) -> None:
-    """Start a program that opens the target: `command`, or the system's program. Does not wait."""
+    """Start a program that opens the target: `command`, or the system's program for it.
+
+    Does not wait until the program ends. Raises NotFound if no program can open the target.
+    """
     import shutil
 
     if command is None or "://" in command[0]:

@@ -1,4 +1,4 @@
-"""The sentences that confirm the actions of the page."""
+"""The sentences with which the web interface confirms actions."""
 
 DONE = {
     "sync": "Scanning {source}.",

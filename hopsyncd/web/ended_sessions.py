@@ -1,7 +1,7 @@
-"""The file in which `hopsyncd token revoke --user` ends a user's sessions on the page.
+"""The file by which `hopsyncd token revoke --user` ends a user's sessions in the web interface.
 
-The file is beside the tokens, so all daemons that share the tokens end the sessions. For each user,
-the file has the time of the last command. Sessions that began before that time are ended.
+The file is beside the token file, so all daemons that share the tokens end the sessions. For each
+user, it has the time of the last command. Sessions that began before that time have ended.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ _EVERYBODY = ""
 class EndedSessions:
     """Reads and writes the Unix time at which each user's sessions were last ended.
 
-    The file is read again when it changes.
+    When another process changes the file, it is reloaded.
     """
 
     def __init__(self, file: Path) -> None:
@@ -42,14 +42,14 @@ class EndedSessions:
         return cls((tokens.parent if tokens else config.daemon.data_dir) / FILE_NAME)
 
     def has_ended(self, user: str, began_s: float) -> bool:
-        """Return whether a session of the user that began at that time has been ended."""
+        """Return whether a session that the user began at Unix time `began_s` has been ended."""
         self._follow()
         return began_s <= max(self._times.get(user, 0.0), self._times.get(_EVERYBODY, 0.0))
 
     def end(self, user: str) -> None:
         """End all sessions of a user. Raises ConfigError if the file cannot be written.
 
-        Only one command at a time changes the file.
+        Locks the file, so several processes may call this at the same time.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -74,8 +74,10 @@ class EndedSessions:
         Path(made).replace(self._file)
 
     def _follow(self) -> None:
-        """Read the file again if it has changed. A damaged file ends all sessions that began
-        earlier."""
+        """Reload the file if it has changed.
+
+        If the file is damaged, all sessions that began before its last change have ended.
+        """
         try:
             found = self._file.stat()
         except OSError:

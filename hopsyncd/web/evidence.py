@@ -34,8 +34,8 @@ class Card:
     """A cited passage with its sentences of an answer.
 
     joined_by: the name that this passage shares with an earlier card's passage, or the question
-    that led here; empty if neither is known, and for the first card. joined_to: the number of the
-    earlier card.
+    that led from that passage to this one; empty for the first card, and if neither is known.
+    joined_to: the number of the earlier card. is_name: whether joined_by is a name.
     """
 
     number: int
@@ -97,7 +97,7 @@ def question_terms(question: str) -> frozenset[str]:
 
 
 def mark_words(text: str, terms: frozenset[str]) -> Markup:
-    """Convert a text to HTML, with the words of a question marked in any form.
+    """Convert text to HTML, and mark the words of a question in any form.
 
     >>> mark_words("She programmed <it>", question_terms("Who programs?"))
     Markup('She <mark>programmed</mark> &lt;it&gt;')
@@ -117,7 +117,7 @@ def mark_words(text: str, terms: frozenset[str]) -> Markup:
 
 
 def snippet(text: str, terms: frozenset[str]) -> Markup:
-    """Cut out about two lines with most words of the question, and mark these words."""
+    """Return about two lines of the text with most of the terms, as HTML with the terms marked."""
     flat = flatten_text(text)
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
@@ -131,7 +131,7 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
 
 
 def flatten_text(text: str) -> str:
-    """Put a text on one line, with a dot between cells and between lines that are not prose.
+    """Put text on one line, with a dot between cells and between lines that are not prose.
 
     >>> flatten_text("Bring it.\\nSoon.\\n\\n[x] Call Ann\\n[ ] Ask Bo\\n\\na: 1 | b: 2")
     'Bring it. Soon. \u2611 Call Ann \u00b7 \u2610 Ask Bo \u00b7 a: 1 \u00b7 b: 2'
@@ -206,7 +206,7 @@ aria-label="Source 1: a.md">[1]</a>.')
 
 
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """Return the name or question that connects two passages, and which of the two it is.
+    """Return the name or question that connects two passages, and whether it is a name.
 
     >>> ends = [{"id": id_, "heading": [], "text": id_} for id_ in "ab"]
     >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "from", "question": "Who was he?"}
@@ -355,9 +355,9 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _whole_name(hop: Mapping[str, Any], name: str) -> str:
-    """Return the name, or the title of one of the passages if it begins with the name.
+    """Return the title of one of the hop's passages if it begins with `name`, otherwise `name`.
 
-    A search may leave out a short word of a title.
+    A question may have only the beginning of a title.
     """
     titles = (title for end in (hop["to"], hop["from"]) for title in end["heading"][:1])
     start = f"{name} ".casefold()

@@ -1,4 +1,4 @@
-"""Builds the links of the page. Each keeps the current version, question and filters."""
+"""Builds the links of the web interface. They keep the current version, question and filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""Access to the page: a one-time address, the session cookie, and the checks of each request.
+"""Protects the web interface by one-time addresses, session cookies and checks of each request.
 
 Any program on this machine can connect to a loopback port, and any web page can make a browser
 connect. So every request needs the session cookie, which a browser gets in exchange for a one-time
-token. Browsers send cookies to all ports of a host. The path of this cookie is random and changes
-with each start, so no other server on this machine receives it.
+token. Browsers send cookies to all ports of a host. The path of the session cookie is random and
+changes with each start, so no other server on this machine receives the cookie.
 """
 
 import hmac
@@ -61,8 +61,8 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 class Door:
     """Opens sessions for browsers that bring the one-time token.
 
-    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. If `kept`
-    is given, this file always contains a valid one-time address that does not expire.
+    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. `kept` is
+    the file, if any, that always contains a valid one-time address that does not expire.
     """
 
     address: str
@@ -74,9 +74,9 @@ class Door:
     _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
     def new_address(self) -> str:
-        """Create an address that opens the page once.
+        """Create an address that opens the web interface once.
 
-        It expires in 10 min, unless it is for the `kept` file.
+        If there is no `kept` file, the address expires in 10 min.
         """
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
@@ -87,7 +87,7 @@ class Door:
         return address
 
     def session_for(self, token: str) -> str | None:
-        """Open a session and return its cookie, or None if the token is wrong, used or expired."""
+        """Open a session and return its cookie, or None if the token is not or no longer valid."""
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
@@ -99,7 +99,7 @@ class Door:
         return self._sessions[-1]
 
     def form_token(self, request: Request) -> str:
-        """Return the token in the forms of a request's session. Other pages do not know it."""
+        """Return the token in the forms of a request's session. Other sites do not know it."""
         session = next(filter(self.is_open_to, cookies_of(request)), "")
         return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
 
@@ -159,7 +159,7 @@ class PageGuard:
         return None
 
     def _entrance(self, request: Request) -> Response | None:
-        """Answer a request without a session: open a session for a valid token, or refuse it."""
+        """Answer a request without a session: open a session for a valid token, else refuse."""
         base = self._door.base
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))
@@ -177,7 +177,7 @@ def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
     """Return the values of the cookie with that name in a request.
 
     `request.cookies` is not used, because unquoting values takes quadratic time in some versions of
-    Python. The page's values are never quoted.
+    Python. The values of hopsyncd's cookies are never quoted.
     """
     given = request.headers.getlist("cookie")
     pairs = [pair.partition("=") for header in given for pair in header[:_MAX_COOKIE].split(";")]
@@ -197,7 +197,7 @@ def opener(address: str) -> str:
 
 
 def kept_address(file: Path) -> str | None:
-    """Read the one-time address in the file. Returns None if no daemon serves the page."""
+    """Read the one-time address in a `kept` file. Returns None if the file is missing or empty."""
     try:
         return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None
     except OSError:
@@ -217,7 +217,7 @@ def _write_own(file: Path, text: str) -> None:
 
 
 def team_page(config: Config) -> "TeamPage | None":
-    """Create the page at `access.page`, or return None if `access.page` is not set.
+    """Create the web interface at `access.page`, or return None if `access.page` is not set.
 
     Raises SocketRefused if the secret or the CA file of the login provider cannot be used.
     """
@@ -230,7 +230,7 @@ def team_page(config: Config) -> "TeamPage | None":
 
 @contextmanager
 def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> Iterator[ASGIApp]:
-    """Add the page to the daemon's application, if web.listen is set."""
+    """Serve the web interface beside the daemon's application, if web.listen is set."""
     kept = config.daemon.data_dir / KEPT_NAME
     kept.unlink(missing_ok=True)  # left by a daemon that was killed
     if not config.web.listen:

@@ -1,9 +1,9 @@
 """Notifies open pages of new versions, as server-sent events.
 
 While a page listens, the daemon is asked for its version: several times a second at first and after
-a change, later twice a second. A hidden page does not listen. When it listens again, it names the
-version that it knows, and is notified of the changes since then. A page is notified of a new
-version only if documents that its user may see have changed, and only of these documents.
+a change, later twice a second. A hidden page does not listen. When a page listens again, it names
+the version that it knows, and is notified of the changes since that version. A page is notified of
+a new version only if documents that its user may see have changed, and only of these documents.
 """
 
 import asyncio
@@ -49,8 +49,10 @@ def _event_lines(kind: str, version: int, event: Event) -> bytes:
 
 
 class SharedVersion:
-    """Asks the daemon for the newest version, only once for the pages of many users.
-    Thread-safe."""
+    """Returns the newest version, and asks the daemon only once for the pages of many users.
+
+    Thread-safe.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -69,8 +71,7 @@ class SharedVersion:
 class VersionHub:
     """Asks the daemon for new versions, on behalf of all open pages of a user.
 
-    version: a function that returns the number of the newest version. By default, it asks the
-    daemon.
+    version: returns the number of the newest version. The default is `newest_version`.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class VersionHub:
     async def events(self, request: Request) -> Response:
         """Return the stream of events for one page.
 
-        The header of a browser that connects again, or else `since`, has the version that the page
-        knows.
+        The header `Last-Event-ID` of a browser that reconnects, or else the field `since`, has the
+        version that the page knows.
         """
         known = request.headers.get("last-event-id") or request.query_params.get("since", "")
         since = int(known) if _VERSION.fullmatch(known) else None

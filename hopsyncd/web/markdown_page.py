@@ -22,10 +22,10 @@ _BLOCKS = {"paragraph_open", "heading_open", "list_item_open", "fence", "code_bl
 
 
 def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Markup:
-    """Render the file as HTML, with the blocks in the range `lines` marked.
+    """Render a Markdown file's text as HTML, with the blocks in the range `lines` marked.
 
-    If the first heading is the `title`, it is left out, because the page shows the title above the
-    document.
+    If the first heading equals `title`, the heading is left out, because the title is shown above
+    the document.
 
     >>> print(markdown_html("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
     <p class="marked" id="marked" tabindex="-1">She &lt;b&gt;wrote&lt;/b&gt;.</p>
@@ -45,7 +45,7 @@ def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Ma
 
 
 def _show_boxes(tokens: Sequence["Token"]) -> None:
-    """Show list items that are tasks with a box, and disable links that the page cannot open.
+    """Show a box before tasks in lists, and disable links that a browser cannot open.
 
     >>> print(markdown_html("- [x] Read [b](b.md)", None), end="")
     <ul>
@@ -66,7 +66,7 @@ def _show_boxes(tokens: Sequence["Token"]) -> None:
 
 
 def _mark(tokens: Sequence["Token"], first: int, last: int) -> None:
-    """Mark the innermost blocks within the lines, which are counted from 1."""
+    """Mark the innermost blocks within the lines from `first` to `last`, counted from 1."""
     is_first, inside_until = True, 0
     for token in tokens:
         if token.type not in _BLOCKS or token.map is None or token.map[0] < inside_until:
@@ -102,8 +102,8 @@ def _is_web_address(address: str) -> bool:
 
 
 def _image_text(self: Any, tokens: Sequence["Token"], index: int, *_: Any) -> str:
-    """Return the description of a picture.
+    """Return a picture's description, to show instead of the picture.
 
-    It replaces the picture, because the page loads nothing from other hosts.
+    Documents must not make the browser load pictures from other hosts.
     """
     return str(Markup('<span class="picture">{}</span>').format(tokens[index].content or "picture"))

@@ -1,4 +1,4 @@
-"""The web application of the page: its routes, and the assets that browsers keep."""
+"""The web application: its routes, and the assets that browsers cache."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -49,7 +49,7 @@ def make_page(
     is_stopping: Callable[[], bool] = lambda: False,
     config_file: Path | None = None,
 ) -> ASGIApp:
-    """Create the web application of the page. Only sessions of `door` may use it.
+    """Create the web application. Only sessions of `door` may use it.
 
     `is_stopping` returns whether the program is ending. Open pages are then disconnected.
     `config_file` is the configuration file that actions change; by default, the user's file.
@@ -60,7 +60,7 @@ def make_page(
 
 
 def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None) -> Starlette:
-    """Return the routes of the page for one user. They do not check who sends a request."""
+    """Return an application with the routes for one user. It does not check who sends a request."""
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
     maps, pdfs = MapViews(shared), PdfViews(shared)
@@ -98,7 +98,7 @@ def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None
 
 
 async def asset(request: Request) -> Response:
-    """Return a style sheet, script or icon of the page."""
+    """Return a style sheet, script or icon."""
     name: str = request.path_params["name"]
     if name not in _ASSETS:
         return Response(status_code=404)

@@ -21,7 +21,7 @@ class PdfViews(View):
 
     @run_view
     def pages(self, request: Request) -> Response:
-        """Show the pages of a passage with its text marked, or the reason why there are none."""
+        """Show the pages of a passage with its text marked, or why they cannot be shown."""
         passage = request.path_params["id"]
         drawn, problem = draw_pages(self.client, passage, request)
         return self.part(request, "pdf_page.html", drawn=drawn, problem=problem, passage_id=passage)
@@ -37,9 +37,9 @@ class PdfViews(View):
 
 
 def draw_pages(client: Client, id_: str, request: Request) -> tuple[Sequence[PageImageAnswer], str]:
-    """Draw the requested page, or the pages of the passage.
+    """Draw the requested page, or else the pages of the passage with id `id_`.
 
-    Returns the pages and, if there are none, the reason.
+    Also returns the reason if no page can be drawn, otherwise "".
     """
     asked = read_asked(request)
     page = read_number(request.query_params.get("page", ""))

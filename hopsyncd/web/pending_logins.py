@@ -39,7 +39,7 @@ class PendingLogin:
 class PendingLogins:
     """Stores a limited number of logins.
 
-    If there are too many, a login of the network with the most logins is dropped.
+    At the limit, the oldest login of the network with the most logins is dropped.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +47,10 @@ class PendingLogins:
         self._by_state: dict[str, PendingLogin] = {}  # ordered from the oldest to the newest
 
     def begin(self, to: str, address: str, cookies: Collection[str]) -> PendingLogin:
-        """Begin a login for a browser. Logins in several tabs share the cookie of the browser."""
+        """Begin a login for a browser. Logins in several tabs share the browser's cookie.
+
+        to: the requested path. cookies: the values of the cookie that the browser sent.
+        """
         self._forget_old()
         if len(self._by_state) >= MAX_LOGINS:
             counts = Counter(login.network for login in self._by_state.values())
@@ -71,7 +74,7 @@ class PendingLogins:
         return made
 
     def take(self, state: str, cookies: Collection[str]) -> PendingLogin | None:
-        """Remove and return the login of that state, if this browser began it."""
+        """Remove and return the login with this state. Returns None if another browser began it."""
         self._forget_old()
         found = self._by_state.get(_digest(state))
         if found is None or found.browser not in cookies:
@@ -90,5 +93,5 @@ def _secret() -> str:
 
 
 def _digest(secret: str) -> str:
-    """Hash a state, so that the duration of the look-up reveals nothing about stored states."""
+    """Hash a state. Looking up the hash takes a time that reveals nothing about stored states."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,7 +1,7 @@
-"""Logs in with a company's account: OpenID Connect, by the authorization code flow with PKCE.
+"""Logs users in with a company's account: OpenID Connect, authorization code flow with PKCE.
 
 PyJWT checks the signature and the claims of the ID token. This module contacts the provider and
-identifies the user. Its calls block, so they need a thread of their own.
+identifies the user. Its calls block, so they must not run in the event loop.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ def provider_down(detail: str) -> LoginFailed:
 class Endpoints:
     """The addresses of a provider.
 
-    by_body: whether the client sends its secret in the body.
+    by_body: whether hopsyncd sends its client secret in the body of the token request.
     """
 
     authorization: str
@@ -81,10 +81,11 @@ class Endpoints:
 
 
 class Provider:
-    """Logs users in at the provider of `access.oidc`. Caches its description and keys for an hour.
+    """Logs users in at the provider of `access.oidc`.
 
-    `redirect_uri` is the address to which it redirects browsers. Raises SocketRefused if the secret
-    or the file of authorities cannot be used.
+    The provider's description and keys are cached for an hour. `redirect_uri` is the address to
+    which the provider redirects browsers. Raises SocketRefused if the client secret or the file of
+    certificate authorities cannot be used.
     """
 
     def __init__(
@@ -129,8 +130,10 @@ class Provider:
         return _with_fields(self.endpoints().authorization, fields)
 
     def logout_address(self) -> str:
-        """Return the address at which the browser logs out of the provider, or "" if there is
-        none."""
+        """Return the address at which the browser logs out of the provider.
+
+        Returns "" if the provider has no such address.
+        """
         try:
             address = self.endpoints().end_session
         except LoginFailed:
@@ -185,7 +188,10 @@ class Provider:
         )
 
     def _address(self, found: Mapping[str, Any], name: str) -> str:
-        """Read an address in the provider's description. It must use https if the issuer does."""
+        """Return an address in the provider's description, `found`. Raises LoginFailed.
+
+        The address must use https, or http if the issuer's address does.
+        """
         address = found.get(name)
         schemes = {"https", urlsplit(self._settings.issuer).scheme}
         if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
@@ -193,7 +199,7 @@ class Provider:
         return address
 
     def _redeem(self, code: str, verifier: str) -> str:
-        """Exchange a code for the ID token."""
+        """Exchange an authorization code for the ID token. Raises LoginFailed."""
         endpoints, settings = self.endpoints(), self._settings
         fields = {
             "grant_type": "authorization_code",
@@ -241,7 +247,7 @@ class Provider:
         return claims
 
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
-        """Return the provider's key with that id. If it is unknown, the keys are read once more."""
+        """Return the provider's key with the id `kid`. If it is not cached, reload the keys."""
         for again in (False, True):
             keys = self._read_keys(again)
             fitting = [
@@ -272,7 +278,7 @@ class Provider:
         fields: Mapping[str, str] | None = None,
         auth: httpx2.BasicAuth | None = None,
     ) -> dict[str, Any]:
-        """Fetch a JSON object from the provider. Errors of its token endpoint are objects too."""
+        """Fetch a JSON object from the provider. Raises LoginFailed."""
         until_s, body = time.monotonic() + _WHOLE_S, bytearray()
         try:
             with self._http.stream(method, address, data=fields, auth=auth) as response:

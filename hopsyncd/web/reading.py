@@ -126,7 +126,7 @@ def _item_text(line: str) -> str:
 
 
 def show_box(text: str) -> str:
-    """Replace the mark of a task by a box."""
+    """Replace the mark of a task, such as [x], with a box."""
     boxes = (box + text[len(mark) :] for mark, box in _TASK.items() if text.startswith(mark))
     return next(boxes, text)
 

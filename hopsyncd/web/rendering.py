@@ -1,4 +1,4 @@
-"""Renders the templates of the page, and the filters that they use."""
+"""Renders the HTML templates, and defines the filters that they use."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -118,8 +118,7 @@ def time_element(moment: str | None) -> Markup:
 def change_time_element(moment: str, today: date | None = None) -> Markup:
     """Render the time at which a document was last changed.
 
-    Some formats state only the day, which the API gives as its first moment in UTC. Then only the
-    day is shown.
+    If the time is midnight UTC, only the day is shown, because some formats state only the day.
 
     >>> change_time_element("2026-11-26T00:00:00Z", date(2026, 11, 27))
     Markup('<time datetime="2026-11-26">yesterday</time>')

@@ -39,7 +39,7 @@ class SearchViews(View):
 
     @run_view
     def search(self, request: Request) -> Response:
-        """Show the first screen or, for a question or a filter, the answer and the results."""
+        """Show the answer and the results. Without a question or filter, show the first screen."""
         asked = read_asked(request)
         if not asked.words:
             return self.html(
@@ -52,7 +52,7 @@ class SearchViews(View):
 
     @run_view
     def results(self, request: Request) -> Response:
-        """Show only the answer and the results. Used to search while the user types."""
+        """Return only the answer and the results, for searches while the user types."""
         asked = read_asked(request)
         if not asked.words:
             return self.html(request, "welcome.html", **self._welcome(request))
@@ -60,12 +60,12 @@ class SearchViews(View):
 
     @run_view
     def welcome(self, request: Request) -> Response:
-        """Show the first screen without its frame."""
+        """Return the first screen without the frame of the page."""
         return self.html(request, "welcome.html", **self._welcome(request))
 
     @run_view
     def examples(self, request: Request) -> Response:
-        """Show the example questions of the first screen, which take a moment to find."""
+        """Return the example questions of the first screen, which take a moment to find."""
         return self.part(request, "examples.html", examples=self.client.examples()["questions"])
 
     def _welcome(self, request: Request) -> Mapping[str, Any]:
@@ -161,7 +161,11 @@ class SearchViews(View):
         return opened
 
     def _read_written(self, passage: Mapping[str, Any], at: str) -> Markup | None:
-        """Render the Markdown file of a passage. Returns None if the passages are shown instead."""
+        """Render the Markdown file of a passage.
+
+        Returns None at earlier versions, and if the file is not Markdown, is too long, cannot be
+        read, or has changed since it was indexed.
+        """
         path = str(passage["document"] or "")
         if at != "head" or not path.lower().endswith((".md", ".markdown")):
             return None

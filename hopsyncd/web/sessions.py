@@ -1,7 +1,7 @@
-"""The sessions of users who are logged in to the team's page. They are kept only in memory.
+"""The sessions of users who are logged in to the team's web interface. Kept only in memory.
 
-A session has two secrets. The browser has its cookie, of which only the hash is stored here. The
-page sends the session's key to the daemon, which identifies the user by it.
+A session has two secrets. The browser has the cookie, of which only the hash is stored. The web
+interface sends the session's key to the daemon, which identifies the user by the key.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ class Session:
     """The login of a browser. Times are from the clock of Sessions, except that opened_s is Unix
     time.
 
-    person: the user; None for a pasted token, which the daemon identifies. key: the secret that the
-    page sends to the daemon, or the pasted token. form_token: the secret in the session's forms.
+    person: the user; None for a pasted token, which the daemon identifies. key: the secret that is
+    sent to the daemon, or the pasted token. form_token: the secret in the session's forms.
     """
 
     user: str
@@ -66,10 +66,10 @@ class Sessions:
         self._by_key: dict[str, Session] = {}
 
     def open(self, user: str, person: Person | None, token: str = "") -> tuple[Session, str]:
-        """Open a session. Returns it with the value of its cookie, which is not stored.
+        """Open a session. Also returns the value of its cookie, which is not stored.
 
-        If a person has too many sessions, the oldest ends. If there are too many in total, the
-        session that was unused for the longest time ends.
+        If the user has too many sessions, the user's oldest session ends. If there are too many
+        sessions in total, the session that was unused for the longest time ends.
         """
         self._end_old()
         sessions = [session for session in self._by_cookie.values() if session.user == user]
@@ -94,11 +94,11 @@ class Sessions:
         return None
 
     def note_use(self, session: Session) -> None:
-        """Record that the session was used, so that it does not end soon."""
+        """Record that the session was used. It ends IDLE_S after the last use."""
         session.used_s = self._now_s()
 
     def is_open(self, session: Session) -> bool:
-        """Return whether a session is still open. Ends it if its time is over."""
+        """Return whether a session is still open. If it has expired, ends it."""
         if self._has_lapsed(session):
             self.end(session)
         return not session.is_over
@@ -115,7 +115,7 @@ class Sessions:
         self._by_key.pop(session.key, None)
 
     def find_person(self, key: str) -> Person | None:
-        """Return the user whose open session has this key, or None if there is none."""
+        """Return the user whose open session has this key, or None if no session has it."""
         found = self._by_key.get(key)
         return found.person if found and self.is_open(found) else None
 

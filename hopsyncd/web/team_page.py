@@ -1,10 +1,10 @@
-"""Serves the page to browsers of other machines at `access.page`, with logins and sessions.
+"""Serves the web interface to other machines at `access.page`, with logins and sessions.
 
 Each session has its own views and client, so no data of one user can reach another. The client
 sends the key of the session to the daemon's socket, and the daemon answers with the rights of the
 person (api/guard.py).
 
-A browser logs in at the company's provider, or with a pasted token if no provider is configured.
+A user logs in at the company's provider, or with a pasted token if no provider is configured.
 """
 
 import hmac
@@ -58,7 +58,7 @@ _GO_ON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>hopsyncd
 
 
 class SessionForms:
-    """Checks that forms come from the page of one session."""
+    """Checks that forms come from one session."""
 
     base = ""
 
@@ -75,7 +75,7 @@ class SessionForms:
 
 
 class TeamPage:
-    """The ASGI application of the page at `address`, such as "https://notes.example.org".
+    """The web interface at `address`, such as "https://notes.example.org", for ASGI.
 
     client_of: creates a client for a browser's address and a token. has_ended: as in Sessions.
     """
@@ -121,7 +121,7 @@ class TeamPage:
             await answer(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the refusal of a request that does not come from this page, or None."""
+        """Return the refusal of a request from another site, or None if the request is allowed."""
         headers = request.headers
         if request.url.scheme != "https":
             return self._message(403, "The page works only over https", f"Use {self._address}")
@@ -178,7 +178,7 @@ class TeamPage:
         return sent
 
     async def _come_back(self, request: Request, provider: Provider) -> Response:
-        """Complete a login after the provider has redirected the browser here with a code."""
+        """Complete a login, for which the provider has redirected the browser with a code."""
         given = request.query_params
         try:
             if any(len(given.getlist(name)) > 1 for name in given):
@@ -225,7 +225,7 @@ class TeamPage:
     def _enter(
         self, request: Request, user: str, person: Person | None, token: str, to: str
     ) -> Response:
-        """Replace the browser's session by a new one, and redirect to a path of this server."""
+        """Replace the browser's session with a new session, and redirect to the path `to`."""
         if before := self._sessions.find(cookies_of(request, SESSION_COOKIE)):
             self._end(before)
         session, cookie = self._sessions.open(user, person, token)
@@ -311,7 +311,10 @@ class TeamPage:
 
 
 def make_team_page(config: Config) -> TeamPage:
-    """Create the page at `access.page`. Raises SocketRefused."""
+    """Create the web interface at `access.page`.
+
+    Raises SocketRefused if the secret or the CA file of the login provider cannot be used.
+    """
     access, socket = config.access, config.daemon.socket
     provider = Provider(access.oidc, access.page + CALLBACK) if access.oidc else None
 
@@ -328,7 +331,7 @@ def _address_of(request: Request) -> str:
 
 
 def not_logged_in_hint(request: Request) -> str:
-    """The hint for a user without a session whose request is not for a whole page."""
+    """Return the hint for a request without a session that is not for a whole page."""
     if request.method != "GET" or "sec-fetch-mode" in request.headers:
         return "Load the page again"
     return (
@@ -354,7 +357,7 @@ def _asked_path(request: Request) -> str:
 
 
 def _local_path(to: str) -> str:
-    """Return the path if it is on this page, otherwise the path of the first page."""
+    """Return the path if it is on this server and is not a login path, otherwise "/"."""
     is_plain = to.isascii() and to.isprintable() and " " not in to and "\\" not in to
     if not is_plain or len(to) > _MAX_PATH or not to.startswith("/") or to.startswith("//"):
         return "/"
@@ -366,7 +369,7 @@ def _is_equal(wanted: str, given: str) -> bool:
 
 
 async def _form_of(request: Request) -> dict[str, str]:
-    """Read the fields of a posted form. A form that is too long has none."""
+    """Read the fields of a posted form. Returns {} if the form is too long."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

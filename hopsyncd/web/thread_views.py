@@ -1,4 +1,4 @@
-"""A conversation with an LLM on the page: streams its answers, and saves it as a note.
+"""Streams the answers of an LLM in a conversation, and saves the conversation as a note.
 
 The browser keeps the conversation and sends the earlier turns with each question.
 """
@@ -82,7 +82,7 @@ class ThreadViews(View):
 
 
 def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of an answer that the page shows, printable, with a card per citation."""
+    """Return the parts of an answer that a browser shows, printable, with a card per citation."""
     quotes = dict[int, list[str]]()
     for sentence in answer["sentences"]:
         quotes.setdefault(sentence["citation"], []).append(_make_printable(sentence["text"]))
@@ -102,7 +102,7 @@ def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def card_json(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a cited passage as the page shows it, printable, with the sentences quoted from it."""
+    """Return a cited passage as a browser shows it, printable, with the `quotes` from it."""
     document, title = cited["document"], title_of(cited)
     return {
         "number": cited["number"],
@@ -134,8 +134,7 @@ def cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
-    """Write a conversation in Markdown, with numbered sources. Markup and addresses in texts are
-    escaped.
+    """Format a conversation as Markdown, with numbered sources. Escapes markup and addresses.
 
     >>> card = {"title": "Ada", "place": "notes/ada.md", "where": "line 3"}
     >>> turn = {"question": "Who?", "text": "![x](http://e.org) Ada.", "cards": [card]}
@@ -160,7 +159,7 @@ def _place_line(card: Mapping[str, Any]) -> str:
 
 
 def _plain(text: object, line_end: str = "\n") -> str:
-    """Escape the markup of a text from the browser."""
+    """Escape the markup of text from the browser."""
     lines = line_end.join(_make_printable(str(text)).split("\n"))
     return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
 

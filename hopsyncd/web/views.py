@@ -35,7 +35,7 @@ Shown = Callable[..., Awaitable[Response]]
 def run_view(view: Callable[..., Response]) -> Shown:
     """Run a view on a thread, and render errors of the daemon as a page.
 
-    The page has its own limit of threads. Its threads wait for the daemon, which may run in this
+    Views have their own limit of threads, because they wait for the daemon, which may run in this
     process and needs threads too.
     """
 
@@ -54,7 +54,7 @@ def run_view(view: Callable[..., Response]) -> Shown:
 
 
 class Forms(Protocol):
-    """The path of the page, and the tokens that show that a form came from the page."""
+    """The path of the web interface, and the tokens that prove that it made a form."""
 
     @property
     def base(self) -> str: ...
@@ -80,7 +80,7 @@ class PageTools:
 class Shared:
     """The client, the templates and the form checks (`door`), which all views use.
 
-    user: the user logged in to a server's page; empty on the user's own machine.
+    user: the user who is logged in to a server; empty on the user's own machine.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Shared:
         self.templates = tools.templates
 
     def note_rights(self, status: Mapping[str, Any]) -> None:
-        """Store the rights of the page's user, as the daemon's status reports them."""
+        """Store the user's rights, as the daemon's status reports them."""
         caller = status.get("caller")
         self._rights = frozenset(caller["rights"]) if caller else None
 
@@ -153,7 +153,10 @@ class View:
     def part(
         self, request: Request, template: str, code: int = 200, **context: Any
     ) -> HTMLResponse:
-        """Render a part of a page, or a whole page if the context has the frame."""
+        """Render a template for a part of a page.
+
+        To render a template for a whole page, `context` must have the values of the frame.
+        """
         asked = read_asked(request)
         names = {
             "asked": asked,
@@ -190,7 +193,10 @@ class View:
     async def form_of(
         self, request: Request, max_bytes: int = _MAX_FORM_BYTES
     ) -> dict[str, str] | None:
-        """Read the fields of a posted form. Returns None if the session's token is missing."""
+        """Read the fields of a posted form.
+
+        Returns None if the form is longer than `max_bytes` or lacks the session's token.
+        """
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -226,7 +232,7 @@ class View:
 
 
 def _confirmation(request: Request) -> str:
-    """Return the sentence that confirms the action that led here, or ""."""
+    """Return the sentence that confirms the action before this request, or "" without an action."""
     given = request.query_params
     sentence = DONE.get(given.get("done", ""), "")
     for name in ("source", "document", "version"):

@@ -12,7 +12,7 @@ _PUNCTUATION = ".,;:!?"
 
 
 def word_diff(other: str, text: str, is_new: bool) -> Markup:
-    """Convert the text to HTML, and mark the words that the other text lacks.
+    """Convert `text` to HTML, and mark the words that `other` lacks.
 
     >>> word_diff("He died in 1824.", "He died in 1825.", True)
     Markup('He died in <ins>1825</ins>.')
