@@ -1,4 +1,4 @@
-"""Connects the sources of documents: lists their items, fetches them, and reports problems.
+"""Connects sources of documents: lists their items, fetches the items, and reports problems.
 
 This package imports no index, model or SQL.
 """

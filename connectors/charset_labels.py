@@ -51,8 +51,8 @@ _NOT_FOR_DOCUMENTS = frozenset(
 
 
 def codecs_of(label: str) -> tuple[str, ...]:
-    """Return the Python codecs for a character set label, in the order to try them. Empty if the
-    label is unknown.
+    """Return the Python codecs for a character set label, in the order to try them. The result is
+    empty if the label is unknown.
 
     >>> codecs_of("ISO-8859-1"), codecs_of("ks_c_5601-1987"), codecs_of("punycode")
     (('cp1252',), ('cp949',), ())

@@ -70,8 +70,8 @@ class GitSettings(FileSettings):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A path in a commit, with its mode and blob. Bytes of the path that are not UTF-8 are
-    surrogates."""
+    """A path in a commit, with its mode and blob. Bytes of the path that are not UTF-8 become
+    surrogate characters."""
 
     path: str
     mode: str
@@ -214,8 +214,8 @@ class GitConnector:
         return commit.decode().strip()
 
     def _commit_of(self, since: str, repository: Repository, tip: str) -> str:
-        """Return the commit in a Cursor. Raises CursorExpired if git cannot list the changes since
-        that commit."""
+        """Return the commit in the Cursor `since`. Raises CursorExpired if git cannot list the
+        changes since that commit."""
         commit, _, fingerprint = since.partition(" ")
         if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
             why = "the cursor is from another branch or other settings"
@@ -274,7 +274,7 @@ class GitConnector:
 
     def _classify(self, entry: _Entry, size: str) -> Item | Problem:
         """Return the item or problem at an entry. `size` is the text that git prints: a number, or
-        another text if a partial clone lacks the object."""
+        another word if a partial clone lacks the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
@@ -301,7 +301,7 @@ def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
 
 
 def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
-    """Yield the entries of commit `new` that differ from commit `old`. A deleted entry has the mode
+    """Yield the entries of commit `new` that differ from commit `old`. A deleted entry has mode
     0."""
     found = repository.records(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new

@@ -54,7 +54,7 @@ class Repository:
     `location` is its path or URL to show to users, without secrets. `protocols` are the protocols
     that git may use, separated by `:`. `variables` are added to git's environment. A command that
     takes longer than `limit_s` is killed. All methods raise SourceUnavailable if git cannot run or
-    fails, or if there is no repository.
+    fails, or if `path` is not a repository.
     """
 
     path: Path
@@ -114,8 +114,8 @@ class Repository:
     def process(
         self, *arguments: str, stdin: int = subprocess.DEVNULL, accept: Sequence[int] = (0,)
     ) -> Iterator[Process]:
-        """Run a command during the block. It is killed if the block ends early or if it takes too
-        long."""
+        """Run a command during the block. The command is killed if the block ends early or if the
+        command takes too long."""
         expired = threading.Event()
 
         def expire() -> None:
@@ -202,8 +202,8 @@ class Repository:
 
 
 def ask(process: Process, object_id: str) -> bytes:
-    """Request an object from `cat-file`. Returns the first line of the reply, or nothing if git has
-    exited."""
+    """Request an object from a `git cat-file` process. Returns the first line of the reply, or b""
+    if git has exited."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(object_id.encode() + b"\n")
@@ -212,7 +212,7 @@ def ask(process: Process, object_id: str) -> bytes:
 
 
 class BlobReader:
-    """Reads many blobs through one `git cat-file` process. Only one thread at a time may use it."""
+    """Reads many blobs through one `git cat-file` process. An instance is not thread-safe."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -255,7 +255,8 @@ class BlobReader:
         return data
 
     def _open_process(self, repository: Repository) -> Process:
-        """Return the git process. A process that has used half of its time limit is replaced."""
+        """Return the git process. A process that has used half of its time limit is replaced with a
+        new process."""
         if self._process and self._repository == repository and time.monotonic() < self._until_s:
             return self._process
         self.close()
@@ -302,7 +303,7 @@ _FAILURES = (
 
 
 def _kill(process: Process) -> None:
-    """Kill the command and its children, unless it has already been reaped."""
+    """Kill the command and its children, unless the command has already been reaped."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -330,8 +331,8 @@ _HELPER_SCRIPT = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\
 
 
 def protocol_of(url: str) -> str:
-    """Return the protocol that git would use for this address. Raises ValueError if git must not
-    use it.
+    """Return the protocol that git would use for `url`. Raises ValueError if hopsyncd does not
+    allow git to use it.
 
     >>> protocol_of("https://example.org/a.git"), protocol_of("git@example.org:a/b.git")
     ('https', 'ssh')
@@ -359,8 +360,10 @@ def protocol_of(url: str) -> str:
 
 
 def branch_name(branch: str) -> str:
-    """Return the branch name unchanged if it is valid; empty stands for the repository's HEAD.
-    Raises ValueError otherwise."""
+    """Return the branch name unchanged if it is valid. Raises ValueError otherwise.
+
+    An empty name is valid and stands for the repository's HEAD.
+    """
     bad = (branch.endswith(("/", ".", ".lock")), ".." in branch, "//" in branch, "@{" in branch)
     if branch and (not _BRANCH.fullmatch(branch) or any(bad)):
         raise ValueError("it is not a valid branch name")
@@ -371,7 +374,7 @@ def branch_name(branch: str) -> str:
 class Mirror:
     """A remote repository, and the local folder into which one of its branches is fetched.
 
-    The last `depth` commits are fetched; 0 means all. The folder may grow to `max_bytes`.
+    The last `depth` commits are fetched; 0 means all commits. The folder may grow to `max_bytes`.
     Raises ValueError for a URL that git must not use.
     """
 
@@ -394,7 +397,7 @@ class Mirror:
         return Repository(self.folder, self.url, self.limit_s)
 
     def remote_access(self) -> Repository:
-        """Return the local mirror for commands that access the remote repository."""
+        """Return the local mirror, set up for commands that access the remote repository."""
         speaks = protocol_of(self.url)
         return replace(self.repository, protocols=speaks, variables=self._credentials())
 
@@ -435,7 +438,7 @@ class Mirror:
             )
 
     def _credentials(self) -> dict[str, str]:
-        """Return git settings with a credential helper that replies only to this host.
+        """Return git settings with a credential helper that replies only to the remote's host.
 
         This keeps the token out of files and command lines.
         """
@@ -456,15 +459,16 @@ class Mirror:
 
 @contextmanager
 def _lock_mirror(folder: Path) -> Iterator[None]:
-    """Lock the mirror during a fetch, because two sources, or a dry run, may share it."""
+    """Lock the mirror during a fetch, because two sources, or a source and a dry run, may share a
+    mirror."""
     with (folder / "hopsyncd-fetch").open("w") as mark:
         fcntl.flock(mark, fcntl.LOCK_EX)
         yield
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the files that a killed git process left: locks that block the next run, and partial
-    packs."""
+    """Yield the files that a killed git process left behind: locks that block the next run, and
+    partial packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)
 

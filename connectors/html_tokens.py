@@ -39,7 +39,7 @@ class Token:
 
     @property
     def tag(self) -> str:
-        """The element's name; empty for text."""
+        """The element's name, or "" for text."""
         return "" if self.kind == "text" else self.value
 
     @property

@@ -10,9 +10,9 @@ The first of these rules that matches a path applies:
    a dot, unless a pattern in `include` names them, such as `.github/**`.
 5. `.gitignore` files, the deepest first.
 
-So a `.hopsyncdignore` file can include a `build/` folder again. A `.gitignore` file, written for
-another purpose, can only hide more. As in git, no pattern can include files inside a hidden folder.
-A path that is not hidden is listed if `include` matches it.
+As a result, a `.hopsyncdignore` file can include a `build/` folder again. A `.gitignore` file,
+which is written for another purpose, can only hide more. As in git, no pattern can include files
+inside a hidden folder. A path that is not hidden is listed if `include` matches it.
 
 Ignore files come with the folder or repository, so they are not trusted. In Python's regular
 expressions, a few `*` and a long name would block the process with hours of backtracking, so
@@ -162,10 +162,10 @@ _PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
 def linear(regex: str) -> str:
     r"""Rewrite a regular expression of pathspec so that it matches in linear time.
 
-    It is enough to match the text between two wildcards at its first occurrence: if the rest
-    matches after a later occurrence, it matches after the first one too. So each wildcard except
-    the last is put into an atomic group with the text after it, and never backtracks. As in git, a
-    class such as `[!a]` does not match `/`.
+    It is enough to match the text between two wildcards at its first occurrence: if the rest of the
+    pattern matches after a later occurrence, it matches after the first one too. Each wildcard
+    except the last is therefore put into an atomic group with the text after it, and never
+    backtracks. As in git, a class such as `[!a]` does not match `/`.
 
     >>> linear("^[^/]*a[^/]*b$")
     '^(?>[^/]*?a)[^/]*b$'
@@ -230,10 +230,10 @@ class Patterns:
         self._last_first = tuple(reversed([found for found in parsed if found is not None]))
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """Return True if the patterns hide the path, False if they include it again, None if none
+        """Return True if the patterns hide `path`, False if they include it again, None if none
         matches.
 
-        The result does not apply to paths below it.
+        The result says nothing about paths below `path`.
         """
         line = _one_line(path)
         for pattern, folders_only in self._last_first:
@@ -248,7 +248,7 @@ class Patterns:
 @dataclass(frozen=True, slots=True)
 class Level:
     """The patterns in the ignore files of a folder. `base` is the folder's id with a final `/`, or
-    empty for the root."""
+    "" for the root."""
 
     base: str
     own: Patterns
@@ -256,8 +256,8 @@ class Level:
 
 
 def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
-    """Append the ignore files of a folder to the ones above it. Raises TooManyPatterns if there are
-    too many patterns in total."""
+    """Return `above`, followed by the ignore files of a folder. Raises TooManyPatterns if the files
+    have too many patterns in total."""
     levels = (*above, level) if level else above
     count = sum(len(level.own) + len(level.git) for level in levels)
     if level and count > MAX_PATTERNS:
@@ -313,8 +313,8 @@ class Rules:
         self._not_secret = Patterns(not_secret)
 
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
-        """Whether a path is ignored or must never be listed. The folders above it must not be
-        hidden.
+        """Whether a path is ignored or must never be listed. Call this only if no folder above the
+        path is hidden.
 
         `levels` are ordered from the root to the path's folder.
         """
@@ -349,7 +349,7 @@ class Rules:
     def _configured_verdict(
         self, id_: str, is_folder: bool, levels: Sequence[Level]
     ) -> bool | None:
-        """Return the verdict of the `ignore` setting. If it has none, return the verdict of the
+        """Return the verdict of the `ignore` setting or, if that setting does not match, of the
         `.hopsyncdignore` files."""
         verdict = self._ignore.verdict(id_, is_folder)
         if verdict is None:
@@ -461,7 +461,7 @@ def _parse(line: str) -> _Parsed | None:
 
 
 def _one_line(path: str) -> str:
-    """Replace newlines by NUL, which no path contains, because pathspec's expressions stop at
+    """Replace newlines with NUL, which no path contains, because pathspec's expressions stop at
     newlines."""
     return path.replace("\n", "\0")
 

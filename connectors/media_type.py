@@ -101,8 +101,8 @@ def media_type(name: str) -> str:
 
 
 def is_text_name(name: str) -> bool:
-    """Whether the name suggests a text for people: it has a known suffix, or is a known name
-    without one."""
+    """Whether the name suggests text for people: it has a known suffix, or is a known name without
+    a suffix."""
     return _known_type(name) is not None
 
 

@@ -1,9 +1,9 @@
 """Reads regular files below a folder without following links. Each file is read as of a single
 moment.
 
-Each folder is opened by its name in its parent folder, and never through a symbolic link. So no
-link leads out of the root, and no path is too long. A depth-first walk keeps only a few descriptors
-open, and rarely opens a folder again.
+Each folder is opened by its name in its parent folder, and never through a symbolic link. As a
+result, no link leads out of the root, and no path is too long. A depth-first walk keeps only a few
+descriptors open, and rarely opens a folder again.
 """
 
 import errno
@@ -35,7 +35,7 @@ become a link or a file."""
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The bytes of a file, their revision, and when they were written (Unix ms)."""
+    """The bytes of a file, the file's revision, and when it was last written (Unix ms)."""
 
     data: bytes
     revision: str
@@ -51,8 +51,8 @@ def revision_of(state: os.stat_result) -> str:
 def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     """Read the file `root`/`id_` as of a single moment.
 
-    Raises ItemVanished if the file no longer exists. Raises ItemUnreadable if it cannot be read, is
-    too large or binary, or changes faster than it can be read.
+    Raises ItemVanished if the file no longer exists. Raises ItemUnreadable if the file cannot be
+    read, is too large or binary, or changes faster than it can be read.
     """
     try:
         for attempt in range(ATTEMPTS):
@@ -86,8 +86,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
 
 
 def open_beneath(root: str, id_: str) -> int:
-    """Open a file component by component, so that no link leads out of the root. Returns the
-    descriptor.
+    """Open a file component by component, and return the descriptor. No link leads out of the root.
 
     The root itself may be a link. Raises OSError.
     """
@@ -173,9 +172,9 @@ _MOST_OPEN = 64
 
 
 class OpenFolders:
-    """Opens the folder at `root`, and folders below it on request. Raises OSError.
+    """Opens the folder at `root`, and folders below the root on request. Raises OSError.
 
-    Keeps up to `most_open` folders open, which are on the path to the last requested folder.
+    Up to `most_open` folders stay open, all on the path to the last requested folder.
     """
 
     def __init__(self, root: str, most_open: int = _MOST_OPEN) -> None:
@@ -184,8 +183,8 @@ class OpenFolders:
         self._open: dict[str, int] = {}  # descriptors by id, topmost folder first
 
     def enter(self, id_: str) -> int:
-        """Return the descriptor of a folder, which is valid until the next call. The empty id is
-        the root.
+        """Return the descriptor of a folder. The descriptor is valid until the next call. The empty
+        id is the root.
 
         Raises OSError, with ENOTDIR or ELOOP if a component of the path is a file or a link.
         """
@@ -207,7 +206,7 @@ class OpenFolders:
         return folder
 
     def close(self) -> None:
-        """Close all descriptors. May be called repeatedly."""
+        """Close all descriptors. This method may be called repeatedly."""
         for folder in self._open.values():
             os.close(folder)
         self._open.clear()

@@ -1,8 +1,8 @@
 """Reads a folder through fsspec (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
 
 Items are selected as in a local folder, with ignore files. Links are skipped. A listing requests
-one folder at a time and keeps only that folder in memory. No Cursor is returned, because none of
-these systems reports changes.
+one folder at a time and keeps only that folder in memory. No Cursor is returned, because these
+systems do not report changes.
 """
 
 import email.utils
@@ -63,7 +63,8 @@ def revision_of(facts: Mapping[str, Any]) -> str:
     """Return a revision that changes with the content: the file's size, and the first available
     hash, version or time.
 
-    It is empty if the driver supplies none of these. Changes then cannot be detected.
+    The result is empty if the driver supplies none of these. In that case, changes cannot be
+    detected.
 
     >>> revision_of({"ETag": '"5d41"', "size": 5})
     'ETag=5d41 5'
@@ -84,7 +85,8 @@ def size_of(facts: Mapping[str, Any]) -> int:
 
 
 def modified_s(facts: Mapping[str, Any]) -> float | None:
-    """Return when the file was last written (Unix time), or None if the driver does not supply it.
+    """Return when the file was last written (Unix time), or None if the driver does not supply that
+    time.
 
     >>> modified_s({"LastModified": "2026-11-21T19:49:14Z"})
     1795290554.0
@@ -93,8 +95,8 @@ def modified_s(facts: Mapping[str, Any]) -> float | None:
 
 
 def clock_tick_s(facts: Mapping[str, Any]) -> float:
-    """Return the resolution of the file's timestamp in seconds. Within this time, a second write of
-    the same size may not be detected."""
+    """Return the resolution of the file's timestamp in seconds. A second write of the same size
+    within that time may go unnoticed."""
     seconds = modified_s(facts)
     if seconds is None or any(facts.get(key) for key in _MARKS):
         return 0.0
@@ -154,7 +156,8 @@ class RemoteConnector:
         self._check_still_there()
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement `Connector.fetch`. If a file is written while it is read, it is read again."""
+        """Implement `Connector.fetch`. If a file is written while it is read, the read is
+        repeated."""
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):

@@ -1,7 +1,7 @@
 """Calls an fsspec file system with a time limit, and translates its drivers' errors.
 
 Errors about a single path are raised unchanged: FileNotFoundError, NotADirectoryError and
-PermissionError. All others become SourceUnavailable, because drivers raise the errors of many
+PermissionError. All other errors become SourceUnavailable, because drivers raise the errors of many
 libraries.
 """
 
@@ -38,7 +38,7 @@ _MOST_STUCK = 3
 
 
 def checked_url(url: str) -> str:
-    """Return the address unchanged. Raises ValueError unless fsspec supports it.
+    """Return the address unchanged. Raises ValueError unless fsspec supports the address.
 
     >>> checked_url("s3://bucket/notes")
     's3://bucket/notes'
@@ -61,8 +61,8 @@ def checked_url(url: str) -> str:
 class Driver:
     """The file system at a URL. Connects on the first call, and again after a call that hung.
 
-    `options` are passed to the fsspec driver. A call that takes longer than `limit_s` is abandoned.
-    Its thread cannot be ended, so while three such threads run, further calls fail at once.
+    `options` are passed to the fsspec driver. A call that takes longer than `limit_s` is abandoned,
+    but its thread cannot be ended. While three such threads run, further calls fail at once.
     """
 
     url: str

@@ -1,6 +1,6 @@
 """Defines the settings of file, mail and web sources, and normalizes web addresses.
 
-The connectors are in other modules, so that this module loads fast.
+The connectors are in other modules, so that importing the settings is fast.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ class FileSettings:
     folder.
 
     `include` may contain `@text`, `@documents`, `@tables`, `@images` and `@scripts`. `deny` adds
-    patterns to the built-in secrets, and `index_secrets` disables both. A name that matches
-    `not_secret` is not a secret, unless it matches `deny`.
+    patterns to the built-in secrets. If `index_secrets` is true, neither `deny` nor the built-in
+    secrets apply. A name that matches `not_secret` is not a secret, unless it matches `deny`.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE

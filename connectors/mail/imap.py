@@ -1,7 +1,7 @@
 """Reads an IMAP account as a source, and lists the messages of its folders incrementally by UID.
 
-As long as a folder keeps its UIDVALIDITY, a UID identifies the same message, so the two together
-are the revision. The cursor contains the UIDs of each folder. Sequence numbers are in the order of
+As long as a folder keeps its UIDVALIDITY, a UID identifies the same message, so the revision
+consists of both. The cursor contains the UIDs of each folder. Sequence numbers are in the order of
 UIDs. If the old UIDs still have the same sequence numbers, no message was removed, and only new
 messages are listed.
 """
@@ -80,7 +80,7 @@ class Uids:
 
     @property
     def last(self) -> int:
-        """Return the highest UID; 0 if there is none."""
+        """Return the highest UID, or 0 if the set is empty."""
         return self._lasts[-1] if self._lasts else 0
 
     def __contains__(self, uid: int) -> bool:
@@ -157,7 +157,8 @@ class ImapConnector:
                 raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
-        """Implement `Connector.fetch`. If the connection was lost, connect again once."""
+        """Implement `Connector.fetch`. If the connection was lost, the fetch is repeated once over
+        a new connection."""
         for attempt in (1, 2):
             with Deadline(self.settings.limit_s) as deadline:
                 self._deadline = deadline
@@ -240,9 +241,9 @@ class ImapConnector:
             yield from self._window(opened, start, min(start + _WINDOW - 1, opened.messages))
 
     def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the (UID, size) of each message with these sequence numbers.
+        """Return the (UID, size) of each message with the sequence numbers from `first` to `last`.
 
-        The numbers do not change between two such commands: a server must not report expunged
+        Sequence numbers do not change between two such requests: a server must not report expunged
         messages in response to FETCH (RFC 3501, 7.4.1).
         """
         if self._opened is not opened:
@@ -286,8 +287,8 @@ class ImapConnector:
         return make_fetched(body, f"{opened.validity}-{uid}")
 
     def _folders(self) -> list[str]:
-        """Return the names of the selected folders, sorted. Also stores the names under which the
-        server knows them."""
+        """Return the names of the selected folders, sorted. Also stores each folder's name on the
+        server."""
         server = self._connect()
         status, data = server.list('""', '"*"')
         _check(status, data)

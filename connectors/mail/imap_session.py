@@ -1,6 +1,6 @@
 """Talks to an untrusted IMAP server, with limits on memory and time.
 
-It uses imaplib directly, because IMAPClient, which is based on imaplib, limits neither.
+The module uses imaplib directly, because IMAPClient, which is based on imaplib, limits neither.
 """
 
 import base64
@@ -51,7 +51,7 @@ class Deadline:
         self._timer.cancel()
 
     def watch(self, server: imaplib.IMAP4) -> None:
-        """Close this connection at the deadline, even if the server has not sent its
+        """Close the connection to `server` at the deadline, even if the server has not sent its
         greeting yet."""
         self._server = server
 
@@ -105,7 +105,8 @@ class _Tls(_BoundedAnswers, imaplib.IMAP4_SSL):
 
 
 def log_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
-    """Connect and log in. Raises OSError, imaplib's errors, or SourceUnavailable."""
+    """Connect to an IMAP server and log in. Raises OSError, imaplib's errors, or
+    SourceUnavailable."""
     password = os.environ.get(settings.password_env)
     if not password:
         raise SourceUnavailable(
@@ -132,8 +133,8 @@ def log_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A folder. `raw` is its name on the server, `name` is readable, and `flags` are in
-    lower case."""
+    """A mail folder. `raw` is its name on the server, `name` is the decoded name, and `flags` are
+    in lower case."""
 
     name: str
     raw: str
@@ -174,7 +175,8 @@ def fetch_rows(data: Answer) -> list[tuple[int, int]]:
 
 
 def quote_name(raw: str) -> str:
-    r"""Quote a folder's name as an argument of a command. Raises ValueError if it has a line break.
+    r"""Quote a folder's name as an argument of a command. Raises ValueError if the name has a line
+    break.
 
     >>> quote_name('a "b"')
     '"a \\"b\\""'

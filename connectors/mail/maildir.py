@@ -1,8 +1,8 @@
 """Reads a Maildir and the Maildirs below it as a source. Each message is a file, with its flags in
 the file name.
 
-When a message is read, flagged or moved from `new` to `cur`, the part of its name before the colon
-stays the same. So the document's id consists of the folder and this part.
+When a message is read, flagged or moved from `new` to `cur`, the part of its file name before the
+colon stays the same. The document's id therefore consists of the folder and this part.
 """
 
 import os
@@ -235,10 +235,12 @@ class MaildirConnector:
 
 
 def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
-    """Yield the names of the files in a folder. Yields none if it no longer exists. Raises OSError.
+    """Yield the names of the files in a folder. Yields nothing if the folder no longer exists.
+    Raises OSError.
 
-    If a file is renamed during the listing, its name can be missed. So if the folder's modification
-    time changes, the folder is listed again, up to three times in all. Names can then be repeated.
+    A file that is renamed during the listing can be missed. If the folder's modification time
+    changes, the folder is therefore listed again, up to three times in all. Names can then be
+    repeated.
     """
     try:
         folder = folders.enter(id_)

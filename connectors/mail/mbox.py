@@ -1,8 +1,8 @@
 """Reads an mbox file as a source. Each message in the file begins with a `From ` line.
 
-Mail programs rewrite such files and store flags in their own header fields. So the id of a message
-is its Message-ID, or a hash if it has none, and its revision is a hash that ignores these fields.
-The file is read again only if it has changed.
+Mail programs rewrite such files and store flags in their own header fields. The id of a message is
+therefore its Message-ID, or a hash if it has no Message-ID, and its revision is a hash that ignores
+these fields. The file is reread only if it has changed.
 """
 
 import hashlib
@@ -102,8 +102,8 @@ class MboxConnector:
         """Do nothing: no resource stays open."""
 
     def _contents(self, file: BinaryIO) -> _Contents:
-        """Scan the file, and return its messages. Raises SourceUnavailable if the file is written
-        meanwhile."""
+        """Scan the file, and return its messages. Raises SourceUnavailable if the file changes
+        during the scan."""
         revision = revision_of(os.fstat(file.fileno()))
         if self._last.revision != revision:
             entries = {found.id: (found, span) for found, span in self._entries(file)}
@@ -129,7 +129,7 @@ class MboxConnector:
 
     def _read_message(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
         """Return the id and the content of a message, or only the head of a message that is too
-        large. Returns None if it is blank."""
+        large. Returns None if the message is blank."""
         size = span.size_bytes
         file.seek(span.start)
         data = file.read(size if size <= self._max_bytes else MAX_HEAD_BYTES)

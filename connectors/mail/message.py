@@ -1,8 +1,8 @@
 """Reads the header of a message: subject, date, and the ids of the messages to which it replies.
 
-Anyone can send a mail, and this code runs in the daemon. So each field is cut to a fixed length
-before it is parsed, and every step takes linear time, which the standard library's `email.header`
-does not guarantee.
+Anyone can send a mail, and this code runs in the daemon. Each field is therefore cut to a fixed
+length before it is parsed, and every step takes linear time, which the standard library's
+`email.header` does not guarantee.
 """
 
 import base64
@@ -42,8 +42,8 @@ _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
 
 def make_fetched(data: bytes, revision: str) -> Fetched:
-    """Return the unchanged message with its metadata. Its links are the ids of the messages to
-    which it replies."""
+    """Return the unchanged message `data` with its metadata. Its links are the ids of the messages
+    to which it replies."""
     head = head_of(data)
     return Fetched(
         data,
@@ -160,7 +160,7 @@ def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> s
 
 
 def readable(raw: str, charset: str = "") -> str:
-    """Decode a raw field, in which bytes that are not ASCII are surrogates.
+    """Decode a raw field, in which bytes that are not ASCII are surrogate characters.
 
     UTF-8, the character set of the message and Windows-1252 are tried in this order.
     """
@@ -179,7 +179,8 @@ def _decode_field(head: Message, name: str) -> str | None:
 
 
 def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    """Return the first field with this name as written. Bytes that are not ASCII are surrogates."""
+    """Return the first field with this name as written. Bytes that are not ASCII are surrogate
+    characters."""
     wanted = name.lower()
     for key, value in head.raw_items():
         if key.lower() == wanted:

@@ -2,9 +2,9 @@
 addresses.
 
 A `Visitor` obeys robots.txt and waits between requests to a host. For each request, the host name
-is resolved once, every address is checked, and the request is sent to one of these addresses. So
-the name cannot resolve to another address a moment later. The certificate must still match the
-name. No proxy is used, and the caller follows redirects. A single time limit covers the whole
+is resolved once, every address is checked, and the request is sent to one of these addresses. As a
+result, the name cannot resolve to another address a moment later. The certificate must still match
+the name. No proxy is used, and the caller follows redirects. A single time limit covers the whole
 request.
 """
 
@@ -39,8 +39,8 @@ _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 
 class Unreachable(Exception):
-    """The server sent no usable response. If `host_is_down` is true, other pages of the host would
-    fail too."""
+    """The server sent no usable response. If `host_is_down` is true, requests for other pages of
+    the host would fail too."""
 
     def __init__(self, why: str, *, host_is_down: bool = False) -> None:
         super().__init__(why)
@@ -93,7 +93,8 @@ def is_public(address: str) -> bool:
 class PageFetcher:
     """Fetches pages one at a time, each over a new connection.
 
-    `is_allowed` says whether an address may be used. `max_bytes` limits a body after decompression.
+    `is_allowed` returns whether an IP address may be used. `max_bytes` limits a body after
+    decompression.
     """
 
     timeout_s: float
@@ -105,7 +106,7 @@ class PageFetcher:
         """Send a GET request. The reply has a body only if its status is 200 and `accepts` returns
         True for its media type.
 
-        Raises Unreachable.
+        Raises Unreachable if the server sends no usable response.
         """
         try:
             target = httpx2.URL(url)
@@ -157,7 +158,7 @@ class PageFetcher:
 async def _send(
     http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
 ) -> httpx2.Response:
-    """Return the response from the first address that can be reached. Its body has not been read
+    """Return the response from the first address that can be reached. The body has not been read
     yet."""
     failed: Exception = OSError(f"{url.host} has no address")
     for ip in addresses:
@@ -185,7 +186,7 @@ def _http() -> httpx2.AsyncClient:
 
 
 def decompress(data: bytes, max_bytes: int) -> bytes:
-    """Decompress gzip data. Raises Unreachable if it is damaged or too large."""
+    """Decompress gzip data. Raises Unreachable if the data is damaged or too large."""
     limit = min(max_bytes, len(data) * _MAX_PACKED_RATIO)
     inflater = zlib.decompressobj(wbits=31)
     try:
@@ -224,8 +225,8 @@ class RobotsForbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A server's reply and its address `url`. `elsewhere` is equal to `url` after redirects, and
-    empty without redirects."""
+    """A server's reply and the address `url` of the reply. `elsewhere` is `url` if the request was
+    redirected, or else empty."""
 
     url: str
     reply: HttpReply
@@ -234,8 +235,8 @@ class Visit:
 
 @dataclass(slots=True)
 class _Host:
-    """The state of a host. `down` is the reason why no more requests are sent to it in this round,
-    or empty."""
+    """The state of a host. `down` is the reason why no more requests are sent to the host in this
+    round, or empty."""
 
     next_s: float = 0.0
     delay_s: float = 0.0
@@ -342,7 +343,7 @@ def read_robots(body: bytes) -> Protego:
 
 
 def _merge_other_agents(robots: str) -> str:
-    """Replace the names of all other user agents by the same name.
+    """Replace the names of all other user agents with a single name.
 
     The parser stores each rule once per agent, which would take too much memory for thousands of
     agents.

@@ -2,8 +2,8 @@
 
 A start address is a page, a sitemap or a feed; only a page is itself a document. The cursor
 contains each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor
-read again. A page is removed if its status is 404 or 410. A page to which nothing links any more,
-such as an old entry of a feed, is kept as long as it can be fetched.
+read again. A page is removed if its status is 404 or 410. A page to which no other page links any
+more, such as an old entry of a feed, is kept as long as it can be fetched.
 """
 
 import json
@@ -108,7 +108,7 @@ class _Answer:
 
 class WebConnector:
     """Lists and reads pages, sending one request at a time. Tests pass a `client` that opens no
-    connection."""
+    network connection."""
 
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class WebConnector:
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Implement `Connector.discover`.
 
-        Each address in `under` is fetched, whether another page links to it or not.
+        Each address in `under` is fetched, even if no other page links to it.
         """
         known = {}
         if since is not None and under is None:
