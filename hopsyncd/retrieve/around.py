@@ -51,7 +51,7 @@ def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
     """Find up to `limit` passages within `hops` hops of the passage `start`, which is included.
 
     The joints are all edges and links among these passages. If no edge or link connects a passage
-    to a nearer passage, the joint is a shared name.
+    to a passage nearer to the start, a shared name does.
     """
     distance = {start: 0}
     nearest = [start]
@@ -238,7 +238,7 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
 
 
 def _near(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[Integers, Floats]:
-    """Map the neighbours of these passage rows to the strength of their best joint.
+    """Find the neighbours of these passage rows, and the strength of the best joint of each.
 
     An edge has the strength 2 plus its similarity, a link 1, and a name 1 divided by the number of
     its mentions.

@@ -120,13 +120,13 @@ def _name_bridges(
 
 
 def _find_written(text: str, name: str) -> str:
-    """Return the name as the text writes it; empty if it does not look like a name there."""
+    """Return the name as the text writes it, or "" if the text does not write it like a name."""
     found = whole_words(text, name) or ""
     return found if _is_name(found) else ""
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a text is a few words of which the first and the last are capitalised.
+    """Return whether the text is a few words, the first and the last of them capitalised.
 
     >>> [_is_name(text) for text in ("Lord Byron", "the sea", "A1", "FAQ", "Note")]
     [True, False, False, False, True]
@@ -142,6 +142,6 @@ def _is_name(text: str) -> bool:
 
 
 def _overlap(text: str, *others: str) -> bool:
-    """Return whether a text shares a word with any of the others."""
+    """Return whether `text` shares a word with any of the `others`."""
     words = {word.casefold() for word in text.split()}
     return any(words & {word.casefold() for word in other.split()} for other in others)

@@ -1,14 +1,14 @@
 """Makes the first results cover every clause of a question.
 
 "How large can a database be, and since which release?" asks two things, and one passage seldom
-answers both. The passages most like the whole question may all answer the first. So the question
-is split at its sentences, and before "and", "but" or "or" if a question word or an auxiliary verb
-follows. Each clause is encoded and compared with the first passages of the walk. A passage gains if
-it answers a clause better than the passages ranked before it.
+answers both. The passages most like the whole question may all answer the first part. So the
+question is split at its sentences, and before "and", "but" or "or" if a question word or an
+auxiliary verb follows. Each clause is encoded and compared with the first passages of the walk. A
+passage gains score if it answers a clause better than the passages ranked before it.
 
-The answer of a passage to a clause counts from 0 to 1: exp((likeness - most) / scale), where `most`
-is the largest likeness among the compared passages. Only these passages matter, so a clause never
-depends on the rest of the collection.
+How well a passage answers a clause is a value from 0 to 1: exp((likeness - most) / scale), where
+`most` is the largest likeness among the compared passages. Only the compared passages matter, so
+the value does not depend on the rest of the collection.
 
 docs/benchmarks.md measures the effect.
 """
@@ -68,7 +68,7 @@ def _split(question: str) -> Iterator[str]:
 class ClauseCoverage:
     """Measures how well passages answer each of the c clauses of a question.
 
-    vectors: (c, d) the vector of each clause. shares: (c, t) the weight of each of the question's
+    vectors: (c, d) the vector of each clause. shares: (c, t) the weight of each of the question's t
     terms in each clause; the weights of a clause sum to 1.
     """
 
@@ -77,7 +77,7 @@ class ClauseCoverage:
     _context: QueryContext
 
     def select(self, passage_rows: Integers) -> Floats:
-        """Return (c, m) scores from 0 to 1: how well each of the m passages answers each clause."""
+        """Return (c, m) scores from 0 to 1 for how well each passage answers each clause."""
         has = self._find_terms(passage_rows)
         found = np.zeros((len(self.vectors), len(passage_rows)))
         for clause, vector in enumerate(self.vectors):
@@ -87,8 +87,8 @@ class ClauseCoverage:
         return found
 
     def _find_terms(self, passage_rows: Integers) -> Floats:
-        """Return a (t, m) matrix: 1 where a sentence or a heading of the passage has the term, else
-        0.
+        """Return a (t, m) matrix with 1 where a sentence or a heading of a passage has a term of
+        the question, and 0 elsewhere.
         """
         compared = self._context.compare_sentences(passage_rows)
         every = [frozenset[str]().union(*sentences.terms) for sentences in compared]
@@ -98,8 +98,8 @@ class ClauseCoverage:
 
 
 def _sum_shares(shares: Floats, has: Floats) -> Floats:
-    """Return the (m,) weighted sum of the (t, m) lines, added in a fixed order like
-    `sum_weighted`.
+    """Return the (m,) sum of the (t, m) rows of `has`, each multiplied by its share. Like
+    `sum_weighted`, this adds the rows in a fixed order.
     """
     total = np.zeros(has.shape[1])
     for share, line in zip(shares.tolist(), has, strict=True):

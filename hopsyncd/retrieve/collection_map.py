@@ -41,8 +41,8 @@ class CollectionMap:
 
     documents: (n,) document rows. first_passages: (n,) the row of each document's first passage.
     starts, ends: (m,) the connected documents, as positions in `documents`. is_link: (m,) True if
-    one document links to the other, False if their passages answer each other's questions. names:
-    up to a few names that describe each group.
+    one document links to the other, False if their passages answer each other's questions. names: a
+    few names that describe each group.
     """
 
     documents: Integers
@@ -102,10 +102,10 @@ def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, I
 
 
 def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integers) -> Matrix:
-    """Return (n, d): the mean vector of each document minus the mean of all vectors.
+    """Return the (n, d) mean vectors of the n documents, minus the mean of all vectors.
 
-    Each document must have passages. Whole numbers are summed, so the order of the passages does
-    not change the sums.
+    Each document must have passages. The vectors are summed as integers, so the order of the
+    passages does not change the sums.
     """
     codes = snapshot.index.vectors.passage_codes
     count = int(positions[-1]) + 1
@@ -124,7 +124,7 @@ def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Int
     """Find the connected documents, each pair once: pairs with links, then pairs with similar
     questions.
 
-    Returns the positions of both documents, and True for pairs that links connect.
+    Returns the positions of both documents of each pair, and True for each pair with links.
     """
     edges = snapshot.list_edges()
     index = snapshot.index
@@ -223,7 +223,9 @@ def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
 def _spell(
     connection: Connection, snapshot: Snapshot, names: Integers, in_group: Flags
 ) -> list[str]:
-    """Spell the best names as passages of the group write them. Skips similar names."""
+    """Spell the best names as passages of the group write them. Skips a name that resembles a
+    better name.
+    """
     texts = [snapshot.index.name_texts[name] for name in names.tolist()]
     kept = [index for index, text in enumerate(texts) if _is_telling(text)][:_TRIED_NAMES]
     mentions = snapshot.find_mentions(names[kept])

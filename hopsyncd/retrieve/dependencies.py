@@ -1,16 +1,18 @@
 """Collects the dependencies of an answer, and decides whether a newer version may change the
 answer.
 
-In a large collection, nearly all of the score passes through few passages, and a follow-up question
-adds score to few passages. If a version changes none of them, and adds no passage that the question
-or a follow-up would find, the answer stays the same. There are two exceptions. The statistics of
-the whole collection change a little with each passage added or removed. And a sentence that was
-dropped from the question, because no passage was similar, may now match a passage.
+In a large collection, nearly all of the walk's score passes through few passages, and a follow-up
+question adds score to few passages. If a version changes none of these passages, and adds no
+passage that the question or a follow-up would find, the answer stays the same. There are two
+exceptions. The statistics of the whole collection change a little with each passage added or
+removed. And a sentence that was dropped from the question, because no passage was similar, may now
+match a passage.
 
-A question is therefore asked again if a version changes its dependencies, or if enough passages
-were added or removed since it was last asked that two results may swap places. The second case
-occurs at the latest after 1 % of all passages have changed; in a small collection, it occurs with
-every change. A swap that does not change the set of the first results is ignored.
+A question is therefore asked again in two cases. In the first case, a version changes the
+question's dependencies. In the second case, enough passages were added or removed since the
+question was last asked to let two results swap places. The second case occurs at the latest after 1
+% of all passages have changed. In a small collection, it occurs with every change. A swap that does
+not change the set of the first results is ignored.
 """
 
 import math
@@ -93,8 +95,9 @@ class Dependencies:
     """The passage rows and names that the search for a question used at a version, ascending.
 
     question: the question with corrected spelling. asked: the question without dropped sentences.
-    forms: other forms of its words. heavy_rows: the rows that send so much score that a single edge
-    matters. parts: the result of `list_parts` for the rows `givers`. queries: the question and its
+    forms: other forms of the question's words. heavy_rows: the rows that send so much score that a
+    single edge matters. givers: the rows that share their score with the other parts of their
+    section. parts: the result of `list_parts` for `givers`. queries: the question and its
     follow-ups. ties: the results with the smallest leads. lead: the smallest lead that may change
     the outcome. All row numbers are valid only for one index object.
     """
@@ -302,10 +305,9 @@ def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
-    """Find the passage rows whose edges may differ.
+    """Find the passage rows whose edges may differ between the two versions.
 
-    Their edges may differ because a match was added or removed, or because the edge threshold
-    changed.
+    Edges differ if a match was added or removed, or if the edge threshold changed.
     """
     index, span = now.index, (before.version.id, now.version.id)
     matches = index.matches
@@ -327,7 +329,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
 
 
 def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """Find the passage rows whose document changed, or whose document got or lost a name."""
+    """Find the passage rows whose document changed, or whose document gained or lost a name."""
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])

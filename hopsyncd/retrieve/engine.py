@@ -137,7 +137,7 @@ class Engine:
         return self._head
 
     def vector(self, question: str, instead: Snapshot | None = None) -> Vectors:
-        """Encode the question: a (d,) vector on the grid.
+        """Encode the question. Returns a (d,) vector, rounded like stored vectors.
 
         Without the encoder, the vector is computed from the stored vectors of `instead`. If
         `instead` is None, EncoderUnavailable is raised.
@@ -183,7 +183,7 @@ class Engine:
         self._restricted.save()
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
-        """Return False only while the ACL view of the head is being computed."""
+        """Return whether a query need not wait for the ACL view of this version to be computed."""
         with snapshot(connection := self._connection(str(version))):
             mask = _mask(connection, hidden)
         return not mask or self._restricted.ready(version, mask)
@@ -193,7 +193,7 @@ class Engine:
         return self._searcher.settings
 
     def walk_by(self, settings: WalkSettings) -> None:
-        """Use other settings of the walk for the following queries."""
+        """Use these settings of the walk for later queries."""
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
@@ -334,8 +334,8 @@ class Engine:
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Return whether the answer to the question may be different at the head.
 
-        This is true if typos would be corrected differently, if documents define other forms of its
-        words, or if the head changes its dependencies.
+        It may differ if the question's typos would be corrected differently, if documents now
+        define other forms of the question's words, or if the head changes the dependencies.
         """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version
@@ -349,7 +349,7 @@ class Engine:
             return may_differ_by_words(words, dependencies.snapshot, served)
 
     def instead(self, found: Answer, passage_rows: Iterable[int]) -> Answer:
-        """Copy the answer, with the passages in the rows `passage_rows` as its results."""
+        """Copy the answer `found`, with the passages in `passage_rows` as its results."""
         ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[passage_row])), 0.0) for passage_row in passage_rows]
         with snapshot(connection := self._connection("head")):
@@ -383,7 +383,7 @@ class Engine:
         return True
 
     def _connection(self, at: str) -> Connection:
-        """Return the connection for a version: to the local copy if the server is unreachable."""
+        """Open the database, or its copy on this machine if the database server is unreachable."""
         if self._copy is None:
             return self._open_connection()
         served = self._head.version.id if self._head else None
@@ -485,7 +485,7 @@ def _answer(
 
 
 def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
-    """Return what to hide. An ACL hides all sources of the database that it does not list."""
+    """Return the mask for `hidden`. An ACL hides all sources that it does not list."""
     if isinstance(hidden, Acl):
         return hidden.hidden_among(source_names(connection).values())
     return hidden

@@ -7,13 +7,15 @@ The rest of the budget goes to further sentences of the same passages, one by on
 (COSINE * cos(question, sentence) + TERMS * terms) * (1 + NEAR * near) / (1 + rank / HALF)
 
 `terms` is the idf-weighted share of the question's words in the sentence, its headings and its
-path.
+path. `near` is 1 if a sentence beside this sentence is chosen, else 0. `rank` is the rank of the
+passage.
 
-Small changes of the weights hardly change the result.
+Small changes to the weights hardly change the result.
 
-A passage that lacks only a few words is shown whole: the mark for the gap costs nearly as much.
-Passages that are nearly empty, or fit far worse than the other passages, are left out, and the next
-passages replace them. Sections of one document are shown together, in the document's order.
+If only a few words of a passage would be left out, the passage is shown whole, because the mark for
+the gap costs nearly as many tokens. Passages that are nearly empty, or fit far worse than the other
+passages, are left out, and the next passages replace them. Sections of one document are shown
+together, in the document's order.
 """
 
 import heapq
@@ -68,7 +70,8 @@ class _Part:
     chosen: set[int]
 
     def choose(self, position: int, budget: int) -> int:
-        """Choose the sentence at a position, and all missing sentences if together they are short.
+        """Choose the sentence at this position. If all sentences that remain are short together,
+        choose them too.
 
         Returns how many of the `budget` tokens remain.
         """
@@ -76,8 +79,8 @@ class _Part:
         return self.complete(budget - self.tokens[position])
 
     def complete(self, budget: int) -> int:
-        """Choose the missing sentences if together they are short. Returns how many tokens
-        remain.
+        """Choose all sentences that are not chosen yet, if they are short together. Returns how
+        many tokens of the `budget` remain.
         """
         missing = [position for position in range(len(self.tokens)) if position not in self.chosen]
         missing_tokens = sum(self.tokens[position] for position in missing)
@@ -97,11 +100,13 @@ def choose_excerpts(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> list[Excerpt]:
-    """Choose excerpts of at most `budget_tokens`, including their numbers, headings and titles.
+    """Choose excerpts of at most `most` passages and `budget_tokens` tokens, including the numbers,
+    headings and titles.
 
-    Passages of one document are together, in document order. frame_tokens: returns the tokens of a
-    passage's number and headings, plus the tokens of its document for the document's first passage.
-    kept: passages that are always considered, however badly they fit.
+    Passages of one document are together, in document order. weights: the idf of the question's
+    terms. frame_tokens: given a passage and whether it is its document's first excerpt, returns the
+    tokens of a passage's number and headings, plus the tokens of its document for the document's
+    first passage. kept: passages that are always considered, however badly they fit.
     """
     parts = _parts(sentences, weights, found, count_tokens, kept)
     left = budget_tokens
@@ -221,7 +226,7 @@ def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tu
 def _cut(
     found: FoundTexts, passage: PassageId, room: int, count_tokens: Callable[[str], int]
 ) -> Excerpt:
-    """Cut the beginning of a passage whose best sentence is longer than the budget."""
+    """Return the beginning of a passage whose best sentence is too long, cut to `room` tokens."""
     text = found.passages[passage].text
     while text and (tokens := count_tokens(text)) > room:
         text = text[: len(text) * max(room, 0) // tokens]

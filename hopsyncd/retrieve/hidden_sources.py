@@ -3,11 +3,11 @@
 A view is the graph without the hidden sources. Views of a new head are computed in advance, for the
 sets of hidden sources that recent queries used or that the configuration names.
 
-A view is cheap to compute from a view of an older version. Then it is computed for each new head.
-Otherwise it is computed only for a head that was not replaced for a while, because during an import
-versions follow quickly. After a small edit, the view that was used last is computed before the new
-head is served. If a query needs a view that is not ready, it computes the view, or waits if another
-thread is computing it.
+If there is a view of an older version, the new view is cheap to compute, and it is computed for
+each new head. Otherwise a view is computed only for a head that was not replaced for a while,
+because versions follow each other quickly during an import. After a small edit, the view that was
+used last is computed before the new head is served. If a query needs a view that is not ready, it
+computes the view, or waits if another thread is computing it.
 """
 
 import threading
@@ -140,10 +140,11 @@ class RestrictedViews:
         return max(older, key=lambda view: view.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
-        """Return the last used mask if its view should be computed before the head is served.
+        """Return the last used mask if its view should be computed before the head is served, else
+        None.
 
-        This is the case after a small edit, when the view is cheap to compute, unless the last view
-        was computed too recently.
+        The view should be computed if it is cheap, as after a small edit, and if the last view was
+        not computed too recently.
         """
         mask = next(reversed(self._kept), None)
         before = mask and self._before(head, head.version.id, mask)
@@ -256,8 +257,8 @@ class RestrictedViews:
         return True
 
     def _rests(self) -> bool:
-        """Return whether the last view was computed too recently to compute another before
-        serving.
+        """Return whether the last view was computed too recently to compute the next before the
+        head is served.
         """
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 

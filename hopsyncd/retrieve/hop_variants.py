@@ -65,7 +65,10 @@ def choose_first(forks: Sequence[Fork]) -> list[int | None]:
 
 
 def one_visit(visits: float) -> float:
-    """Count an arrival as one visit, as in the paper, however often its start was visited."""
+    """Count an arrival as one visit, as the HopRAG paper does.
+
+    The number of visits of the passage where the edge starts does not matter.
+    """
     return 1.0
 
 
@@ -79,8 +82,9 @@ def traverse(
 ) -> Traversed:
     """Follow one edge from each queued passage, for up to `n_hop` rounds.
 
-    `seeds` are the first visits. `passed_on` returns how many visits a passage passes on, given how
-    many it has.
+    `seeds` has the first visits of each start passage. `list_edges` returns the edges out of a
+    passage, and `end` the passage at the end of an edge. `passed_on` returns how many visits a
+    passage passes on, given how many visits it has.
     """
     visits = dict(seeds)
     arrivals: dict[int, dict[int, float]] = {}
@@ -271,7 +275,7 @@ def _explain_rank(
 ) -> Ranked:
     """Build the result for a passage.
 
-    Its hops are found backwards from the passage to a seed, along the edges that brought most
+    The hops are found backwards from the passage to a seed, along the edges that brought the most
     score.
     """
     ids = snapshot.index.outgoing.id
@@ -313,7 +317,10 @@ def follow_edges(
     choose: Choose,
     offers: Offers,
 ) -> list[Ranked]:
-    """Follow the edges that `choose` selects among those offered. Raises BadRequest."""
+    """Follow the edges that `choose` selects from the `offers`.
+
+    Raises BadRequest if the profile `paper` is combined with the reasoner `walk`.
+    """
     if search.profile == "default":
         return follow(context, k, choose, search.top_k, tools.walk_settings(search), offers)
     if search.reasoner == "walk":

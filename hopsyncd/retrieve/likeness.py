@@ -50,18 +50,18 @@ class Likeness:
 
     @cached_property
     def every(self) -> Cosines:
-        """(r,) cosines: of the question with each vector."""
+        """(r,) cosines of the question with each of the r vectors of the index."""
         if self._is_small:
             return self._begun()
         return self._vectors.start_cosines(self._vector, self._vectors.codes)()
 
     @cached_property
     def whole(self) -> Cosines:
-        """(n,) cosines: of the question with the vector of each whole passage."""
+        """(n,) cosines of the question with the whole-text vector of each passage row."""
         return self.every[self._first] if self._is_small else self._begun()
 
     def of_rows(self, rows: AnyIntegers) -> Cosines:
-        """Return (w,) cosines: of the question with the vector in each of these vector rows."""
+        """Return (w,) cosines of the question with the vectors in these w vector rows."""
         if self._is_small:
             return self.every.take(rows)
         return self._vectors.compute_cosines(self._vector, rows)
@@ -69,8 +69,8 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearPassages:
-    """The `NEAR` visible passages most like the question, and further passages that tie with the
-    last.
+    """The `NEAR` visible passages most like the question, and the passages that tie with the last
+    of them.
 
     passage_rows: (m,) ascending. like: (m,) the likeness of each passage by words and by
     its best vector. rows: (w,) the rows of all vectors of these passages. cosines: (w,) the cosine
@@ -116,15 +116,15 @@ def _find_least_near(like: Floats) -> float:
 
 
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
-    """Return the cosine of a text with the passage or sentence most like it."""
+    """Return the largest cosine of this vector with the vector of a visible passage or sentence."""
     count = len(snapshot.statistics.visible.passages)
     near = NearPassages.select(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))
 
 
 def compare_best_vectors(index: LiveIndex, vector: Vectors, passage_rows: Integers) -> Floats:
-    """Return (m,) cosines: of a text with the sentence or whole text of each passage most like
-    it.
+    """Return (m,) cosines of this vector with the most similar vector of each of the m passages. A
+    passage has a vector of its whole text and of each sentence.
     """
     if not len(passage_rows):
         return np.empty(0)

@@ -1,8 +1,8 @@
 """Finds and ranks the passages that contain the words of a query as typed.
 
-The text index finds the passages that have all terms of a phrase, code or word. Then the passages
-are read to see whether they contain it as typed. So the index needs no extra data for this, and a
-past version, a filter or an ACL view uses only visible passages.
+The text index finds the passages that have all terms of a phrase, code or word. Then these passages
+are read to see whether they contain the phrase, code or word as typed. So the index needs no extra
+data for this check, and only passages that are visible in the version, filter or ACL view count.
 
 - A keyword query is ranked by its words. Passages with the whole query as one phrase come first,
 then passages with every part of it as typed, then passages with most of its weight by idf.
@@ -10,8 +10,8 @@ Within these tiers the ranks of BM25 and of the strategy are fused, and BM25 cou
 - For a question, the best passage that has its phrases and codes comes first. The other passages
 stay where the strategy ranked them.
 
-Among passages with the same codes as typed, those that say what a code means come first: a heading,
-a row or a definition begins with the code.
+Among passages with the same codes as typed, passages that define a code come first. In such a
+passage, a heading, a row or a definition begins with the code.
 """
 
 import re
@@ -71,9 +71,10 @@ class _FoundPart:
     """A part of a query, and where it was found in a version.
 
     rows: the rows of passages with all its terms, ascending. names: words of the documents that may
-    be a camelCase name with this part. joined: words of the query that may be one name with this
-    part. dated: for a date, the rows that mention that day in any spelling, or whose file name
-    contains it. other_forms: the rows with another form, such as the long form of an abbreviation.
+    be camelCase names with this part. joined: runs of words of the query, including this part, that
+    may be one name. dated: for a date, the rows that mention that day in any spelling, or whose
+    file name contains it. other_forms: the rows with another form, such as the long form of an
+    abbreviation.
     """
 
     part: QueryPart
@@ -85,7 +86,7 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """Return 1 if the passage contains the part as typed, or less if it only has similar
+        """Return 1 if the passage contains the part as typed, and less if it has only similar
         words.
         """
         if contains_literal(text, self.part.text):
@@ -105,10 +106,11 @@ class LiteralMatches:
     """The passages of a version that contain parts of a query.
 
     scores: (n,) BM25 by passage row; empty if no passage has a part. worth: for each row that was
-    read, the share of the query's weight that it has. literal: the same share, but only of parts as
-    typed, or of dates and names in another form. complete: the rows that have every part as typed.
-    whole: the rows that have the query as one phrase. defining: the rows that define a code of the
-    query. absent: the parts that no visible passage has. forms: the other forms of its words.
+    read, the share of the query's weight that the passage has. literal: the same share, where a
+    part counts only as typed, and dates and names count in any form. complete: the rows that have
+    every part as typed. whole: the rows that have the query as one phrase. defining: the rows that
+    define a code of the query. absent: the parts that no visible passage has. forms: other forms of
+    the query's words.
     """
 
     query: QueryWords
@@ -200,7 +202,7 @@ def _weigh_rows(
 def rank_literals(
     snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
 ) -> list[Ranked]:
-    """Put the passages with the query's words as typed before the other results of the strategy.
+    """Move the passages with the query's words as typed to the front of the strategy's results.
 
     For a question, only the best of these passages moves to the front. Returns the k best passages.
     """

@@ -3,7 +3,7 @@
 There is one call for each passage, as in HopRAG's Algorithm 1. The calls of a round are sent
 together, and a query asks for the same judgement only once. The LLM gets its input as JSON data.
 Its reply can only choose one of the offered edges. If the reply is unusable, the most similar edge
-is followed, and the answer says so.
+is followed, and a note in the answer says so.
 """
 
 import json
@@ -26,7 +26,7 @@ from store.transactions import snapshot as reading
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """The passage in the queue, and the question of each edge that is offered there, in order."""
+    """A passage in the queue, and the questions of the edges offered from it, in order."""
 
     passage: Passage
     questions: tuple[str, ...]
@@ -43,7 +43,7 @@ def materials(
     titled: bool,
     forks: Sequence[Fork],
 ) -> list[PromptContext | None]:
-    """Collect what the LLM reads for each fork. None if the passage is no longer stored.
+    """Collect the prompt's data for each fork, or None if the fork's passage is no longer stored.
 
     With `titled`, each question is followed by the heading of the passage that it leads to, because
     the question of an edge that is followed backwards does not show where it leads.
@@ -151,7 +151,7 @@ class LlmReasoner:
 
     @property
     def degraded(self) -> list[str]:
-        """Explanations of why similarity chose edges instead of the LLM."""
+        """The reasons why edges were chosen by similarity and not by the LLM."""
         reasons = []
         if self._given_up:
             reasons.append(

@@ -1,8 +1,8 @@
 """LogicRAG (Chen et al. 2025): an LLM splits a question into a graph of subproblems, which are
 solved rank by rank.
 
-A subproblem may need the answers of others. All subproblems that need no open answer form a rank.
-Each rank takes three steps:
+A subproblem may need the answers to other subproblems. All subproblems that wait for no answer form
+a rank. Each rank takes three steps:
 
 1. The LLM writes one query for all its subproblems, with the answers found so far.
 2. One retrieval finds passages for the query.
@@ -13,8 +13,8 @@ No rank is asked twice, and no subproblem is added twice.
 
 The LLM gets its input as JSON, and its replies are checked. A subproblem may only depend on
 existing subproblems, without cycles. Only passages that were shown can be cited. Unusable parts of
-a reply are left out, and the answer says so. If the question cannot be split, or the LLM fails
-repeatedly, the whole question is searched.
+a reply are left out, and a note in the answer says so. If the question cannot be split, or the LLM
+fails repeatedly, the whole question is searched.
 
 Worked example: "Which river flows through the birthplace of Nero's teacher?" is 1. who taught Nero;
 2. where 1 was born; 3. which river flows through 2. Rank 1 finds Seneca, so rank 2 asks where
@@ -292,7 +292,9 @@ class LogicSearch:
         self._add(reply.more)
 
     def _add(self, more: Sequence[MorePart]) -> None:
-        """Add new subproblems to the graph, except those that would make it unresolvable."""
+        """Add new subproblems to the graph, except subproblems that would create a cycle or an
+        unknown dependency.
+        """
         for part in more:
             known = {part.question.casefold() for part in self._graph.values()}
             if part.question.strip().casefold() in known:
@@ -329,7 +331,7 @@ class LogicSearch:
 def graph_of(split: Split) -> dict[int, Subproblem]:
     """Check the subproblems of a split, and map them by id.
 
-    Raises LlmNonsense if the split cannot be resolved.
+    Raises LlmNonsense if there is no subproblem, if two have the same id, or if `check` fails.
     """
     parts = split.subproblems[:MAX_SUBPROBLEMS]
     graph = {
@@ -362,7 +364,7 @@ def _text(question: str) -> str:
 
 
 def _fill_in(question: str, answers: Mapping[str, str]) -> str:
-    """Replace the references in a question, such as #1, by the answers."""
+    """Replace the references in a question, such as #1, with the answers."""
     for reference in sorted(answers, key=len, reverse=True):
         question = question.replace(reference, answers[reference])
     return question

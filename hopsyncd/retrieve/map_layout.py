@@ -1,4 +1,4 @@
-"""Arranges documents on a plane: groups of similar documents become discs that do not overlap.
+"""Arranges documents on a plane. Groups of similar documents become discs that do not overlap.
 
 The map depends only on the vectors and their order, so the same documents give the same map.
 """
@@ -42,7 +42,7 @@ class Layout:
 
 
 def arrange(vectors: Matrix) -> Layout:
-    """Arrange documents with these (n, d) vectors, where n is at least 1. Vectors have length 1."""
+    """Arrange n >= 1 documents by their (n, d) vectors, which must have length 1."""
     groups = _group(vectors)
     sizes = np.bincount(groups)
     means = _means(vectors, groups, len(sizes))
@@ -94,7 +94,7 @@ def _choose_seeds(vectors: Matrix, count: int) -> Integers:
 
 
 def _means(vectors: Matrix, groups: Integers, count: int) -> Matrix:
-    """Return (count, d) the mean of each group, scaled to length 1. An empty group has zeros."""
+    """Return the (count, d) means of the groups, scaled to length 1. An empty group has zeros."""
     means = np.zeros((count, vectors.shape[1]), dtype=np.float32)
     for group in range(count):
         means[group] = vectors[groups == group].sum(axis=0)
@@ -108,7 +108,10 @@ def normalize(vectors: Matrix) -> Matrix:
 
 
 def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
-    """Project the groups on the plane that shows most of their differences. Returns (g, 2)."""
+    """Project the g groups onto the plane that shows most of their differences.
+
+    Returns (g, 2) coordinates.
+    """
     weights = np.sqrt(sizes)[:, None]
     centred = (means - np.average(means, axis=0, weights=sizes)) * weights
     _, _, axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)

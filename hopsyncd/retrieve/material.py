@@ -62,7 +62,9 @@ class Material:
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
 
     def describe_unsent(self, numbers: Iterable[int]) -> str:
-        """Describe that citations of these numbers were removed, because no passage has them."""
+        """Say that the citations of these numbers were removed, because no passage has these
+        numbers.
+        """
         known = [*numbers]
         cited = f"passage{'s' if len(known) > 1 else ''} {', '.join(map(str, known))}"
         return f"the LLM cited {cited}, which it was not sent: removed"
@@ -89,7 +91,7 @@ def make_material(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> Material:
-    """Choose the best excerpts whose JSON has at most `budget_tokens`.
+    """Choose the best excerpts, at most `most`, whose JSON has at most `budget_tokens` tokens.
 
     The passages in `kept` are always considered, however badly they fit.
     """

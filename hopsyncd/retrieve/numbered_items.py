@@ -128,7 +128,7 @@ def list_items(text: str) -> Iterator[NumberedItem]:
 
 
 def _cut(text: str) -> str:
-    """Return an item without the text after it. A long item is cut at the end of a line."""
+    """Return the item at the start of the text. A long item is cut at the end of a line."""
     bare = text.partition("\n\n")[0].strip()
     if len(bare) <= _MOST_CHARACTERS:
         return bare
@@ -142,8 +142,9 @@ def find_item(
 ) -> FoundItem | None:
     """Find the item that a question names in the passages, best first.
 
-    weights: the idf of the question's terms. A list whose headings have more of these terms is
-    preferred, then the list whose nearest heading has more, an outer list, an earlier passage.
+    weights: the idf of the question's terms. If several lists match, the list is chosen whose
+    headings have the most weight of these terms. Ties go to the list whose nearest heading has more
+    weight, then to an outer list, then to an earlier passage.
     """
     terms = set(index_terms(reference.subject)) - _ASKING
     subject = {term: worth for term, worth in weights.items() if term in terms}

@@ -2,11 +2,11 @@
 
 A pair is used if a visible passage defines it. The aliases of a note without a heading are other
 forms of its file name. The text index finds the passages that define a form in the question, and
-the pairs are read from these passages. So the index needs no dictionary, and a past version, a
-filter or an ACL view uses only visible definitions.
+the pairs are read from these passages. So the index needs no dictionary, and only definitions that
+are visible in the version, filter or ACL view are used.
 
 If a short form has several meanings, the three that most passages define are used. A passage with
-another form counts as if it had the words of the question, but a little less.
+another form counts nearly as much as a passage with the words of the question.
 """
 
 import re
@@ -51,8 +51,8 @@ _MOST_ROWS = 256  # the most passages that are read for one form.
 class OtherForm:
     """Words of a question, and another form of them that a document defines.
 
-    typed: the words as typed. text: the other form. typed_stems, stems: the terms of each, in
-    order.
+    typed: the words as typed. text: the other form. typed_stems: the terms of `typed`, in order.
+    stems: the terms of `text`, in order.
     """
 
     typed: str

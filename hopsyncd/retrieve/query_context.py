@@ -44,7 +44,7 @@ _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
-    """List the names of the graph that the query contains. If names overlap, the longest counts.
+    """List the names of the graph that the query contains. If names overlap, the longest is listed.
 
     A single word counts only if its first character is not a lower-case letter.
 
@@ -113,19 +113,19 @@ class Coverage:
         return self.has.take(passage_rows, axis=1)
 
     def sum_shares(self, passage_rows: Integers) -> Floats:
-        """Return (w,) sums: the shares of the terms that each of these passage rows has."""
+        """Return (w,) sums of the shares of the terms that each of these w passage rows has."""
         return sum_weighted(self.share, self.select(passage_rows))
 
     def compute_gain(self, start: Integers, end: Integers) -> Floats:
-        """Return (w,) sums: the shares of the terms that each end has and its start lacks."""
+        """Return (w,) sums of the shares of the terms that each end has and its start lacks."""
         return sum_weighted(self.share, self.select(end) & ~self.select(start))
 
 
 def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
-    """Return the (w,) sum of the (t, w) lines, each multiplied by its share.
+    """Return the (w,) sum of the (t, w) rows `lines`, each row multiplied by its share.
 
-    The lines are added one by one, because another machine may compute a matrix product in another
-    order.
+    The rows are added one by one, because the order of additions in a matrix product differs
+    between machines.
     """
     total = np.zeros(lines.shape[1])
     for part, line in zip(share.tolist(), lines, strict=True):
@@ -156,7 +156,7 @@ def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
 def words_of(
     snapshot: Snapshot, question: str, others: Mapping[str, Integers] = NO_OTHERS
 ) -> Words:
-    """Look up the question's words. `others` has the passage rows with other forms of its terms."""
+    """Look up the question's words. `others` maps terms to the passage rows with other forms."""
     terms = index_terms(question)
     every = look_up_terms(snapshot, terms, others)
     df = np.array([term_rows.df for term_rows in every], dtype=np.int64)
@@ -270,10 +270,10 @@ class QueryContext:
 
     @cached_property
     def nearest_mentions(self) -> tuple[Integers, Integers]:
-        """The mentions in near passages whose vectors are most like the question.
+        """The rows of the mentions in near passages whose vectors are most like the question, and
+        the mentioned names.
 
-        They are in the 2000 nearest vector rows, and in more rows if the last rows tie. The value
-        has the rows of the mentions and their names.
+        The mentions are in the 2000 nearest vector rows, and in more rows if the last rows tie.
         """
         rows, cosines = self.near.rows, self.near.cosines
         if len(rows) > _NEAREST:
@@ -281,7 +281,7 @@ class QueryContext:
         return self.snapshot.find_sentence_mentions(rows)
 
     def by_sentence(self, passage_rows: Integers) -> Floats:
-        """Return (m,) the fit of the best sentence of each passage.
+        """Return the fit of the best sentence of each of the m passages, as an (m,) array.
 
         The fit of a sentence is its cosine plus the share of the question's terms that the sentence
         or a heading has. If a passage does not have one vector for each sentence, all its sentences
@@ -295,8 +295,8 @@ class QueryContext:
     def sentence_coverage(self) -> "SentenceCoverage":
         """A lookup of the question's terms that the best sentence of each passage has.
 
-        It is not cached, because the lookup refers to the context: the snapshots of old versions
-        would stay in memory until the garbage collector finds such a cycle.
+        The lookup is not cached, because it refers to this object. The cycle would keep snapshots
+        of old versions in memory until Python's garbage collector finds it.
         """
         return SentenceCoverage(np.array(list(self.terms.values())), self)
 
@@ -360,13 +360,13 @@ class QueryContext:
         return terms.union(*stand_for).intersection(self.terms)
 
     def first_cosines(self, passage_rows: Integers) -> Floats:
-        """Return (w,) cosines: of the question with the vector of each whole passage."""
+        """Return (w,) cosines of the question with the whole-text vectors of these w passages."""
         return self.likeness.whole[passage_rows].astype(np.float64)
 
     def of_edges(self, sources: Integers, targets: Integers) -> Floats:
-        """Return (e,) the value of Eq. 1 for each edge.
+        """Return the (e,) values of Eq. 1 of HopRAG for the e edges.
 
-        It compares the question with the vector of the edge's incoming question and with the
+        Eq. 1 compares the question with the vector of an edge's incoming question, and with the
         keywords of both questions of the edge.
         """
         index = self.snapshot.index
@@ -399,7 +399,7 @@ class QueryContext:
         return set(names)
 
     def of_passages(self, passage_rows: Integers) -> Floats:
-        """Return (n,) the value of Eq. 1 for each passage: its vector and its sentences' names."""
+        """Return the values of HopRAG's Eq. 1, for the vectors and the names of these passages."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         columns, jaccards = index.passages, np.zeros(len(passage_rows))
@@ -447,9 +447,9 @@ def _find_terms(
 
 
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Map each word to the wanted terms that it has. Words without such terms are left out.
+    """Map each word to its index terms, as far as they are in `terms`. Other words are left out.
 
-    Only words that begin like one of the terms are analysed.
+    Only words that begin like a wanted term are analysed.
     """
     wanted = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})

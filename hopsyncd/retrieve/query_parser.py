@@ -5,8 +5,7 @@ documents that match three filters. A word that only looks like a filter stays t
 `note: call Ann`, `before:lunch`. A note says so if it was probably meant as a filter: `typ:md`,
 `before:2026-13`.
 
-A long question may have introductory sentences. Such a sentence is dropped if no document has
-anything similar.
+An introductory sentence of a long question is dropped if no document has anything similar.
 """
 
 import re
@@ -51,8 +50,8 @@ class Understood:
     """A question without its filters.
 
     wanted: the filters from the question and from the request. asked_time: a date filter that the
-    words of the question suggest; it is not applied. notes: words that were probably meant as
-    filters, and why they are not used as such. is_only_filters: the question has no other words.
+    words of the question suggest; it is not applied. notes: for each word that was probably meant
+    as a filter, why it is not used as a filter. is_only_filters: the question has no other words.
     """
 
     question: str
@@ -71,7 +70,7 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
     """Parse a question, and the filters that the request has as `key:value`.
 
     If a question has only filters, their values become the words to search for. Raises BadRequest
-    if a text in `given` is not a filter.
+    if an item of `given` is not a filter.
 
     >>> noon = datetime(2026, 3, 14, 12)
     >>> found = parse_question("hotkeys source:vault in std::vector before:lunch", (), noon)
@@ -116,7 +115,7 @@ def _note_unused_filters(text: str, now: datetime) -> Iterator[str]:
 
 
 def _find_near_key(key: str) -> str | None:
-    """Return the key of a filter that was probably mistyped.
+    """Return the filter key that `key` is probably a typo of, or None.
 
     >>> _find_near_key("typ"), _find_near_key("sorce"), _find_near_key("tags")
     ('type', 'source', 'tag')

@@ -1,8 +1,8 @@
 """Finds the parts of a query that are searched as typed: quoted phrases, codes and words.
 
 A keyword query (at most six words, no question word and no auxiliary verb) is searched mainly by
-its words. A question is searched mainly by its meaning, and only its phrases and codes count as
-literals.
+its words. A question is searched mainly by its meaning, and only its phrases and codes are searched
+as typed.
 """
 
 import re
@@ -141,7 +141,7 @@ class QueryWords:
 
     @property
     def whole(self) -> str | None:
-        """The whole text as one phrase, or None for a question and for a single word."""
+        """The whole query as one phrase, or None for a question and for a single word."""
         text = self.text.strip()
         is_phrase = len(_WORD.findall(text)) >= _LEAST_WHOLE and not text.endswith(_ASKS)
         return text if is_phrase and not _QUOTED.search(text) else None
@@ -235,7 +235,7 @@ def split_humps(name: str) -> list[str]:
 
 
 def contains_literal(text: str, literal: str) -> bool:
-    """Return whether a text has the literal as typed, apart from case and white space.
+    """Return whether the text has the literal as typed, ignoring case and extra white space.
 
     >>> contains_literal("Use --no-cache  here", "--no-cache here")
     True
@@ -248,8 +248,8 @@ def contains_literal(text: str, literal: str) -> bool:
 def defines(heading: Sequence[str], text: str, code: str) -> bool:
     """Return whether a passage says what a code means.
 
-    Its last heading has the code, or a line, a cell or a definition begins with it. A line of a
-    log, which has the code after a time, does not define it.
+    A passage defines a code if its last heading has the code, or if a line, a cell or a definition
+    begins with the code. A log line, which has the code after a time, does not define the code.
 
     >>> defines((), "Code: E-417 | Remedy: Vent the pump", "E-417")
     True
@@ -297,7 +297,7 @@ def _pattern_of(literal: str) -> re.Pattern[str]:
 
 
 def contains_as_part(text: str, word: str) -> bool:
-    """Return whether a text has a camelCase or snake_case name with this word as a part.
+    """Return whether the text has a camelCase or snake_case name with this word as a part.
 
     >>> contains_as_part("use libFuzzer", "fuzzer"), contains_as_part("concatenate", "cat")
     (True, False)
@@ -318,7 +318,7 @@ def contains_as_part(text: str, word: str) -> bool:
 
 
 def contains_joined(text: str, words: tuple[str, ...]) -> bool:
-    """Return whether a text has the words as one name: `no cache` as noCache, no-cache or no_cache.
+    """Return whether the text has the words as one name, such as noCache, no-cache or no_cache.
 
     >>> contains_joined("set noCache", ("no", "cache"))
     True

@@ -9,7 +9,7 @@ seldom have the rest of the answer.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar its best sentence is
 to the query and how many of the query's words that sentence has. If a question has several clauses,
-a passage that answers one of them better than those ranked before it gains too (`clauses`).
+a passage also gains if it answers a clause better than the passages ranked before it (`clauses`).
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, because 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, since B adds no new
@@ -17,7 +17,7 @@ word.
 
 The walk depends on names. If the graph has few of the names in a question, later results are often
 unrelated. Then the passages most like the question keep places among the first five (`DirectHits`).
-docs/benchmarks.md measures both.
+docs/benchmarks.md measures the effect of direct hits and of the default H.
 """
 
 import math
@@ -169,8 +169,9 @@ class Helpful(NamedTuple):
 
 
 def mark_reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the (n,) scores, with -1 for rows that the walk did not reach and that are not
-    near."""
+    """Return the (n,) scores of the passage rows. Rows get -1 if the walk did not reach them and
+    they are not among the passages most like the question (`context.near`).
+    """
     found = np.where(arrived > 0, arrived, -1.0)
     near = context.near.passage_rows
     found[near] = arrived[near]
@@ -183,9 +184,9 @@ def helpful(
     k: int,
     fits: Mapping[int, float] = _NO_FITS,
 ) -> list[Helpful]:
-    """Rank the k most helpful passage rows by their score and their best sentence.
+    """Rank the k most helpful passage rows by their (n,) scores `arrived` and their best sentences.
 
-    Rows that the walk cannot reach have a score below 0. `importance_of` explains `fits`.
+    Rows with a score below 0 are not ranked. `importance_of` explains `fits`.
     """
     importance = importance_of(context, arrived, fits)
     return rank_rows(context, importance, k)
@@ -229,7 +230,7 @@ def most_helpful(
     k: int,
     clauses: ClauseCoverage | None = None,
 ) -> list[Helpful]:
-    """Rank the k best positions, best first. Ties go to the lower id.
+    """Rank the k best positions in the (n,) arrays, best first. Ties go to the lower id.
 
     Positions with an importance below 0 are not ranked.
     """
@@ -313,8 +314,8 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
 def promote_direct_hits(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
     """Move all direct hits into the first five results.
 
-    A direct hit that is not there moves before the last of the five that is no direct hit. Each
-    rank keeps its value, whichever passage is there now.
+    The lowest results that are not direct hits make room, and follow after the first five. Each
+    rank keeps its helpfulness value, although its passage may change.
     """
     first, rest = ranked[:FIRST_RESULTS], ranked[FIRST_RESULTS:]
     known = {row.position for row in first}

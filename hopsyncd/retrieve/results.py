@@ -360,7 +360,8 @@ def _find_shared_heading(passages: Sequence[Passage], name: str) -> str | None:
 
 
 def _find_similar(text: str, name: str) -> str | None:
-    """Find a name that is written with other signs between its words, or after digits.
+    """Find the name in the text, even with other characters between its words or with digits before
+    it. Returns None if the name does not occur.
 
     >>> _find_similar("a hum of 50Hz", "hz"), _find_similar("Ann-Marie's house", "ann marie")
     ('Hz', 'Ann-Marie')
@@ -371,7 +372,7 @@ def _find_similar(text: str, name: str) -> str | None:
 
 
 def whole_words(text: str, wanted: str) -> str | None:
-    """Find the first occurrence of `wanted` as whole words in a text, ignoring case.
+    """Return the first occurrence of `wanted` as whole words in the text, ignoring case, or None.
 
     >>> whole_words("Europeans of EUROPE", "Europe")
     'EUROPE'
@@ -390,7 +391,7 @@ def whole_words(text: str, wanted: str) -> str | None:
 
 
 def _is_border(text: str, offset: int) -> bool:
-    """Return whether a word begins or ends at position `offset`."""
+    """Return whether a word begins or ends at position `offset` of the text."""
     before, after = text[offset - 1 : offset], text[offset : offset + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 

@@ -1,8 +1,9 @@
 """Saves ACL views on disk, so that no query waits for them after a restart.
 
-A view takes long to compute if much is hidden. Its matches are saved, by the ids of questions, in a
-file in the folder of the saved index. They are used only if the store's stamp for the version is
-the same as when they were saved. The rest of a view is computed again, which is fast.
+A view takes a long time to compute if many documents are hidden. Its matches are saved, by the ids
+of questions, in a file in the folder of the saved index. Saved matches are used only if the store's
+stamp for the version has not changed since they were saved. The rest of a view is recomputed, which
+is fast.
 """
 
 import json

@@ -114,13 +114,16 @@ class Searcher(SearchTools):
     def search(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> list[Ranked]:
-        """Search without an LLM. Raises BadRequest."""
+        """Search without an LLM. Raises BadRequest if this search is not possible."""
         return list(self.find(connection, head, question, k, search).ranked)
 
     def find(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> Found:
-        """Search without an LLM, and look up the question's words as typed. Raises BadRequest."""
+        """Search without an LLM, and look up the question's words as typed.
+
+        Raises BadRequest if this search is not possible.
+        """
         _refuse_unsupported_options(search)
         is_exact = search.match == "exact"
         matches = self._find_literals(connection, head, question, is_exact=is_exact)
@@ -234,7 +237,7 @@ class Searcher(SearchTools):
         usage: Usage,
         tell: Tell,
     ) -> Found:
-        """Search with an LLM. Raises BadRequest.
+        """Search with an LLM. Raises BadRequest if this search is not possible.
 
         Each step opens a snapshot, so no snapshot stays open while the LLM is called. `tell`
         receives the progress of a search by logic.

@@ -7,8 +7,8 @@ edges without reading passages. The second ask reads each of the first passages 
 question again:
 
 - The terms in the best sentence of the passage or in its headings are removed from the question.
-- The names of its two best sentences are added, if they lead to other documents and the question
-does not have them already.
+- The names of the passage's two best sentences are added, if they lead to other documents and are
+  not in the question yet.
 - The new text is encoded and compared with all passages, like the question: by words and whole
   vectors, then by the sentences of the best 300. A passage about one of the names gets a bonus.
 - The best passages of other documents get additional score, by a softmax that also has
@@ -101,8 +101,8 @@ class FollowUp:
 class SecondAsk:
     """All follow-ups of a question.
 
-    lead: how much more important the last passage read is than the next one, from 0 to 1. It is
-    1 if there is no next passage, or if a passage was skipped.
+    lead: how much more important the last passage read is than the next passage, from 0 to 1. The
+    lead is 1 if there is no next passage, or if a passage was skipped.
     """
 
     follow_ups: tuple[FollowUp, ...] = ()
@@ -206,7 +206,7 @@ def _select_names(context: QueryContext, numbers: Sequence[int]) -> dict[str, in
 
 
 def _select_words(question: str, wanted: Collection[str]) -> str:
-    """Keep the words of the question that have a wanted term. Words without terms stay."""
+    """Keep the words of the question that have a wanted term, and words without any term."""
     kept = []
     for word in question.split():
         terms = index_terms(word)
@@ -239,7 +239,7 @@ def _weigh_terms(
 def _score_words(
     context: QueryContext, weights: Mapping[str, float], matches: Mapping[str, TermMatches]
 ) -> NDArray[np.float32]:
-    """Return (n,) the BM25 score of each passage with these weights, as a share of the maximum."""
+    """Return the (n,) BM25 scores of the passages with these weights, as shares of the maximum."""
     count = len(context.by_words)
     scores = np.zeros(count, dtype=np.float32)
     for term, weight in weights.items():
@@ -281,7 +281,7 @@ def _ask(
 
 
 def log_sum(likeness: Floats, no_answer: float) -> float:
-    """Return the logarithm of the sum of exp(x) over all likenesses and `no_answer`."""
+    """Return the logarithm of the sum of exp(x), where x is each likeness and `no_answer`."""
     most = max(float(likeness.max(initial=no_answer)), no_answer)
     return most + math.log(float(np.exp(likeness - most).sum()) + math.exp(no_answer - most))
 

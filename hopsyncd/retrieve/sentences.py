@@ -27,7 +27,7 @@ class Sentence:
 
     rank: the passage's rank, counted from 0. cosine: the cosine of the sentence with the question.
     terms: the question's terms that the sentence, its heading or the path of its document contains.
-    names: the keywords of the sentence's own question, which include the headings.
+    names: the keywords of the incoming question made from the sentence, which include the headings.
     """
 
     passage: PassageId

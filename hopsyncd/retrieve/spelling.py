@@ -1,9 +1,9 @@
 """Corrects words of a question that no visible passage has.
 
 A correction is applied only if the typed word is very probably a typo. Otherwise it is suggested,
-and the question stays as typed. It is only suggested in any of these cases: a passage has another
-form of the word ("objection" for "objector") or a longer word that begins with it; the word may be
-a name; or the question is not in English.
+and the question stays as typed. A correction is only suggested in these cases: a passage has
+another form of the word ("objection" for "objector") or a longer word that begins with it; the word
+may be a name; or the question is not in English.
 """
 
 import re
@@ -53,7 +53,7 @@ NOTHING_CORRECTED = Spelling("")
 
 
 def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
-    """Replace words that no visible passage has by the nearest words that a passage has.
+    """Replace words that no visible passage has with the nearest words that a passage has.
 
     Quoted words, codes and usual English words are not corrected. If many words of a question are
     unknown, no word is corrected.
@@ -84,7 +84,7 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
 
 
 def _is_name(question: str, word: str) -> bool:
-    """Return whether the question always capitalises the word, and never begins with it."""
+    """Return whether the question capitalises each occurrence of the word and begins with none."""
     typed = [
         (found.start(), found[0])
         for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
@@ -125,7 +125,7 @@ def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
 
 
 def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
-    """Return the word of the documents nearest to a mistyped word, or None if none is near.
+    """Return the word of the documents nearest to a mistyped word, or None if no word is near.
 
     Ties go to the word in more passages. A different first letter counts as an additional mistake,
     because people rarely mistype it.
@@ -149,7 +149,7 @@ def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     """Return whether a visible passage has the word in exactly this form.
 
-    The vocabulary also has words of hidden sources.
+    The vocabulary cannot tell, because it also has words of hidden sources.
     """
     rows = [term_rows.passage_rows for term_rows in look_up_terms(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]

@@ -59,8 +59,7 @@ class VectorCache:
         self._lock = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Return a (d,) vector for each text, not on the grid. All new texts are encoded in one
-        call."""
+        """Return an unrounded (d,) vector for each text. All new texts are encoded in one call."""
         with self._lock:
             found = {text: self._kept[text] for text in texts if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in found]
@@ -91,12 +90,12 @@ class SearchTools:
         self._reranker = reranker
 
     def vector(self, text: str) -> Vectors:
-        """Encode a text. Returns a (d,) vector on the grid."""
+        """Encode the text. Returns a (d,) vector, rounded like stored vectors."""
         vector: Vectors = self.vectors([text])[0]
         return vector
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Encode at least one text. Returns (m, d) vectors on the grid."""
+        """Encode m >= 1 texts. Returns (m, d) vectors, rounded like stored vectors."""
         return to_grid(np.stack(self.encoded.encode(texts)))
 
     def drop_unrelated_sentences(self, head: Snapshot, question: str) -> str:
@@ -109,8 +108,9 @@ class SearchTools:
         return QueryContext.build(question, self.vector(question), head, read, self.vectors)
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts like `vectors`, but release `walk_lock`, which the caller holds,
-        meanwhile."""
+        """Encode texts like `vectors`, and release `walk_lock` meanwhile. The caller must hold the
+        lock.
+        """
         self.walk_lock.release()
         try:
             return self.vectors(texts)

@@ -83,7 +83,7 @@ def _name(probability: float) -> Strength:
 
 
 def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
-    """Return (m,) the largest cosine of the question with a vector of each passage."""
+    """Return the largest cosine of the question with a vector of each of the m passages: (m,)."""
     columns, table = snapshot.index.passages, snapshot.index.vectors
     wanted = vector.astype(np.float64)
     wanted /= max(float(np.linalg.norm(wanted)), 1e-9)
@@ -99,14 +99,16 @@ def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats
 
 
 def _content_terms(question: str) -> tuple[str, ...]:
-    """Return the terms of the question without function words, or all if there are no others."""
+    """Return the question's terms without function words, or all terms if only function words
+    remain.
+    """
     linking = foreign_function_words(question) or FUNCTION_WORDS
     words = [word for word in WORD.findall(question) if word.lower() not in linking]
     return index_terms(" ".join(words) or question)
 
 
 def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches) -> Floats:
-    """Return (m,) the idf share of the question's terms that each passage has, in any form."""
+    """Return the (m,) idf shares of the question's terms that the m passages have, in any form."""
     found = look_up_terms(snapshot, _content_terms(question), forms.rows_by_term)
     passages, total = snapshot.statistics.passages, 0.0
     shares, count = np.zeros(len(rows)), len(snapshot.statistics.visible.passages)

@@ -86,9 +86,9 @@ def concatenate_transitions(first: Shared, second: Shared, part: Floats | float)
 def compute_pull(
     context: QueryContext, out: Integers, similarity: Floats, sharpness: float
 ) -> Floats:
-    """Return (e,) the weight of each edge in either direction, before the factor for new words.
+    """Return the (e,) weights of the edges in either direction, before the factor for new words.
 
-    The weight is never negative, although the similarity can be below 0 if the budget admits every
+    A weight is never negative, although `similarity` can be below 0 if the edge budget admits every
     match.
     """
     row = context.snapshot.index.outgoing.vector_row[out]
@@ -100,7 +100,7 @@ def compute_pull(
 
 
 def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
-    """Return (e,) log(1 + n / df) of the rarest name in each outgoing question."""
+    """Return (e,) values of log(1 + n / df) for the rarest name in each outgoing question."""
     index, counts = snapshot.index, snapshot.statistics
     keywords = index.outgoing.keyword_count[out].astype(np.int64)
     first = index.outgoing.keyword_start[out].astype(np.int64)
@@ -120,8 +120,8 @@ def find_edge_transitions(
 ) -> Transitions:
     """Find all edges out of the passages to other documents, in both directions.
 
-    The shares of each start sum to 1. `positions` contains the position of each passage row in
-    `passage_rows`.
+    The shares of the transitions that start at the same passage sum to 1. `positions` maps each
+    passage row to its position in `passage_rows`.
     """
     snapshot = context.snapshot
     edges = snapshot.find_edges(passage_rows)
@@ -342,7 +342,7 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
 
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
-    """Return (w,) integers that sort like the likeness of these rows to the question.
+    """Return (w,) integers with the same order as the likeness of these rows to the question.
 
     Invisible rows have LEAST_SORTABLE.
     """

@@ -11,10 +11,11 @@ from store.visibility import HiddenFolders, Mask
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The sources that a caller may see, with all or some of their folders. None means all sources.
+    """The sources that a caller may see, with all or some of their folders.
 
-    It lists visible sources instead of hidden ones, so that a source added later is hidden.
-    `folders` lists the hidden folders of visible sources.
+    `visible` lists visible sources instead of hidden sources, so that a source added later is
+    hidden. If it is None, all sources are visible. `folders` lists the hidden folders of visible
+    sources.
     """
 
     visible: frozenset[str] | None = None
@@ -42,7 +43,7 @@ class Acl:
         return frozenset([*(known - self.visible), *folders])
 
     def limit_to(self, sources: Iterable[str]) -> "Acl":
-        """Return a copy of the rights that allows only these sources."""
+        """Return a copy of these rights that shows no source except `sources`."""
         return Acl(frozenset(name for name in sources if self.shows(name)), self.folders)
 
 

@@ -21,8 +21,8 @@ flows within a document only repeats the seeds.
 The walk is local, so the cost of a query does not depend on the size of the collection. In each
 round only the `heaviest` passages send score. A name leads only to the `mentions` most like the
 query, and a link only to the `linked` best passages of its document. A passage does not send less
-than `least_share` of the total sent in the first round, and no name is opened for less.
-docs/how-it-works.md explains the walk, and docs/benchmarks.md measures each part.
+than `least_share` of the total sent in the first round, and mentions of a name are not looked up
+for less score. docs/how-it-works.md explains the walk, and docs/benchmarks.md measures each part.
 
 The subjects of a question are documents whose titles occur in it. "Which film came out first, Aas
 Ka Panchhi or Phoolwari?" has two, and a softmax over similar passages often starts at only one of
@@ -98,12 +98,12 @@ class Walked:
 
 
 def seeds(context: QueryContext) -> Floats:
-    """Return (n,) the scores with which the walk starts, by passage row. They sum to 1.
+    """Return the (n,) scores with which the walk starts, by passage row. The scores sum to 1.
 
-    They are a softmax over the near passages, by the best cosine of each passage's vectors and by
-    its words, both from 0 to 1. In addition, each name of the query brings score to the passages
-    that have it as a topic, by the square of its weight, and half as much to the sentences that
-    mention it and are most like the query. So a name counts more if it is a larger part of the
+    The scores are a softmax over the near passages, by the best cosine of each passage's vectors
+    and by its words, both from 0 to 1. In addition, each name of the query brings score to the
+    passages that have it as a topic, by the square of its weight, and half as much to the sentences
+    that mention it and are most like the query. So a name counts more if it is a larger part of the
     query.
     """
     snapshot, near = context.snapshot, context.near
@@ -185,8 +185,9 @@ def _list_titles(heading: str) -> tuple[tuple[str, list[str]], ...]:
 
 
 def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:
-    """Find the title's words in the question. Returns (start, end), or (0, 0) if they do not
-    occur."""
+    """Find the title's words in the question's `words`. Returns their (start, end), or (0, 0) if
+    they do not occur.
+    """
     length = len(title)
     for start in range(len(words) - length + 1 if length else 0):
         if words[start] == title[0] and words[start : start + length] == title:
@@ -262,8 +263,7 @@ class _Walk:
         self._unpaired = self._own_names = self._own_mentions = no_rows
 
     def send(self, active: Integers, sent: Floats, least: float) -> Floats:
-        """Send score from the active passages. Returns (n,) the score that arrives at each
-        passage."""
+        """Send score from the active passages. Returns the (n,) scores that arrive at passages."""
         self._open(active)
         sending = np.zeros(len(self._sent))
         sending[active] = sent

@@ -8,7 +8,7 @@ from hopsyncd.config.values import QueryConfig
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """The settings of how score flows in the walk.
+    """Settings for how score flows in the walk.
 
     hops: the number of rounds. by_links: the part of a passage's score that flows along its links,
     if it has any. by_names: the part of the remaining score that flows to its names. backwards: the

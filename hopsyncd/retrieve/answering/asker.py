@@ -59,8 +59,8 @@ def collect_hops(
 ) -> tuple[Hop, ...]:
     """Collect the hops that led to the cited passages.
 
-    If no hop reaches a cited passage, but it mentions the same name as an earlier cited passage, a
-    hop with the share 0 is added for that name. `names` maps each passage to the names that it
+    If no hop reaches a cited passage, but the passage shares a name with an earlier cited passage,
+    a hop with the share 0 is added for that name. `names` maps each passage to the names that it
     mentions.
     """
     led = {hit.passage: hit.hops for hit in ranked}
@@ -125,15 +125,16 @@ class Asker:
         tell: Tell = untold,
         thread: Sequence[Turn] = (),
     ) -> tuple[Answer | None, AskReply]:
-        """Search, and answer from the first k passages (by default 8).
+        """Search the version that `at` names, and answer from the first k passages (by default 8).
 
-        An LLM gets excerpts of up to 20 passages, within its token budget.
-        Passages that its answer cites are added to the first k. Passages that the filter excludes,
-        or that occur only in `hidden` sources, are not used. If there is no version yet, the
-        first item is None and the reply is "not found". The `sink` receives the LLM's reply, a JSON
-        object that contains the answer. If the question refers to the `thread`, the search adds the
-        subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested
-        and none is configured.
+        An LLM gets excerpts of up to 20 passages, within its token budget. Passages that the LLM's
+        answer cites are added to the first k. Passages that the filter `wanted` excludes, or that
+        occur only in `hidden` sources, are not used. Returns the search results and the reply. If
+        there is no version yet, the results are None and the reply is "not found". `on_found`
+        receives the results before the answer is made, and the `sink` receives the LLM's reply, a
+        JSON object that contains the answer. If the question refers to the `thread`, the search
+        adds the subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is
+        requested and none is configured.
         """
         if by_llm and self._llm is None:
             raise BadRequest(

@@ -5,7 +5,7 @@ The sentences are chosen one by one. Each time, the sentence with the highest sc
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
         + HAS_VALUE * has_value + FOLLOWS * follows
 
-The terms are these:
+`rank` is the rank of the sentence's passage, counted from 0. The other terms are these:
 
 - `new`: the idf-weighted share of the question's words that the sentence or its heading contains
   and the chosen sentences do not.
@@ -13,15 +13,16 @@ The terms are these:
 - `has_value`: 1 if the sentence contains a value of the kind asked for, such as a number or a date.
 - `follows`: 1 if the sentence begins with a pronoun, and the sentence before it is chosen.
 
-A sentence with few new words is not shown in two cases: the first sentence contains a value of the
-kind asked for and this one does not; or it shares no name with the chosen sentences, and the
-question is short or hardly resembles it. A short answer is shown with its own sentence only.
+A sentence with few new words is not shown in two cases. In the first case, the first chosen
+sentence contains a value of the kind asked for, and the new sentence does not. In the second case,
+the new sentence shares no name with the chosen sentences, and the question is short or hardly
+resembles the new sentence. A short answer is shown only with the sentence that contains it.
 
 Questions, headers, front matter, markup and lines that only introduce a list do not count as
 sentences, unless they contain a value of the kind asked for.
 
-With the term `has_value`, the sentences contain more correct answers on each of four collections.
-Small changes of the other weights hardly change the result.
+The term `has_value` makes the sentences contain more correct answers on each of four collections.
+Small changes to the other weights hardly change the result.
 """
 
 import math
@@ -59,7 +60,7 @@ _MARKUP = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Return whether the text reads like a statement, not like a question, markup or a header.
+    """Return whether the text reads like a statement, and not like a question, markup or a header.
 
     >>> is_prose("The gate closes at ten."), is_prose("Example questions that are asked:")
     (True, False)
@@ -88,8 +89,8 @@ def choose_sentences(
 ) -> list[Sentence]:
     """Choose up to three sentences that together answer the question, the most helpful first.
 
-    The sentences in `with_value` contain a value of the kind asked for. If `leading` is not empty,
-    its best sentence comes first.
+    `weights` is the idf of the question's terms. The sentences in `with_value` contain a value of
+    the kind asked for. If `leading` is not empty, the best sentence in `leading` comes first.
     """
     total = max(sum(weights.values()), 1e-9)
     chosen: list[Sentence] = []
@@ -149,9 +150,10 @@ def _find_antecedents(sentences: Sequence[Sentence]) -> dict[Sentence, Sentence]
 
 
 def _shorten(sentence: Sentence) -> Sentence:
-    """Return the line of a sentence that has all its words of the question.
+    """Cut a sentence to the line that has all words that the sentence shares with the question.
 
-    Short list items and rows are compared as one sentence with the items after them.
+    Such a line exists where short list items or table rows were joined into one sentence. If no
+    line has all the words, the sentence is returned unchanged.
     """
     terms = sentence.terms.intersection(index_terms(sentence.text))
     for line in map(str.strip, sentence.text.splitlines()):
@@ -252,8 +254,8 @@ def find_needs(question: str) -> QuestionNeeds | None:
     questions that ask for two things.
 
     Only the last sentence is parsed, because earlier sentences usually give context. If the
-    sentence ends with a question phrase (`... of the mayor of what city?`), that phrase counts,
-    otherwise the first question word.
+    sentence ends with a question phrase (`... of the mayor of what city?`), that phrase decides.
+    Otherwise the first question word decides.
 
     >>> find_needs("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)

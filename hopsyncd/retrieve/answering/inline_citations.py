@@ -25,10 +25,11 @@ class MarkedText:
 
 
 def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
-    """Renumber the citation marks of a text. Mark [n] cites the n-th of the `passages`.
+    """Renumber the citation marks in the text, where mark [n] cites the n-th of the `passages`.
 
-    Marks in code are not changed, and an unfinished mark at the end is left out. Appending to the
-    text only appends to the result, so a text can be renumbered while it is being written.
+    Marks in code are not changed, and an unfinished mark at the end is left out. If text is
+    appended to the input, the result only grows at its end, so an answer can be renumbered while it
+    is being written.
 
     >>> number_marks("In Ostrava [3], she says [1, 3].", [*map(PassageId, (7, 8, 9))])
     MarkedText(text='In Ostrava [1], she says [2][1].', passages=(9, 7), unknown=())
@@ -55,7 +56,7 @@ def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
 
 
 def remove_marks(text: str) -> str:
-    """Remove the citation marks from a text.
+    """Remove the citation marks from the text.
 
     >>> remove_marks("In Ostrava [1][2], she says.")
     'In Ostrava, she says.'

@@ -1,8 +1,9 @@
 """Lets an LLM write the answer, using only the passages in the prompt.
 
 The prompt contains the documents as JSON. The reply must cite at least one passage of the prompt.
-Citations of other passages, and quotes that no passage contains, are removed, and the answer says
-so. Marks such as [2] in its text are renumbered to match the answer's list of citations.
+Citations of other passages, and quotes that no passage contains, are removed, and a note in the
+answer says so. Marks such as [2] in the answer's text are renumbered to match the list of
+citations.
 """
 
 import json
@@ -135,14 +136,14 @@ def answer_by_llm(
 
 
 def call_for(asked: AskedQuestion, material: Material) -> LlmCall:
-    """Build the LLM call for a question. It depends only on the question and the material."""
+    """Build the LLM call for a question. Equal questions and material give equal calls."""
     system, data = _frame(asked, material.numbers)
     user = json.dumps({**data, "documents": material.documents}, ensure_ascii=False)
     return LlmCall("answers", PROMPT, system, user, _REPLY_TOKENS)
 
 
 def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
-    """Select the newest turns that fit into the share of the budget reserved for the thread."""
+    """Select the newest turns that fit into the part of the budget reserved for the thread."""
     return fit_thread(thread, int(budget_tokens * _THREAD_SHARE))
 
 

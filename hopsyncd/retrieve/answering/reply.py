@@ -33,11 +33,10 @@ class AskReply:
     """An answer. If it has no passages, the documents do not answer the question.
 
     text: the LLM's words, or the sentences of `evidence`. evidence: the sentences that the LLM's
-    answer is based on. short: a few words of the kind asked for, if there are any. They are a guess
-    unless an LLM wrote them. passages: the cited passages, in the order of their numbers from 1.
-    chain: the hops between the cited passages. degraded: reasons why the answer is not as
-    requested. spent: the LLM calls and tokens used. subjects: names of earlier questions that the
-    search added.
+    answer is based on. short: the short answer in a few words, or None. It is a guess unless an LLM
+    wrote it. passages: the cited passages, in the order of their numbers from 1. chain: the hops
+    between the cited passages. degraded: reasons why the answer is not as requested. spent: the LLM
+    calls and tokens used. subjects: names of earlier questions that the search added.
     """
 
     text: str
@@ -117,6 +116,6 @@ def reply_json(
 
 
 def citation_json(found: Answer, number: int, passage: PassageId) -> Citation:
-    """Format a passage found as the citation with this number."""
+    """Format a passage of `found` as the citation with this number."""
     ranked = next(hit for hit in found.ranked if hit.passage == passage)
     return {"number": number, **passage_json(found, ranked)}

@@ -1,9 +1,10 @@
-"""Finds the day that a dated section or document tells about, such as the notes of a meeting.
+"""Finds the day of a dated section or document, such as the notes of a meeting.
 
-The heading of such a section, the name of its file or its line "Date: ..." has the day, and its
-sentences need not repeat it. The day answers "When was the meeting about the crane?" if the heading
-or the name has all words of the question. Words for a meeting itself, such as "talk" or "decide",
-may be missing. If the question has such a word, the other words may be anywhere in the section.
+The day is in the heading of the section, in the name of its file, or in a line "Date: ...". The
+sentences of the section need not repeat the day. The day answers "When was the meeting about the
+crane?" if the heading or the name has all words of the question. Words for a meeting itself, such
+as "talk" or "decide", may be missing. If the question has such a word, the other words may be
+anywhere in the section.
 """
 
 import re
@@ -42,8 +43,9 @@ def find_section_date(
 ) -> SectionDate | None:
     """Find the day of the first section that a question with "when" is about.
 
-    weights: the idf of the question's terms. dated: the sentences that have a date. If one of them
-    has more words of the question than the headings above it, it answers better: returns None.
+    weights: the idf of the question's terms. dated: the sentences that have a date. Returns None if
+    such a sentence has more words of the question than the headings above it, because the sentence
+    answers better.
     """
     wanted = {term: worth for term, worth in weights.items() if term not in _EVENTS}
     total = sum(wanted.values())
@@ -78,7 +80,9 @@ def _names_of(texts: FoundTexts, rank: int) -> tuple[str, ...]:
 
 
 def _list_dated_texts(texts: FoundTexts, rank: int, sentences: Sequence[Sentence]) -> Iterator[str]:
-    """List the texts that may have the day of a section: its own first."""
+    """List the texts that may have the day of a section, the most specific first. The order is: a
+    line "Date: ...", the headings from the lowest, and the file name.
+    """
     id_ = texts.ranked[rank]
     for sentence in sentences:
         for line in sentence.text.splitlines():

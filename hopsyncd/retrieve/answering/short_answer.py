@@ -175,7 +175,7 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
 
 
 def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
-    """Find the dates, and the lengths of time that say when, with the words that make them moments.
+    """Find the dates, and the durations that say when something happens, such as "in two days".
 
     >>> [value.text for value, _ in moments_of("It takes six hours. It ends after two days.", ())]
     ['after two days']
@@ -218,7 +218,8 @@ class Short:
     """The most likely short answer, its sentence, and the features that score it.
 
     is_counted: False if the question counts things and the number counts other things. covered: the
-    idf-weighted share of the question's words in its sentence and the headings above.
+    idf-weighted share of the question's words that occur in the sentence or in the headings above
+    the sentence.
     """
 
     text: str
@@ -271,7 +272,7 @@ def candidates(
 
 
 def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
-    """Find the values of a kind, each with the kind that it is written as."""
+    """Find the values of a kind. Returns value and kind: a moment is a date or a duration."""
     if kind == "moment":
         yield from moments_of(text, entities)
         return
@@ -298,6 +299,7 @@ def choose_likeliest(
 
     The features of the choice include its lead over candidates with another value, and whether its
     value occurs more than once. `held` is the log odds that the documents contain an answer.
+    `weights` are the weights of the features.
     """
     if not found:
         return None
@@ -339,9 +341,9 @@ def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
 
 
 def _is_loose(number: Value) -> bool:
-    """Return whether the number is of a kind that is rarely an answer.
+    """Return whether the number is rarely an answer.
 
-    Such numbers are small numbers, years, and numbers of seconds or days.
+    Small numbers, years, and numbers of seconds or days are rarely answers.
     """
     return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
 

@@ -22,7 +22,7 @@ def find_by_structure(
     question: str,
     judgement: Judgement,
 ) -> Judgement:
-    """Add to a judgement what the structure of the documents answers."""
+    """Return the judgement with the answer that the structure of the documents gives, if any."""
     asked = find_needs(question)
     if asked is None and (item := _find_item(texts, sentences, weights, question)):
         return Judgement(True, sentences=(item,))
@@ -63,7 +63,7 @@ _OWNER = re.compile(
 def _list_owning(
     sentences: Sequence[Sentence], weights: Mapping[str, float], question: str
 ) -> frozenset[Sentence]:
-    """Return the sentences that name the owner of a task, if the question asks who."""
+    """Return the sentences that name the owner of a task, if the question contains "who"."""
     if not _WHO.search(question):
         return frozenset()
     least = _LEAST_OF_TASK * sum(weights.values())

@@ -164,8 +164,8 @@ def _list_names(question: str) -> list[str]:
 def is_described(question: str) -> bool:
     """Return whether a question describes its subject without naming it.
 
-    Another document must then name the subject. A value from the document that has the description
-    is often wrong.
+    Another document must then name the subject. A value from the document that contains the
+    description is often wrong.
 
     >>> is_described("How large is the team that decides about releases?")
     True
@@ -222,7 +222,7 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
 
 
 def counts_other_things(question: str, text: str) -> bool:
-    """Return whether the question asks for a number of things, and the text counts other things.
+    """Return whether the question asks for a number of things, and `text` counts other things.
 
     >>> counts_other_things("How many bytes long is the header?", "1000 pages long")
     True
@@ -241,7 +241,7 @@ class Judgement:
 
     short: the short answer, or None if no value is likely enough. sentences: the sentences that
     contain the short answer. with_value: all sentences with a value of the kind asked for. leading:
-    sentences of which one comes first.
+    the sentences from which the first sentence is chosen; empty if any may be first.
     """
 
     is_found: bool

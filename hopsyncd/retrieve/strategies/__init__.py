@@ -1,7 +1,7 @@
 """The search strategies. Importing the package registers all of them.
 
-To add a strategy, write a module here that calls `register_strategy`, and add the strategy's name
-to `Strategy` in `hopsyncd.config.values`.
+To add a strategy, write a module in this package that calls `register_strategy`, and add the
+strategy's name to `Strategy` in `hopsyncd.config.values`.
 """
 
 from importlib import import_module

@@ -160,7 +160,9 @@ class PathExplainer:
 
 
 def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
-    """Return the row with the largest flow, or None without flow. Ties go to the lowest id."""
+    """Return the row with the largest flow, or None if no flow is above 0. Ties go to the lowest
+    id.
+    """
     (rows,) = among.nonzero()
     if not len(rows):
         return None
@@ -188,7 +190,7 @@ class HopSearch:
 
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
-    """Return the k most helpful passages. Ties go to the lower id. Hops are found when needed."""
+    """Return the k most helpful passages. Ties go to the lower id. Hops are computed lazily."""
     search = run_hop_search(context, settings)
     return rank_hops(context, search, k, settings) if search else []
 
@@ -206,7 +208,7 @@ def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch |
 
 
 def find_start(context: QueryContext) -> Floats:
-    """Return (n,) the scores at the start of the walk."""
+    """Return the (n,) scores at the start of the walk."""
     return share_among_subjects(seeds(context), find_subjects(context))
 
 
@@ -229,7 +231,7 @@ def rank_hops(
 
 
 def search_hops(request: SearchRequest) -> list[Ranked]:
-    """Search by the walk or, with another profile or reasoner, by following single edges."""
+    """Search by the walk. The profile `paper` and other reasoners follow single edges instead."""
     tools, search, snapshot = request.tools, request.search, request.snapshot
     question = tools.drop_unrelated_sentences(snapshot, request.question)
     context = tools.context(request.connection, snapshot, question)

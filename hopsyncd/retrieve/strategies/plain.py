@@ -47,7 +47,7 @@ class SubQuestions(BaseModel):
 
 
 def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
-    """Let an LLM split the question. Returns it and the simpler questions. Raises LlmError."""
+    """Let an LLM split the question. Returns the question and its parts. Raises LlmError."""
     user = json.dumps({"question": question}, ensure_ascii=False)
     parts = ask(
         llm, LlmCall("decomposition", "decomposition/1", _SYSTEM, user, 400), SubQuestions, usage
@@ -56,8 +56,8 @@ def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
 
 
 def split(question: str, mentioned: Mentioned) -> list[str]:
-    """Split a question without an LLM. Returns it, and its clauses that name something in the
-    graph.
+    """Split a question without an LLM. Returns the question, and each clause that contains a name
+    of the graph.
 
     Clauses without a name are left out, because their pronouns refer to another clause.
 
@@ -125,7 +125,7 @@ def rerank_nearest(
     score: ScoreTexts,
     k: int,
 ) -> list[Ranked]:
-    """Order the nearest passages by `score`. If `score` returns None, they stay in their order."""
+    """Order the nearest passages by `score`. If `score` returns None, their order is unchanged."""
     near = by_vector(head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (hit.passage for hit in near))
     # A purge may have removed passages that the index in memory still has.

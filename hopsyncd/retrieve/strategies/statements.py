@@ -1,7 +1,8 @@
 """StatementGraphRAG (Ghassel et al. 2025): paths of statements that share an entity.
 
-A statement is a sentence with its names, its entities: an incoming question with a vector of its
-own. (Topics are questions about whole passages, which use the passage's vector.)
+A statement is a sentence, and its entities are the names in it. It is stored as an incoming
+question with its own vector. (Topics are questions about whole passages, which use the passage's
+vector.)
 
 1. Begin with the `top_k` statements that have most names of the question, and with the `top_k`
    statements most like it.
@@ -18,7 +19,7 @@ From a name, a search follows only the statements most like the question, so its
 with the collection. A dissimilar statement would hardly raise a score.
 
 Worked example: the question is (0.7, 0.7). Statement A is (1, 0), B is (0, 1), and both name Rome.
-A alone scores 0.7. Both have half the attention, and A with B scores 1.
+A alone scores 0.7. In the path from A to B, each has half the attention, and the path scores 1.
 
 TopicGraphRAG (the same paper) suits broad questions and differs only in where it starts: at the
 statements of the topics most like the question, and at the statements with most of its names. A
@@ -75,7 +76,7 @@ class StatementGraph:
         self._led_to: dict[int, Integers] = {}
 
     def ids(self, statements: Integers) -> Integers:
-        """Return the question id of each statement. It breaks ties."""
+        """Return the question id of each statement, which breaks ties."""
         return self.snapshot.index.incoming.id[statements]
 
     def passage_rows(self, statements: Integers) -> Integers:
@@ -132,7 +133,9 @@ class StatementGraph:
                 return self.most_like(found, count)
 
     def by_names(self, count: int) -> Integers:
-        """Return the statements with most of the question's names. Ties go to the most similar."""
+        """Return the `count` statements with most of the question's names. Ties go to the most
+        similar statement.
+        """
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
         every = [self.with_name(number) for number in numbers]
         if not every:
@@ -163,8 +166,9 @@ class StatementGraph:
         return shares
 
     def extend(self, path: StatementPath, count: int) -> list[StatementPath]:
-        """Extend a path by one statement. Returns the `count` best paths that score higher than
-        it."""
+        """Extend a path by one statement. Returns the `count` best longer paths that score higher
+        than the path.
+        """
         statements, names = self._next(path)
         path_vectors, more = self._vectors(np.array(path.statements)), self._vectors(statements)
         near, far = path_vectors @ self._asked, more @ self._asked
@@ -213,7 +217,7 @@ class StatementGraph:
         return statements[new], by[first[new]]
 
     def _vectors(self, statements: Integers) -> Floats:
-        """Return (m, d) vectors of whole numbers, so that their products are exact."""
+        """Return (m, d) vectors with integer values, so that their products are exact."""
         rows = self.snapshot.index.incoming.vector_row[statements]
         return self.snapshot.index.vectors.exact[rows].astype(np.float64)
 
@@ -233,7 +237,7 @@ def statement_starts(graph: StatementGraph, count: int) -> Integers:
 def search_paths(
     graph: StatementGraph, start: StatementPath, depth: int, beam: int
 ) -> list[StatementPath]:
-    """Run the beam search from one statement. Returns all paths that it kept."""
+    """Run the beam search from a path of one statement. Returns all paths that the search kept."""
     found = front = [start]
     for _ in range(depth):
         longer: dict[frozenset[int], StatementPath] = {}
@@ -373,8 +377,8 @@ _WHOLE = -1  # stands for the whole document instead of a name
 def topic_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the statements where TopicGraphRAG starts.
 
-    They are the statements of the topics most like the question, and equally many statements with
-    most of its names.
+    They are the statements of the topics most like the question, and as many statements with most
+    of the question's names.
     """
     topics: dict[tuple[int, int], float] = {}
     for passage_row in _passages(graph).tolist():
