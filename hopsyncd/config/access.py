@@ -54,7 +54,7 @@ HostList = Annotated[tuple[Annotated[str, AfterValidator(_is_host_name)], ...], 
 
 
 def _is_page_address(address: str, info: ValidationInfo) -> str:
-    """Check that the page's address uses TLS. Returns its origin as browsers write it."""
+    """Check that the address of the web page uses TLS. Returns the origin as browsers write it."""
     if not address:
         return address
     parts = urlsplit(address)

@@ -113,7 +113,7 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def _require_endpoint(model: str, info: ValidationInfo) -> str:
-    """Require model and base_url together. An invalid base_url is not in `info`."""
+    """Require model and base_url together. If base_url is invalid, `info` does not contain it."""
     base_url = info.data.get("base_url")
     if base_url and not model:
         raise ValueError("`base_url` is set, but no model")
@@ -140,8 +140,9 @@ class IndexConfig(Section):
 
 
 def _require_encoder(url: str, info: ValidationInfo) -> str:
-    """Require a model name for an encoder behind an address. An invalid `encoder` is not in
-    `info`."""
+    """Require a model name for an encoder behind an address. If `encoder` is invalid, `info` does
+    not contain it.
+    """
     encoder = info.data.get("encoder")
     if url and encoder == "default":
         raise ValueError("`encoder_url` is set, but `encoder` names no model there")
@@ -279,7 +280,7 @@ class Config(Section):
 
     @property
     def is_client_only(self) -> bool:
-        """Whether commands contact a server, and nothing is set up for a daemon of this machine."""
+        """Whether commands contact a server, and nothing is set up for a daemon on this machine."""
         return bool(self.client.server and not self.sources and not self.access.listen)
 
 
@@ -330,9 +331,10 @@ def former_keys(file: Path) -> dict[str, str]:
 
 
 def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
-    """Read the daemon's socket, even if other parts of the configuration have mistakes.
+    """Read the path of the daemon's socket, even if other parts of the configuration have mistakes.
 
-    Also returns the error for these mistakes. Raises ConfigError if the socket cannot be read.
+    Also returns the error for these mistakes, or None. Raises ConfigError if the path cannot be
+    read.
     """
     try:
         return load_config(path).daemon.socket, None
@@ -350,7 +352,7 @@ def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
 
 
 def write_config(path: Path, folders: Sequence[Path]) -> None:
-    """Write the commented default with a `[[source]]` for each folder, readable only by its owner.
+    """Write the commented default with a `[[source]]` for each folder. Only the owner can read it.
 
     Raises ConfigError, and writes nothing, if the file exists or a folder does not.
     """

@@ -1,6 +1,6 @@
 """Adds sources to the configuration file and removes them, and compares configurations at a reload.
 
-Edits keep comments and all other text.
+Edits keep comments and all text that they do not change.
 """
 
 import os
@@ -29,8 +29,10 @@ def add_source(
     file: Path, keys: Mapping[str, Any], name: str | None, *, dry_run: bool = False
 ) -> tuple[str, str]:
     """Append a `[[source]]` with these keys to the file. Returns its name and the added text.
-    Without a name, the name is derived from the path or address, which must not be a source yet.
-    Raises ConfigError. After an error or in a dry run, the file is unchanged."""
+    Without a name, the name is derived from the path or address. In this case, no source may have
+    the same path or address. Raises ConfigError. After an error or in a dry run, the file is
+    unchanged.
+    """
     text = _read_valid(file)
     taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
     chosen = name or free_name(_stem(keys), taken - {""})
@@ -78,7 +80,7 @@ def _escape_dollars(value: Any) -> Any:
 def remove_source(file: Path, name: str) -> None:
     """Remove the `[[source]]` of that name from the file.
 
-    Raises ConfigError if that is not possible; then the file is unchanged.
+    If the source cannot be removed, raises ConfigError, and the file is unchanged.
     """
     text = _read_valid(file)
     sources = tomllib.loads(text).get("source", [])
@@ -157,7 +159,7 @@ def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str
 def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
     """Remove the lines of a source. Returns None if they are mixed with other keys.
 
-    Comments below its last key stay, as they belong to the next table.
+    Comments below the source's last key stay, because they belong to the next table.
     """
     place: tuple[str | int, ...] = ("source", index)
     lines = text.splitlines(keepends=True)
@@ -199,7 +201,9 @@ def _read_valid(file: Path) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Replace the file atomically, keeping its permissions. A link stays a link."""
+    """Replace the file atomically, keeping its permissions. If it is a symbolic link, the target is
+    replaced.
+    """
     real = file.resolve()
     try:
         handle, beside = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
@@ -259,7 +263,9 @@ class ConfigChange:
 
 
 def compare_configs(in_force: Config, wanted: Config, *, with_models: bool = False) -> ConfigChange:
-    """Compare two configurations. `with_models` means that the new models are loaded."""
+    """Compare two configurations. With `with_models`, changes of models do not need a restart,
+    because the caller has loaded the new models.
+    """
     sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
     taken = {section: getattr(wanted, section) for section in sections}
     for section, keys in _KEYS_AT_ONCE.items():

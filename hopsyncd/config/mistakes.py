@@ -70,7 +70,7 @@ def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath:
-    """Return the path of a header, with the current index after each array of tables."""
+    """Return the key path of a header, with the current index after each array of tables."""
     path: KeyPath = ()
     for depth, key in enumerate(keys, start=1):
         path = (*path, key)

@@ -132,7 +132,7 @@ def own_folder(folder: Path) -> None:
 def use_own_temporary(folder: Path) -> None:
     """Keep the temporary files of this process and its children in a private folder.
 
-    So other users cannot place files there, and a full, read-only or missing system folder does not
+    So other users cannot place files in it, and a full, read-only or missing system folder does not
     matter. Deletes files that an earlier process left in the folder.
     """
     shutil.rmtree(folder, ignore_errors=True)

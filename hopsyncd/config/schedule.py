@@ -70,7 +70,8 @@ def _duration(seconds: float) -> str:
 def parse_cron(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> When:
     """Parse a cron expression, which may name its time zone as a sixth part.
 
-    Without one, `zone` applies; None means the machine's time zone. Raises ValueError.
+    Without a time zone in the expression, `zone` applies. None means the machine's time zone.
+    Raises ValueError.
     """
     from apscheduler.triggers.cron import CronTrigger
 
@@ -105,7 +106,8 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
-    """The wall time at which the job is due. It is now or in the past if the job is due.
+    """Return the wall time at which the job is due. If the job is due now, the time is not in the
+    future.
 
     A job that never ran is due now. The time since the last run is measured with the wall clock. If
     the monotonic clock shows a longer time, because the wall clock was set back, that time is used,

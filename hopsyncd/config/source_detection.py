@@ -36,7 +36,7 @@ def detect_source(
     """Detect the source at a path or an address; `kind` overrides the detected kind.
 
     `given` has the user's keys. Missing keys of a database are derived from its tables. Raises
-    ConfigError if there is no source, or if it needs more keys.
+    ConfigError if nothing usable is at the place, or if the source needs more keys.
     """
     given = given or {}
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
@@ -245,7 +245,7 @@ def _is_private(host: str) -> bool:
 
 
 def _driver_notes(url: str) -> tuple[str, ...]:
-    """Say which driver to install for the address, if it is missing."""
+    """If the driver for the address is missing, say which package to install."""
     from fsspec import get_filesystem_class
 
     protocol = url.partition("://")[0]

@@ -121,7 +121,9 @@ class Section(BaseModel):
 
 
 def to_path(value: object, info: ValidationInfo) -> Path:
-    """Expand `~` in a path. A relative path starts from the configuration's folder (`base`)."""
+    """Expand `~` in a path. A relative path starts from the folder of the configuration file, which
+    is `base` in the validation context.
+    """
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("it should be a path, as text in quotes")
     base: Path = (info.context or {}).get("base", Path.cwd())
@@ -199,7 +201,7 @@ def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress
 
 
 def is_endpoint(value: str) -> str:
-    """Accept the address of an API, or an empty text."""
+    """Accept the address of an API, or an empty string."""
     if not value:
         return value
     try:
@@ -230,7 +232,7 @@ def is_path_pattern(pattern: str) -> str:
 
 
 def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
-    """Accept an empty text, or a text that `check` accepts."""
+    """Accept an empty string, or a string that `check` accepts."""
 
     def check_unless_empty(text: str) -> str:
         if text:
@@ -247,7 +249,7 @@ def _is_cron(expression: str) -> None:
 
 
 def group_id(name: str) -> int:
-    """Return the id of a group of this machine. Raises ValueError."""
+    """Return the id of a group on this machine. Raises ValueError."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError as error:
@@ -255,7 +257,7 @@ def group_id(name: str) -> int:
 
 
 def user_id(name: str) -> int:
-    """Return the id of a user of this machine. Raises ValueError."""
+    """Return the id of a user on this machine. Raises ValueError."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:
@@ -265,7 +267,7 @@ def user_id(name: str) -> int:
 def _is_viewer(who: str) -> str:
     """Accept "user:NAME", "group:NAME", or "members" for all members of the group.
 
-    A user who connects over TCP needs no account on this machine, so the name may be unknown here.
+    A user who connects over TCP needs no account on this machine, so the name need not exist.
     """
     kind, _, name = who.partition(":")
     if who == MEMBERS or (kind in ("user", "group") and PERSON.fullmatch(name)):
@@ -274,7 +276,7 @@ def _is_viewer(who: str) -> str:
 
 
 def _is_who(who: str) -> str:
-    """Accept a user or a group of this machine, as "user:ann" or "group:team"."""
+    """Accept a user or a group on this machine, as "user:ann" or "group:team"."""
     kind, _, name = who.partition(":")
     if kind not in ("user", "group") or not name:
         raise ValueError('it should be "user:NAME" or "group:NAME"')

@@ -1,6 +1,6 @@
-"""Makes two-hop questions from passages of an index that an edge joins, by rule or by an LLM.
+"""Makes two-hop questions from pairs of indexed passages that an edge joins, by rule or by an LLM.
 
-The rule takes a sentence of the first passage that mentions the joining name, and replaces the
+The rule takes a sentence of the first passage that mentions the name on the edge, and replaces the
 name. The second passage must be about the name: the name is a heading, or has two or more words and
 begins a sentence. The question asks for the thing that follows the name in the second passage:
 
@@ -16,7 +16,7 @@ A question that names the second passage's title, or whose answer is in the firs
 dropped, because it does not need both. Names with a digit are skipped: years join unrelated texts.
 
 An LLM gets the passages as JSON data. Only a short question, a short answer and three judgements
-are used of its reply. The gold passages never come from the LLM.
+are used from the LLM's replies. The gold passages never come from the LLM.
 """
 
 import json
@@ -112,7 +112,7 @@ _EDGES = " ,;:()-\u2013\u2014"
 
 
 def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None:
-    """Return the first question that the rule makes from the pair."""
+    """Return the first question that the rule makes from the pair, or None."""
     topics = {normalise(heading) for heading in pair.target.heading}
     names = [name for name in sorted(pair.names) if not re.search(r"\d", name)]
     names = [name for name in names if name in topics or " " in name]
@@ -187,7 +187,8 @@ def _things(
 ) -> list[tuple[int, int, str]]:
     """Find possible answers in a sentence. Returns (start, end, question word), by position.
 
-    They are the entities of known kinds, and the names that start where no such entity starts.
+    The answers are the entities of known kinds, and the names that do not start with such an
+    entity.
     """
     (entities,) = language.entities([text[start:end]])
     spans = [
@@ -267,7 +268,9 @@ def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQ
 
 
 def _is_sound(pair: Pair, draft: LlmQuestion) -> bool:
-    """Return whether the second passage has the answer and the question does not name its title."""
+    """Return whether the second passage has the answer and the question does not contain its
+    title.
+    """
     answer, question = normalise_answer(draft.answer), draft.question.strip()
     return (
         bool(answer)

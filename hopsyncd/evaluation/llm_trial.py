@@ -1,7 +1,7 @@
 """Tests the configured LLM with a question about made-up documents: `hopsyncd llm test`.
 
 The prompt may be as long as a prompt of `ask`. The question needs the first and the last passage,
-so a server that drops the beginning of a long prompt is noticed. No text of the user is sent.
+so the test detects a server that drops the beginning of a long prompt. No text of the user is sent.
 """
 
 import time
@@ -79,7 +79,10 @@ class Trial:
 
 
 def try_llm(llm: Llm, budget_tokens: int, clock: Callable[[], float] = time.perf_counter) -> Trial:
-    """Ask one question of at most `budget_tokens`. Raises LlmError unless it is LlmNonsense."""
+    """Ask one question of at most `budget_tokens`. Raises LlmError.
+
+    LlmNonsense is not raised. Its reason becomes the `problem` of the result.
+    """
     asked = AskedQuestion(QUESTION)
     material = made_up_material(room_for_passages(asked, budget_tokens))
     call = call_for(asked, material)
@@ -115,7 +118,7 @@ def _json_ability(watch: _Stopwatch, usage: Usage) -> str:
 
 
 def made_up_material(tokens: int) -> Material:
-    """Make passages with about this many tokens.
+    """Make passages with about `tokens` tokens in total.
 
     The question needs the first and the last passage.
     """

@@ -105,7 +105,7 @@ def _words_f1(answer: str, gold: str) -> float:
 def is_right(short: str, golds: Sequence[str]) -> bool:
     """Return whether a short answer contains a gold answer. Number words are equal to digits.
 
-    It may say more (`on 3 May` for `3 May`), but not less.
+    The short answer may say more (`on 3 May` for `3 May`), but not less.
 
     >>> is_right("after two years", ["2 years"]), is_right("600", ["1 and 600"])
     (True, False)
@@ -120,7 +120,9 @@ def is_right(short: str, golds: Sequence[str]) -> bool:
 
 
 def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
-    """Return whether a text has the words of a gold answer other than yes and no."""
+    """Return whether one of the texts contains a gold answer. The answers yes and no do not
+    count.
+    """
     wanted = [answer_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
     return any(_holds(answer_words(text), gold) for text in texts for gold in wanted)
 
@@ -141,7 +143,7 @@ def answer_words(text: str) -> list[str]:
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of the mean.
 
-    It is always the same for the same values.
+    Equal values always give the same interval.
     """
     drawn: NDArray[np.float64] = np.random.default_rng(0).choice(
         np.asarray(values, dtype=np.float64), (_RESAMPLES, len(values))
@@ -180,7 +182,7 @@ class Share(float):
     def mean(cls, values: Sequence[float]) -> Self:
         """Compute the mean of one or more values between 0 and 1.
 
-        The interval is Wilson's for values of 0 and 1, and a bootstrap interval for others.
+        If all values are 0 or 1, the interval is Wilson's. Otherwise it is a bootstrap interval.
 
         >>> Share.mean([1.0, 0.0, 1.0, 1.0])
         75.0 (30.1 to 95.4)
@@ -264,8 +266,9 @@ class Scores:
 
 
 def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
-    """Compute the means over the questions. There must be questions, and each must have gold
-    passages."""
+    """Compute the means over the questions. There must be at least one question, and each question
+    must have gold passages.
+    """
     by_depth = {
         depth: [judge_retrieval(outcome.ranks.values(), depth) for outcome in measured]
         for depth in DEPTHS
@@ -379,7 +382,9 @@ class Missing:
 
 
 def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | None:
-    """Return the rank of the first wanted passage, from 1, or None if none was found."""
+    """Return the rank of the first wanted passage, from 1, or None if no wanted passage was
+    found.
+    """
     return next((rank for rank, passage in enumerate(found, 1) if passage in wanted), None)
 
 

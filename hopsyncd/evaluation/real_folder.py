@@ -62,7 +62,9 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class QuotedQuestion:
-    """A question, with a list of quotes for each needed passage that identify the passage."""
+    """A question, and for each passage that its answer needs, a list of quotes that identify the
+    passage.
+    """
 
     id: str
     kind: str
@@ -142,7 +144,8 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
-    """Find the passages whose text or, if there are none, whose headings or context have the quote.
+    """Find the passages whose text has the quote. If there are none, find the passages whose
+    headings or context have the quote.
 
     If the quote spans two neighbours, the passage with the larger part is returned. Only words are
     compared, because readers remove most markup.
@@ -185,7 +188,9 @@ def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """Return the database's path in `keep` for this folder, generation and installation."""
+    """Return the path in `keep` of the database for this folder, question maker and
+    installation.
+    """
     identity = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 
@@ -197,9 +202,10 @@ def index_folder(
     maker: QuestionMaker,
     on_passages: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Update the database in `place` from the folder, and read every document again.
+    """Update the database in `place` from the folder, and reload every document.
 
-    Question sets and vectors of known passages are reused. Raises BadRequest.
+    Question sets and vectors of known passages are reused. Raises BadRequest if the folder has no
+    documents.
     """
     place.mkdir(parents=True, exist_ok=True)
     read = with_pictures(source, config)

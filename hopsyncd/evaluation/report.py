@@ -169,8 +169,9 @@ def write_report(folder: Path, measured: Measured) -> list[Path]:
 
 
 def require_matplotlib() -> None:
-    """Raise HopsyncdError if matplotlib is missing. Called first, so that a long evaluation does
-    not fail at its report."""
+    """Raise HopsyncdError if matplotlib is missing. Call this before a long evaluation, so that the
+    evaluation does not fail at its report.
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:

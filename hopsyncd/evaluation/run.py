@@ -101,9 +101,10 @@ def evaluate(
     questions: Sequence[GoldQuestion],
     experiment: Experiment,
 ) -> Evaluation:
-    """Ask the questions. The database is in `folder`, and is built if needed.
+    """Ask the questions. If `folder` has no database of this corpus, it is built first.
 
-    No other file is written. Raises BadRequest for a search that is not possible here.
+    No file outside `folder` is written. Raises BadRequest for a search that this installation does
+    not support.
     """
     began_s = time.perf_counter()
     maker = experiment.models.maker
@@ -140,7 +141,9 @@ def ask_all_ways(
 
 
 def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
-    """Create the function that answers. An LLM gets all passages found, as in `hopsyncd ask`."""
+    """Create the function that answers questions. As in `hopsyncd ask`, an LLM gets all passages
+    found.
+    """
     if answers == "llm":
         return partial(asker.reply, k=ANSWER_DEPTH, by_llm=True)
     return lambda found: asker.reply(replace(found, ranked=found.ranked[:ANSWER_DEPTH]))
@@ -174,7 +177,7 @@ def build(
 ) -> Snapshot:
     """Open the database in `folder` and return its head.
 
-    A database of another corpus or with other generation settings is built again.
+    A database of another corpus or with other generation settings is rebuilt.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"

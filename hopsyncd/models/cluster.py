@@ -164,7 +164,7 @@ class ClusterMaker(BuiltinMaker):
 
 
 class _Refused(Exception):
-    """A machine of the cluster has different code or models."""
+    """A machine of the cluster refused a task, because its code or models differ."""
 
     def __init__(self, found: Refusal) -> None:
         super().__init__(

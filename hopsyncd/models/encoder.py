@@ -90,10 +90,10 @@ Loaded = TypeVar("Loaded")
 
 
 class FairLock:
-    """A lock that serves threads in the order in which they asked for it.
+    """A lock that serves threads in the order in which they requested the lock.
 
     With a plain lock, a thread that releases the lock and takes it again at once usually gets it
-    before the waiting threads. So a thread that encodes many texts would delay them.
+    before the waiting threads. So a thread that encodes many texts would delay the other threads.
     """
 
     def __init__(self) -> None:
@@ -124,9 +124,9 @@ class FairLock:
 class SentenceEncoder:
     """Encodes texts with a sentence-transformers model in torch. Texts are cut at 256 tokens.
 
-    The default model encodes one text at a time; other models run in batches. The default model is
-    checked at once but loaded only for the first vector, so that it does not delay the daemon's
-    start.
+    The default model encodes one text at a time; other models run in batches. The files of the
+    default model are checked when the object is created. The model is loaded for the first vector,
+    so that loading does not delay the daemon's start.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
@@ -211,7 +211,10 @@ def has_sentence_transformers() -> bool:
 
 
 def require_sentence_transformers(what: str) -> None:
-    """Raise ModelUnavailable if the optional package that runs `what` is not installed."""
+    """Raise ModelUnavailable if sentence-transformers is not installed.
+
+    `what` names the model that needs it, for the message.
+    """
     if not has_sentence_transformers():
         raise ModelUnavailable(
             f"Cannot use {what}",
@@ -299,8 +302,9 @@ def is_usual(word: str) -> bool:
 
 @cache
 def _vocabulary() -> Mapping[int, bytes]:
-    """Return the words of each length in bytes, separated by line feeds, because a set would take
-    3.5 MB more."""
+    """Map each length in bytes to the words of this length, separated by line feeds. A set of words
+    would take 3.5 MB more memory.
+    """
     words = defaultdict(list)
     for word in (default_folder() / "vocab.txt").read_bytes().split():
         words[len(word)].append(word)

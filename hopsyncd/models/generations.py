@@ -129,9 +129,9 @@ class _Named:
 
 
 class _Unasked:
-    """An LLM that sends nothing: every call gets the error NotAsked.
+    """An LLM that sends nothing. Every call gets the error NotAsked.
 
-    It replaces the LLM of a generation whose questions are about to be made again.
+    It replaces the LLM of a generation whose questions will soon be replaced.
     """
 
     def __init__(self, config: LlmConfig) -> None:
@@ -158,7 +158,9 @@ def _unasked_error() -> NotAsked:
 
 
 def _recall(file: Path, name: str) -> _Settings | None:
-    """Read the stored settings of a generation. Returns None if there are none, or on an error."""
+    """Read the stored settings of a generation. Returns None if nothing is stored, or on an
+    error.
+    """
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))[name]
         return _Settings(

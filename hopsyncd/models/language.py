@@ -53,8 +53,9 @@ class Language(EntityFinder, Protocol):
         ...
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        """Find the names in each text, in order. The result for a text does not depend on the
-        others."""
+        """Find the names in each text, in order. The names in a text do not depend on the other
+        texts.
+        """
         ...
 
 
@@ -94,7 +95,9 @@ class SpacyLanguage:
         return [tuple(Entity(*fields) for fields in of_text) for of_text in found]
 
     def wake(self) -> None:
-        """Start the process if it is not running, because a text is expected. Does not wait."""
+        """Start the process if it is not running. Call this before a text is expected. Does not
+        wait.
+        """
         if not (self._child.is_running or self._waking.locked()):
             threading.Thread(target=self._wake, name="wake", daemon=True).start()
 

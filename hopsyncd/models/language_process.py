@@ -1,6 +1,6 @@
 """The process that finds names with spaCy.
 
-It imports few other modules, because an edit may wait for its start.
+This module imports few other modules, because an edit may wait for the start of the process.
 """
 
 import gc

@@ -173,7 +173,7 @@ class LlmQuestionMaker:
 
 
 def draft_statements(drafts_of_text: Drafts, output: LlmStatements) -> Drafts:
-    """Replace the sentences in a passage's drafts by its statements.
+    """Replace the sentences in a passage's drafts with its statements.
 
     The headings of the passage remain topics, in addition to the topics of the statements.
     """

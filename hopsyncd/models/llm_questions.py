@@ -1,8 +1,9 @@
 """Asks an LLM for the questions of passages: HopRAG's incoming and outgoing pseudo-queries.
 
 A call contains several passages of one source, as data. Each is one line of JSON between two marks.
-The marks are derived from the passages' texts, so a text cannot contain the marks of its own call
-or end its line. Only lists of short texts for the numbers in the call are taken from a reply.
+The marks are derived from the passages' texts, so no text in a call can contain the marks of the
+call. No text can end its line, because it is escaped. From a reply, only lists of short texts are
+used, for passages whose numbers are in the call.
 """
 
 import hashlib
@@ -376,7 +377,9 @@ def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmO
 
 
 def _stop_reason(errors: Sequence[LlmError], calls: int) -> LlmError | None:
-    """Return why to stop after a round of `calls` calls with these errors, or None to continue."""
+    """Return the error to stop with after a round of `calls` calls with these errors, or None to
+    continue.
+    """
     silent = [error for error in errors if isinstance(error, LlmUnavailable | LlmRefused)]
     spent = [error for error in errors if isinstance(error, BudgetSpent)]
     if spent:

@@ -126,7 +126,9 @@ class Models:
 
     @property
     def preparing(self) -> str | None:
-        """The model file that is being written, which happens once per machine, or None."""
+        """The name of the model file that is being written, or None. A file is written once per
+        machine.
+        """
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
         return "the encoder's model file" if making else None
 
@@ -160,9 +162,9 @@ def _adapt(models: ModelsConfig, encoder: Encoder) -> Encoder:
 
 
 def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> Encoder | None:
-    """Load the same model in PyTorch if the vectors in use come from it.
+    """Load the same model in PyTorch if the vectors in use come from the PyTorch model.
 
-    Returns None if they do not, or if PyTorch is not installed.
+    Returns None if the vectors come from another model, or if PyTorch is not installed.
     """
     name = predecessor_of(encoder)
     if not name or not in_use.endswith(name):
@@ -245,7 +247,7 @@ def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
 
 
 def warm_up_encoder(encoder: Encoder) -> None:
-    """Use the encoder once, so that it is loaded before a query needs it."""
+    """Encode a text once, so that the encoder is loaded before a query needs it."""
     _warm_up(encoder.encode, [_WARM_UP_TEXT])
 
 
@@ -318,7 +320,9 @@ def _open_ledger(
 
 
 def _key(variable: str) -> str:
-    """Read the key from the environment variable. Local servers need no key, so it may be empty."""
+    """Read the key from the environment variable. Local servers need no key, so the key may be
+    "".
+    """
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(

@@ -22,9 +22,10 @@ _LARGE = 10_000  # With fewer weights, calling a session takes longer than it sa
 
 
 class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
-    """Computes like thinc, but multiplies large weight matrices in ONNX Runtime.
+    """The operations of thinc, with products of large weight matrices in ONNX Runtime.
 
-    The choice depends only on the weights, because the two libraries differ in the last bits.
+    Which library multiplies depends only on the weights, because the two libraries differ in the
+    last bits.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,9 @@ def use_onnxruntime(nlp: Any) -> None:
 
 
 def _model(weights: Matrix) -> bytes:
-    """Build the graph that multiplies `given` by the transposed weights, to `made`."""
+    """Build the ONNX graph whose output `made` is its input `given` times the transposed
+    weights.
+    """
     outputs, inputs = weights.shape
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["given", "weights"], ["made"])],

@@ -30,7 +30,7 @@ class MiniLm:
 
     @torch.inference_mode()
     def vector(self, text: str) -> NDArray[np.float32]:
-        """Encode a text. Returns a (d,) float32 vector."""
+        """Encode the text. Returns a (d,) float32 vector."""
         tokens = torch.tensor([self._tokenizer.encode(text).ids])
         hidden = self._embed(tokens)
         for layer in range(_LAYERS):

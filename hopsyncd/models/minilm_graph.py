@@ -1,9 +1,9 @@
 """Writes all-MiniLM-L6-v2 as an ONNX graph with weights of 8 bits.
 
-The build of the package runs this, so it imports nothing else of hopsyncd. Weights are quantised
-here, with one scale per output channel. Activations are quantised when the graph runs, with one
-scale per text, or per token after the activation function. Attention, normalisation and pooling
-stay float32.
+The package build runs this module, so it imports no other module of hopsyncd. Weights are quantised
+when the graph is written, with one scale per output channel. Activations are quantised when the
+graph runs, with one scale per text, or per token after the activation function. Attention,
+normalisation and pooling stay float32.
 """
 
 from pathlib import Path

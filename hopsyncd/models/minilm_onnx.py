@@ -32,12 +32,12 @@ log = structlog.get_logger(__name__)
 class OnnxEncoder:
     """Encodes texts with the default model in ONNX Runtime. Texts are cut at 256 tokens.
 
-    Several threads can encode at once, each one text at a time. In a batch, texts would share
-    quantisation scales, so a vector would depend on the other texts.
+    Several threads can encode at once, and each encodes one text at a time. In a batch, texts would
+    share quantisation scales, so a vector would depend on the other texts.
 
     An installed hopsyncd contains the model. In a clone that was not built, the first text builds
     the model from the package of the published weights and stores it in `cache`. A damaged file is
-    built again. If `cache` is not writable, each process builds the model.
+    rebuilt. If `cache` is not writable, each process builds the model.
     """
 
     dimensions = DEFAULT_DIMENSIONS
@@ -111,7 +111,7 @@ class OnnxEncoder:
 
 
 def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
-    """Create the session. Returns a function that encodes a text."""
+    """Create the session. Returns a function that encodes texts."""
     # This setting is slower, but without it the sum of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, entries=precise)

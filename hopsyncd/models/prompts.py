@@ -104,9 +104,10 @@ def known_prompts(model: str) -> Prompts:
 
 
 def read_prompts(folder: Path) -> Prompts | None:
-    """Read the prompts in a sentence-transformers folder. Returns None if it has none.
+    """Read the prompts in a sentence-transformers folder. Returns None if the folder has no
+    prompts.
 
-    Raises ModelUnavailable if its file cannot be used.
+    Raises ModelUnavailable if the file with the prompts cannot be used.
     """
     file = folder / CONFIG_NAME
     try:
@@ -136,8 +137,8 @@ def _pick(named: Mapping[str, str], names: Sequence[str]) -> str:
 def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None) -> Prompts:
     """Choose the prompts of the configured encoder.
 
-    `model` is its name in the table. `folder` is its folder, if it is on this machine. If requests
-    have fields for the role of a text, the prompts in the table are not used.
+    `model` is the encoder's name in the table. `folder` is the encoder's folder, if it is on this
+    machine. If requests have fields for the role of a text, the table is not used.
     """
     prompts = read_prompts(folder) if folder else None
     if prompts is None:

@@ -87,7 +87,9 @@ class QuestionMaker(Protocol):
 
     @property
     def provisional_generation(self) -> GenerationConfig:
-        """The settings that make the same question set, apart from ids, as a regular set."""
+        """The generation settings that regularly make the same sets as `make_provisional`, except
+        ids.
+        """
         ...
 
 
@@ -285,7 +287,9 @@ class _PartOfGroup:
         return self.future.result()[self.position]
 
     def cancel(self) -> None:
-        """Cancel all sets of the future, because they belong to the same import."""
+        """Cancel the future, and so all sets of the group, because they belong to the same
+        import.
+        """
         self.future.cancel()
 
 

@@ -56,8 +56,8 @@ class Pair(NamedTuple):
 
 
 def find_pairs(headings: Sequence[str], text: str, title: str = "") -> list[Pair]:
-    """Return the distinct pairs that a passage defines. `title` is the file's title if the passage
-    has no heading.
+    """Return the distinct pairs that a passage defines. `title` is the title of the passage's file,
+    for a passage without a heading.
 
     >>> find_pairs((), "Ask the Enterprise Support Team (EST).")
     [Pair(short='EST', long='Enterprise Support Team')]
@@ -117,7 +117,7 @@ def _strip(text: str) -> str:
 
 
 def _is_short(text: str) -> bool:
-    """Whether a text looks like an abbreviation because of its capitals."""
+    """Return whether the text looks like an abbreviation because of its capitals."""
     letters = [character for character in text if character.isalpha()]
     return (
         2 <= len(letters) <= _MOST_LETTERS
@@ -127,12 +127,14 @@ def _is_short(text: str) -> bool:
 
 
 def _is_lower_case(text: str) -> bool:
-    """Whether a text may be an abbreviation in lower case, such as `npm`."""
+    """Return whether the text may be an abbreviation in lower case, such as `npm`."""
     return 3 <= len(text) <= _MOST_LOWER and text.isalpha() and text.islower()
 
 
 def _is_numeronym(short: str, long: str) -> bool:
-    """Whether a short form contains the number of omitted letters, such as `K8s` and `i18n`."""
+    """Return whether a short form contains the number of omitted letters, such as `K8s` and
+    `i18n`.
+    """
     found = _NUMERONYM.fullmatch(short)
     return (
         found is not None
@@ -225,7 +227,7 @@ def _find_aliases(text: str) -> list[str]:
 
 
 def split_stems(text: str) -> tuple[str, ...]:
-    """Return the terms of a text in order, one for each word.
+    """Return the terms of the text in order, one for each word.
 
     >>> split_stems("Requests for quotation")
     ('request', 'for', 'quotat')
@@ -236,7 +238,7 @@ def split_stems(text: str) -> tuple[str, ...]:
 
 
 def form_term(stems: Sequence[str]) -> str:
-    """Return the index term of a short or long form, for the passages that define it."""
+    """Return the index term for passages that define a short or long form with these stems."""
     return f"form {' '.join(stems)}"
 
 

@@ -1,9 +1,8 @@
-"""Finds dates in text in any notation. 7 May 2025, 2025-05-07 and 07.05.2025 have the same index
-term.
+"""Finds dates in text in any notation. "7 May 2025" and "2025-05-07" have the same index term.
 
-The order of a numeric date may be ambiguous: 07.05.2025 can be in May or in July. It gets one term
-for each order. A date with a day above 12 proves the order, and gets a term for the order. The
-order of ambiguous dates is decided at query time, from all passages of the document.
+The order of a numeric date may be ambiguous: 07.05.2025 can be in May or in July. Such a date gets
+one term for each order. A date with a day above 12 proves the order, and gets a term for the order.
+The order of ambiguous dates is decided at query time, from all passages of the document.
 
 All terms contain a space, so they never equal a word.
 """
@@ -83,7 +82,7 @@ class FoundDate:
 
 
 def find_dates(text: str) -> Iterator[FoundDate]:
-    """Yield the dates of a text, as ISO days.
+    """Yield the dates in the text, as ISO days.
 
     >>> [date.day for date in find_dates("7 May 2025, May 7th, 2025, 7. Mai 2025 and 2025-05-07")]
     ['2025-05-07', '2025-05-07', '2025-05-07', '2025-05-07']
@@ -106,7 +105,7 @@ def find_dates(text: str) -> Iterator[FoundDate]:
 
 
 def find_date_text(text: str) -> str:
-    """Return the first date of a text as it is written there, or "" without one.
+    """Return the first date in the text as written, or "" if the text has no date.
 
     >>> find_date_text("Notes of 7 May 2025"), find_date_text("2026-02-24 Night shift")
     ('7 May 2025', '2026-02-24')
@@ -139,9 +138,9 @@ def _days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
 
 
 def is_day_first_language(text: str) -> bool:
-    """Whether a text is in a language in which the day comes first.
+    """Return whether the text is in a language in which the day comes first.
 
-    False for English, which uses both orders.
+    Returns False for English, which uses both orders.
 
     >>> is_day_first_language("Das Treffen ist am 07.05.2025"), is_day_first_language("We met")
     (True, False)
@@ -163,7 +162,8 @@ def order_term(order: Order) -> str:
 
 
 def date_terms(text: str) -> Counter[str]:
-    """Return the index terms for the dates of a text and for its number order.
+    """Return the index terms for the dates in the text, for the orders that they prove, and for a
+    language in which the day comes first.
 
     >>> date_terms("07.05.2025 and 31.05.2025")["order day first"]
     1
@@ -179,7 +179,8 @@ def date_terms(text: str) -> Counter[str]:
 
 
 def find_asked_day(text: str, question: str) -> str | None:
-    """Return the day in a part of a question, or None if it is not a date or is ambiguous.
+    """Return the day that `text`, a part of the question, names. Returns None if `text` is not a
+    date or is ambiguous.
 
     >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
     '2025-05-07'

@@ -145,7 +145,9 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
 
 
 def foreign_function_words(text: str) -> frozenset[str]:
-    """Return the function words of the text's language, or none if it is English or unknown."""
+    """Return the function words of the text's language. For English or an unknown language, returns
+    an empty set.
+    """
     language = recognise_language(text)
     if language is None or language == "en":
         return frozenset()

@@ -31,8 +31,8 @@ def spellings(text: str) -> list[str]:
 
 
 def correct_spelling(text: str, corrections: Mapping[str, str]) -> str:
-    """Replace misspelled words, which are given in the form of `spellings`. The case in the text is
-    kept.
+    """Replace misspelled words with their corrections, and keep the case in the text. The keys of
+    `corrections` have the form that `spellings` returns.
 
     >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
@@ -78,7 +78,7 @@ _PLAIN = _Plain()
 
 
 def plain(text: str) -> str:
-    """Return the text in lower case, with its words normalized as in full-text search, but not
+    """Return the text in lower case. Its words are normalized as in full-text search, but not
     stemmed.
 
     >>> plain("Éclairs in Łódź")
@@ -88,7 +88,7 @@ def plain(text: str) -> str:
 
 
 def index_terms(text: str) -> tuple[str, ...]:
-    """Return the distinct terms that full-text search finds in a text, sorted.
+    """Return the distinct terms of full-text search in the text, sorted.
 
     >>> index_terms("The dogs, the dog")
     ('dog', 'the')

@@ -69,8 +69,8 @@ class FolderEncoder:
 def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> Encoder:
     """Open the encoder of a folder or a model name. Raises ModelUnavailable.
 
-    The first time, this exports the model, which takes seconds to minutes. `cache` keeps the result
-    for each content of the folder.
+    The first call exports the model, which takes seconds to minutes. The export is stored in the
+    folder `cache`, and reused until a file of the model changes.
     """
     path, expected = locate(model, sha256)
     folder = Path(path).resolve()

@@ -26,7 +26,8 @@ Runtime = Literal["int8", "fp32", "torch"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How to run an exported model. It is decided once for each content of the model's folder.
+    """How to run an exported model. The choice is made once, and again if a file of the model
+    changes.
 
     graph: the start of a digest of all stored files; empty for torch. batched: whether texts of the
     same length run together, which is allowed only if the results are equal bit for bit.
@@ -118,7 +119,8 @@ def _padded_length(tokens: Sequence[int]) -> int:
 
 
 def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
-    """Group the rows of texts of the same length, which run together. Short texts come first.
+    """Group the rows of texts of the same length, which run together. Short texts come first. If
+    `together` is false, each group has one row.
 
     >>> list(batches_by_length([3, 5, 3], True))
     [[0, 2], [1]]

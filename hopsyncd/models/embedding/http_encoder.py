@@ -1,8 +1,8 @@
 """Encodes texts with a model behind an endpoint.
 
 Passages are sent in batches, several at a time. Each batch also contains a fixed text, the probe.
-If its vector differs from the stored vector, the endpoint has another model under the same name,
-and its vectors are refused. Questions do not wait for batches of passages.
+If the vector of the probe differs from the stored vector, the endpoint has another model under the
+same name, and its vectors are refused. Questions do not wait for batches of passages.
 """
 
 import threading

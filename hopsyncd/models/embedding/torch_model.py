@@ -20,9 +20,9 @@ class TorchModel:
     """Runs any model that sentence-transformers can load.
 
     Only texts with equal numbers of tokens run together, because padding would change the last bits
-    of a vector. Even then some batch sizes give other bits, because the matrix library chooses its
-    algorithm by size. So the first batch of each size is computed twice, together and one by one.
-    Later batches of this size run together only if the two results were equal.
+    of a vector. Even then, some batch sizes change the last bits, because the matrix library
+    chooses its algorithm by size. So the first batch of each size is computed twice, together and
+    one by one. Later batches of this size run together only if the two results were equal.
     """
 
     def __init__(self, folder: Path, most_tokens: int) -> None:
@@ -40,8 +40,9 @@ class TorchModel:
         self.dimensions: int = self._model.get_embedding_dimension() or 0
 
     def vectors(self, texts: Sequence[str], turns: AbstractContextManager[Any]) -> Vectors:
-        """Return (m, d) float32 vectors of m texts. Each run of the model happens within
-        `turns`."""
+        """Return (m, d) float32 vectors of m texts. `turns` is entered around each run of the
+        model.
+        """
         # The result equals the model's own encode() of one text, without milliseconds of overhead.
         with turns:  # The tokenizer keeps state during a call.
             features = [self._model.preprocess([text]) for text in texts]

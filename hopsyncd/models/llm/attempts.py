@@ -34,7 +34,9 @@ DAY_S = 86_400
 
 
 def endpoint_host(base_url: str) -> str:
-    """Return the host, with its port if the address has one, as the status and errors show it."""
+    """Return the host of the address, and its port if there is one. The status and errors show
+    it.
+    """
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
@@ -128,8 +130,8 @@ class Attempts:
     ) -> Got:
         """Send a request with retries. Raises LlmError.
 
-        `adapt` returns True if it changed the next request because of the failure, which then does
-        not count as an attempt. It may raise an error to end the attempts.
+        `adapt` may change the next request because of the failure. If it does, it returns True, and
+        the failed request does not count as an attempt. It may raise an error to end the attempts.
         """
         failed = 0
         while True:
@@ -152,7 +154,8 @@ class Attempts:
             )
 
     def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
-        """Send a request once, and count its tokens. If the endpoint does not, the estimate counts.
+        """Send a request once, and count its tokens. If the endpoint reports none, the estimate
+        counts.
 
         Raises BudgetSpent, RequestFailure, or LlmNonsense if the request raises UnusableReply.
         """
@@ -202,7 +205,7 @@ class Attempts:
     def _reserve(self, spending: Spending) -> Reservation:
         """Reserve tokens in the budget and the ledger.
 
-        Raises BudgetSpent if the budget is used up or the ledger cannot be read.
+        Raises BudgetSpent if the budget is exhausted or the ledger cannot be read.
         """
         tokens = spending.prompt_tokens + spending.reply_tokens
         spending.usage.reserve(tokens)

@@ -17,7 +17,7 @@ class Usage:
     Each request is a call, including retries and repairs. A limit of None means no limit.
     `failures` has the number of failures by kind of LlmError; `cached` is the number of calls that
     were answered without a request. When the work is abandoned, its calls are stopped and no more
-    are sent.
+    calls are sent.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -57,7 +57,7 @@ class Usage:
             self._reserved_tokens -= reserved
 
     def settle(self, reserved: int, prompt_tokens: int, completion_tokens: int) -> None:
-        """Replace a reservation by the actual usage of the request."""
+        """Replace a reservation with the actual usage of the request."""
         with self._lock:
             self._reserved_tokens -= reserved
             self.prompt_tokens += prompt_tokens

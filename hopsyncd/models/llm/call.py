@@ -20,7 +20,7 @@ Reply = TypeVar("Reply", bound=BaseModel)
 class LlmCall:
     """A prompt for the LLM.
 
-    prompt: the name and version of the wording, such as "questions/1", which change with the
+    prompt: the name and version of the wording, such as "questions/1". The version changes with the
     wording. system: the instructions. user: the material, as data. max_tokens: the limit of the
     reply. source: the source of the material, for the ledger; empty if it comes from several
     sources.

@@ -153,7 +153,7 @@ class Completion(_Lenient):
 def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | None:
     """Return the prompt and completion tokens in an endpoint's `usage`; None if implausible.
 
-    has_completion: False for replies that are not written token by token.
+    has_completion: False for replies without generated text, such as embeddings.
     """
     counts = usage if isinstance(usage, dict) else {}
     prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")

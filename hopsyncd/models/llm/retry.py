@@ -43,7 +43,7 @@ class EndpointTexts:
     def of_model(
         cls, host: str, api_key_env: str, title: str, setting: str, meanwhile: str
     ) -> "EndpointTexts":
-        """Return the texts for a model of [models] whose settings begin with `setting`."""
+        """Return the texts for a model whose settings in [models] begin with `setting`."""
         return cls(
             host,
             api_key_env,
@@ -88,7 +88,7 @@ class RequestFailure(Exception):
 
 
 def printable_line(text: str) -> str:
-    """Shorten an untrusted text to one printable line.
+    """Shorten untrusted text to one printable line.
 
     >>> printable_line("no such model:\\n\\x1b[31m gpt-9")
     'no such model: [31m gpt-9'

@@ -41,7 +41,7 @@ class ReplyUnreadable(httpx2.TransportError):
 
 
 class HttpClient:
-    """Sends requests to the endpoint at `base_url`. The key is sent only there.
+    """Sends requests to the endpoint at `base_url`. The key is sent only to this address.
 
     Redirects are not followed; proxies from the environment are used.
     """
@@ -63,7 +63,7 @@ class HttpClient:
     ) -> Completion:
         """Send a request and read the reply. Raises RequestFailure or UnusableReply.
 
-        Ends soon after `stop` is set. `write` is called on this thread.
+        Ends soon after `stop` is set. `write` is called on the caller's thread.
         """
         return self._run(lambda put: self._complete(body, put), timeout_s, stop, write)
 
@@ -82,7 +82,7 @@ class HttpClient:
     ) -> Reply:
         """Run `send` on the event loop and return its result.
 
-        Text that `send` streams is passed to `write` on this thread.
+        Text that `send` streams is passed to `write` on the caller's thread.
         """
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
@@ -164,8 +164,9 @@ class HttpClient:
         )
 
     def _without_key(self, text: str) -> str:
-        """Make an untrusted text safe to log: remove the key and control characters, and shorten
-        it."""
+        """Make untrusted text safe to log: remove the key and control characters, and shorten the
+        text.
+        """
         if len(self._key) >= _SECRET_CHARS:
             text = text.replace(self._key, "[key]")
         return printable_line(text)
