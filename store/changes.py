@@ -103,7 +103,8 @@ class Ended:
 @dataclass(frozen=True, slots=True, eq=False)
 class Left:
     """The remaining rows that began after version `since` and are in force at the copy's version.
-    Only created if the copy's version was collected: gc may have deleted other rows in force there.
+    Only needed if the copy's version was collected, because gc may then have deleted other rows
+    that are in force at that version.
 
     The rows are identified by the same keys as in `Ended`. If a row of the copy began in this range
     and is not listed, gc has deleted the row because no kept version needs it. The copy must end

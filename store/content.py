@@ -103,8 +103,7 @@ def stored_encoders(connection: Connection) -> list[str]:
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
-    """Return the stored passages with these ids. Unknown ids are left out. Unknown ids are left
-    out."""
+    """Return the stored passages with these ids. Unknown ids are left out."""
     rows = connection.execute(
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],

@@ -1,2 +1,2 @@
-"""The write path: watches for changes, lists sources, plans syncs, reads documents, commits
+"""The write path: watches for changes, lists sources, plans syncs, reads documents and commits
 versions."""

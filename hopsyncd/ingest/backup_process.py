@@ -1,8 +1,8 @@
 """Makes a backup in a separate process: `python -m hopsyncd.ingest.backup_process`.
 
-It copies the database and runs all checks on the copy, at the lowest priority, so that queries and
-edits do not wait for it. It reads a JSON object, the `BackupOrder`, from standard input. It writes
-a JSON object, the finished backup or an error, to standard output.
+The process copies the database and runs all checks on the copy. It has the lowest priority, so that
+queries and edits do not wait for the backup. From standard input, it reads a `BackupOrder` as a
+JSON object. To standard output, it writes the finished backup or an error as a JSON object.
 """
 
 import json
@@ -26,8 +26,8 @@ _LOWEST_PRIORITY = 19
 
 @dataclass(frozen=True, slots=True)
 class BackupOrder:
-    """The database to back up, and the target folder. `keep` is the number of backups to keep, as
-    in store.backup_folder.rotate."""
+    """The database to back up, and the folder for backups. `keep` is the number of scheduled
+    backups, and of requested backups, to keep."""
 
     database: str
     folder: str
@@ -50,7 +50,7 @@ def verify_copy(copy: Path) -> None:
 
 
 def make(order: BackupOrder) -> dict[str, Any]:
-    """Make the backup, then delete old backups. Raises StoreError."""
+    """Make the backup, then delete old backups. Returns the finished backup. Raises StoreError."""
     folder, file = Path(order.folder), Path(order.config_file)
     with closing(open_reader(Path(order.database))) as connection:
         now_ms = time.time_ns() // 1_000_000
@@ -81,7 +81,8 @@ def make(order: BackupOrder) -> dict[str, Any]:
 
 
 def answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of `make`, or the three parts of its error, as a JSON object."""
+    """Return the result of `make`. If `make` fails, return {"error": [what, why, hint]}, the parts
+    of the StoreError."""
     try:
         return make(BackupOrder(**order))
     except StoreError as error:

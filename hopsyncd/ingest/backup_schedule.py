@@ -1,7 +1,7 @@
 """Starts scheduled and requested backups, and keeps track of the newest backup.
 
 A separate process makes the backup (`ingest/backup_process.py`). The writer's thread only starts
-it.
+this process.
 """
 
 import json
@@ -50,7 +50,8 @@ class MadeBackup:
 class Backups:
     """Makes backups on schedule and on request, one at a time.
 
-    `newest` is the newest finished backup. It is updated at the start and after each backup.
+    `newest` is the newest finished backup, or None if there is none. It is updated when the
+    configuration is loaded and after each backup.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class Backups:
         self.kept = 0
 
     def chores(self, config: Config) -> tuple[Chore, ...]:
-        """Return the scheduled job, if the configuration has one."""
+        """Return the job that makes scheduled backups, or nothing if the configuration has no
+        schedule."""
         self._list_backups(config)
         when = backup_times(config)
         return (Chore(BACKUP, when, self._begin),) if when else ()
@@ -79,7 +81,8 @@ class Backups:
         return self.start()
 
     def start(self, *, is_requested: bool = False) -> "Future[MadeBackup]":
-        """Start a backup, or wait for the one that is already running. Raises BadRequest."""
+        """Start a backup, unless a backup is already running. Returns the future of the running
+        backup. Raises BadRequest if no backup can be made."""
         config = self._config()
         folder = required_folder(config)
         order = BackupOrder(
@@ -102,7 +105,8 @@ class Backups:
         return self._running is not None
 
     def stop(self) -> None:
-        """Stop the backup process. The next backup deletes the unfinished files."""
+        """Kill the backup process if it is running. The next backup deletes the unfinished
+        files."""
         with self._lock:
             self._stopped = True
             if self._process and self._process.poll() is None:
@@ -164,8 +168,8 @@ class Backups:
 
 
 def required_folder(config: Config) -> Path:
-    """Return the folder for backups. Raises BadRequest if none is configured, or if the database is
-    on a server."""
+    """Return the folder for backups. Raises BadRequest if no folder is configured, if other users
+    can write to the folder, or if the database is on a server."""
     if config.store.url:
         raise BadRequest(
             "Cannot make a backup",

@@ -1,4 +1,5 @@
-"""Runs scheduled jobs on the writer's thread. A job that returns a future continues elsewhere."""
+"""Runs scheduled jobs on the writer's thread. A job that returns a future continues on another
+thread."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ Submit = Callable[[Callable[[SourceSync], None]], "Future[None]"]
 class ChoreRunner:
     """Runs scheduled jobs. `running` contains the names of jobs that continue on other threads.
 
-    `note` records the end of a run; `submit` calls it on the writer's thread.
+    `note(name, error)` records the end of a run. `submit` runs a function on the writer's thread.
     """
 
     def __init__(self, submit: Submit, note: Note) -> None:
@@ -29,7 +30,8 @@ class ChoreRunner:
         self.running: set[str] = set()
 
     def run(self, chore: Chore, sync: SourceSync) -> None:
-        """Run or start a job, and record how it ended. Raises only unexpected errors."""
+        """Run or start a job, and record how the job ended. If the job fails, the error is logged.
+        Only unexpected errors are raised."""
         try:
             begun = chore.run(sync)
         except Stopping:
@@ -47,7 +49,7 @@ class ChoreRunner:
 
     def _end_elsewhere(self, name: str, done: "Future[Any]") -> None:
         """Record the end of a job that ran on another thread. The job stays in `running` until
-        then, so that it is not started again."""
+        then, which prevents a second start."""
         noted = self._submit(lambda _: self._end(name, done.exception()))
         noted.add_done_callback(lambda _: self.running.discard(name))
 

@@ -46,7 +46,8 @@ _COMMON = set(SourceBase.model_fields)
 def connector_of(source: SourceConfig, config: Config) -> Connector:
     """Create the connector of a configured source.
 
-    If it cannot be created, the source is paused; other sources are not affected.
+    If the connector cannot be created, returns an UnusableSource, which pauses the source at its
+    next listing.
     """
     try:
         return _make_connector(with_pictures(source, config), config)
@@ -71,7 +72,8 @@ def open_source(connection: Connection, source: SourceConfig, config: Config) ->
 
 
 def close_sources(sources: Iterable[Source]) -> None:
-    """Stop the calls to the sources, and close their connectors."""
+    """Stop the calls to the sources, and close their connectors. A call that does not end within 2
+    seconds is abandoned."""
     closing = list(sources)
     for source in closing:
         source.caller.end()
@@ -87,8 +89,8 @@ def close_sources(sources: Iterable[Source]) -> None:
 
 
 def is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Only folders are fast, and only they send change
-    events."""
+    """Whether calls to the source may be slow. Only calls to folders are fast. Only folders send
+    change events."""
     return not isinstance(source, FolderSource)
 
 
@@ -174,10 +176,11 @@ def tesseract_of(config: Config) -> Tesseract | None:
 
 
 def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
-    """Return the source with pictures among its documents, if their text can be recognized.
+    """Return the source with pictures added to its `include` patterns, if text in pictures can be
+    recognized.
 
-    In a repository, most pictures are logos and screenshots, so only its `include` setting adds
-    pictures.
+    Git repositories are returned unchanged, because most pictures in a repository are logos and
+    screenshots.
     """
     if not isinstance(source, FilesSource) or isinstance(source, GitSource):
         return source
@@ -193,7 +196,7 @@ def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:
     """Create the connector of a folder.
 
-    It excludes hopsyncd's own files, and mbox files that are configured as sources.
+    The connector excludes hopsyncd's own files, and mbox files that are configured as sources.
     """
     mailboxes = (source.path for source in config.sources if isinstance(source, MboxSource))
     never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
@@ -232,7 +235,7 @@ def _of_package(source: PluginSource) -> Connector:
 
 
 def settings_of(source: SourceConfig) -> str:
-    """Return a digest of the settings that select items. If it changes, the cursor
-    becomes invalid."""
+    """Return a digest of the settings that select items. If the digest changes, cursors from
+    earlier listings are invalid."""
     settings = source.model_dump_json(exclude=_COMMON - {"kind"})
     return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()

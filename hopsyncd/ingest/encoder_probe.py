@@ -1,7 +1,8 @@
-"""Detects a changed encoder by the vector of a probe text, stored with the generation settings.
+"""Detects a changed encoder by the vector of a fixed probe text. The vector is stored with the
+generation settings.
 
-If an endpoint later returns another vector for this text, it serves another model under the same
-name.
+If an endpoint later returns a different vector for the probe text, it serves a different model
+under the same name.
 """
 
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
@@ -12,7 +13,8 @@ from store.records import GenerationConfig
 
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
-    """Make the encoder refuse to run a model that did not make the stored vectors."""
+    """If the encoder is an endpoint, make it raise an error if its model did not compute the stored
+    vectors."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)
         if probe is not None:
@@ -20,8 +22,8 @@ def recall_probe(connection: Connection, encoder: Encoder) -> None:
 
 
 def store_probe(connection: Connection, generation: GenerationConfig, encoder: Encoder) -> None:
-    """Store the probe's vector with the generation settings. Call it only on the
-    writer's thread."""
+    """Store the vector of the probe text with the generation settings. Does nothing unless the
+    encoder is an endpoint. Call this function only on the writer's thread."""
     if not isinstance(encoder, HttpEncoder):
         return
     recall_probe(connection, encoder)  # Another daemon may have stored another probe meanwhile.

@@ -1,8 +1,9 @@
-"""Provides watchdog's observer for Linux without its limit on the depth of folders.
+"""Provides an observer for Linux that watches deeper folders than watchdog's own observer.
 
 watchdog lists new folders with `os.walk`, which is recursive in Python 3.11 and fails beyond about
-1,000 levels. This observer uses a loop. It also drops the events that watchdog invents for the
-content of a created or moved folder, because the event of the folder covers its content.
+1,000 levels. This observer uses a loop. If a folder is created or moved, watchdog also generates
+events for the folder's content. This observer drops these events, because the folder's event covers
+its content.
 """
 
 import os
@@ -48,8 +49,8 @@ class _DeepGroup(InotifyWatchGroup):
     too_deep: bytes | None = None
 
     def _add_all_callbacks(self, path: bytes) -> None:
-        """Watch this folder and the folders below it. Each folder is watched before it is listed,
-        so that no change is missed."""
+        """Watch the folder at `path` and all folders below it. Each folder is watched before it is
+        listed, so that no change is missed."""
         self._add_callback(path)
         stack = [path] if self.is_recursive else []
         while stack:
@@ -97,8 +98,8 @@ class _DeepEmitter(InotifyEmitter):
 
 
 def folders_in(folder: bytes) -> Sequence[bytes]:
-    """Return the paths of the folders in a folder, without links. Returns none if it cannot be
-    listed."""
+    """Return the paths of the folders in a folder, without symbolic links. Returns an empty
+    sequence if the folder cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,7 +1,8 @@
-"""Follows a PostgreSQL database that another daemon writes, until this daemon is elected writer.
+"""Follows a PostgreSQL database to which another daemon writes, until this daemon is elected
+writer.
 
-Threads other than the writer's may call `request`, `submit` and `refusal`, and read the state
-(`behind`, `trouble` and so on).
+Any thread may call `request`, `submit` and `refusal`, and read the attributes and properties of
+`Follower`. All other methods run on the writer's thread.
 """
 
 import threading
@@ -57,7 +58,7 @@ class NotWriter(BadRequest):
 
 
 class Audience(Protocol):
-    """Receives the versions that a follower loads."""
+    """Receives the versions and access rules that a follower loads."""
 
     def generation_for(self, name: str) -> GenerationConfig:
         """Return this daemon's generation settings for the stored settings with this name.
@@ -68,9 +69,10 @@ class Audience(Protocol):
         ...
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
-        """Serve this version from now on. `generation` is the name of its generation settings.
+        """Serve this snapshot from now on. `generation` is the name of the snapshot's generation
+        settings.
 
-        If `snapshot` is None, no newer version can be served yet.
+        If `snapshot` is None, no newer version can be loaded at present.
         """
         ...
 
@@ -86,7 +88,8 @@ class _Job:
 
 
 class Follower:
-    """Follows the database at a URL, and becomes its writer once this daemon is elected."""
+    """Follows the database at a URL, and becomes the writer of this database once this daemon is
+    elected."""
 
     def __init__(self, url: str, saved: SavedIndex) -> None:
         self._url = url
@@ -114,7 +117,7 @@ class Follower:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the server cannot be reached, or None if it can be reached."""
+        """The reason why the server cannot be reached, or None while the server can be reached."""
         return str(self.copy.lost) if self.copy.lost else None
 
     @property
@@ -153,7 +156,8 @@ class Follower:
                 connection = self._reconnect(connection)
 
     def keep(self, connection: Connection, number: int) -> None:
-        """Update the local copy to version `number`. If that fails, discard the copy."""
+        """Update the local copy of the database to version `number`. If the update fails, delete
+        the copy."""
         try:
             with snapshot(connection):
                 self.copy.follow(connection, number)
@@ -166,20 +170,21 @@ class Follower:
             self._is_kept = False
 
     def keep_index(self) -> None:
-        """Save the index for the next start. Call it after the worker's thread has ended."""
+        """Save the index for the next start. Call this method after the worker's thread has
+        ended."""
         if self._index is not None and self._made is not None:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
                 self._saved.save(self._made, self._index, self._encoder)
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
-        """Return the index and its statistics for the writer, and forget them."""
+        """Return the index and its statistics to the writer, which owns them from then on."""
         index_and_statistics = self._index, self._statistics
         self._index = self._statistics = self._made = None
         return index_and_statistics
 
     def abandon(self, error: BaseException) -> None:
-        """Let all waiting requests and jobs fail with this error. The next writer runs the
+        """Fail all waiting requests and jobs with this error. The next writer still runs the
         requested syncs."""
         self.is_writer = False
         with self._lock:
@@ -220,7 +225,7 @@ class Follower:
         return done
 
     def refusal(self) -> NotWriter:
-        """Make the error for an operation that only the writer can do."""
+        """Create the error for an operation that only the writer can do."""
         return NotWriter(
             "The request was refused",
             "another daemon writes to this database, so this daemon is read-only",
@@ -228,8 +233,8 @@ class Follower:
         )
 
     def hear(self, connection: Connection, request: Request) -> None:
-        """Start the syncs that followers requested. Called while this daemon is the writer. Raises
-        ServerLost."""
+        """Start the syncs that followers requested. Call this method only while this daemon is the
+        writer. Raises ServerLost."""
         asks = pending_syncs(connection)
         self.copy.lost = None
         if self._is_kept and not self.copy.exists:  # A purge has deleted the copy.
@@ -243,16 +248,16 @@ class Follower:
         self._settle(connection)
 
     def is_deposed_by(self, error: Exception) -> bool:
-        """Whether this error means that another daemon may be the writer now. If so, this daemon
-        follows again."""
+        """Return whether this error means that another daemon may be the writer now. If true, this
+        daemon becomes a follower again."""
         if not isinstance(error, ServerLost | Deposed):
             return False
         self.is_writer = False
         return True
 
     def _reply(self, connection: Connection, number: int, done: "Future[SyncOutcomes]") -> None:
-        """Store the result of a sync for the follower that requested it. If this writer ends first,
-        the next writer runs the sync."""
+        """Store the result of a sync for the follower that requested the sync. Does nothing if this
+        daemon is no longer the writer. The next writer then runs the sync."""
         if not self.is_writer:
             return
         newest = head(connection)
@@ -298,12 +303,12 @@ class Follower:
             self._settle(connection)
 
     def _set_role(self, *, writes: bool) -> None:
-        """Switch between writing and following. Jobs are accepted while this daemon follows."""
+        """Switch to writing, or to following. Only a follower accepts jobs."""
         with self._lock:
             self.is_writer, self._takes_jobs = writes, not writes
 
     def _do_jobs(self, connection: Connection) -> None:
-        """Run the submitted jobs on this connection."""
+        """Run the submitted jobs with this connection."""
         while self._jobs:
             with self._lock:
                 job = self._jobs.pop(0)
@@ -347,7 +352,7 @@ class Follower:
                 self._saved.start_saving(self._made, index, self._encoder)
 
     def _forget_if_worn(self, connection: Connection) -> None:
-        """Drop the index if a garbage collection has deleted most of its rows.
+        """Drop the index if garbage collection has deleted most of its rows from the database.
 
         The next load then reads only the remaining rows. Until then, the served version does not
         change.
@@ -364,7 +369,8 @@ class Follower:
     def _follow_to(
         self, connection: Connection, generation: GenerationConfig, until: int
     ) -> LiveIndex:
-        """Return the index at version `until`, updated or rebuilt."""
+        """Return the index at version `until`: the present index after an update, or a newly loaded
+        index."""
         index, made = self._index, self._made
         self._index = self._made = None  # While it is being changed, the index is invalid.
         rewritten = made is not None and not self._matches_database(connection, made)

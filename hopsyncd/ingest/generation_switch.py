@@ -1,10 +1,11 @@
-"""Builds the index of new generation settings in the background, then switches to it in one
-version.
+"""Builds the index for new generation settings in the background, then switches to this index in
+one version.
 
-The question sets for the new settings are made in pieces while there is no other work. They are
-stored after each piece, so a restart does not make them again. Each piece is also added to a
-separate index and matched there; a restart repeats this. No version uses the separate index until
-it contains all passages of the head. Until then, edits and queries use the old settings.
+The question sets for the new settings are generated in pieces while there is no other work. They
+are stored after each piece, so a restart does not generate them again. The passages of each piece
+are also added to a separate index and matched in it. A restart repeats this step. No version uses
+the separate index until it contains all passages of the head. Until then, edits and queries use the
+old settings.
 """
 
 import time
@@ -33,10 +34,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SwitchProgress:
-    """The progress of a switch. `left_s` is the estimated time left in seconds, or None if there is
-    no estimate yet.
+    """The progress of a switch, as numbers of passages. `left_s` is the estimated time left in
+    seconds, or None if there is no estimate yet.
 
-    `problem` says why the switch makes no progress at present. It is retried.
+    `problem` says why the last attempt failed, or is None. A failed attempt is retried.
     """
 
     done: int
@@ -46,10 +47,10 @@ class SwitchProgress:
 
 
 class GenerationSwitch:
-    """Switches the head to the settings of another writer, and builds that writer's index from
-    scratch.
+    """Switches the head to the generation settings of another writer, and builds that writer's
+    index from scratch.
 
-    Only `progress` may be used on other threads than the writer's thread.
+    Except for `progress`, use an object of this class only on the writer's thread.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class GenerationSwitch:
         piece: int = _PIECE,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`open_writer` is called at the first piece, and again after a failure."""
+        """`open_writer` opens the other writer when the first piece is built. A piece has `piece`
+        passages. `yield_to_edits` is called at every slow step."""
         self._connection = connection
         self._open_writer = open_writer
         self._writer: VersionWriter | None = None
@@ -84,17 +86,18 @@ class GenerationSwitch:
         return self._progress
 
     def begin_again(self) -> None:
-        """Drop the unfinished index, for example because passages in it were purged."""
+        """Drop the unfinished index, for example because some of its passages were purged."""
         self._filled_for = None
         if self._writer:
             self._writer.forget_index()
 
     def run(self, go_on: Callable[[], bool]) -> Version | None:
-        """Build pieces as long as `go_on` returns True. Returns the version that completes the
-        switch, or None if the switch is not complete.
+        """Build pieces while `go_on` returns True. Returns the version that completes the switch,
+        or None if the switch is not complete.
 
-        If a model or the disk fails, the error is logged, shown by `progress`, and the piece is
-        retried later. Other database errors are raised, possibly after the switch was committed.
+        If a model or the disk fails, the error is logged and shown by `progress`, and the piece is
+        retried later. Other database errors are raised. They can occur even after the switch was
+        committed.
         """
         while self._clock_s() >= self.due_s and go_on():
             try:
@@ -133,8 +136,8 @@ class GenerationSwitch:
         return None
 
     def _find_remaining(self, writer: VersionWriter, newest: Version) -> None:
-        """Find the passages that are not built yet. After a purge, start over, so that no purged
-        content is left."""
+        """Find the passages that are not in the separate index yet. After a purge, start a new
+        index, so that no purged content is left."""
         rewritten = rewrites(self._connection)
         if not writer.has_index or self._rewrites != rewritten:
             writer.begin_separate_index()

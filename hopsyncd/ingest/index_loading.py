@@ -1,6 +1,6 @@
 """Loads the live index from the database, and updates it to newer versions.
 
-An update applies the intervals that have begun and ended in the database since.
+An update applies the intervals that have begun or ended in the database since the index's version.
 """
 
 from collections import defaultdict
@@ -32,9 +32,9 @@ _AT_ONCE = 1000  # question sets loaded per batch
 
 
 def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, until: int) -> None:
-    """Update the index from version `after` to version `until`. Call it in a snapshot.
+    """Update the index from version `after` to version `until`. Call this function in a snapshot.
 
-    Question sets with vectors of other encoders are left out.
+    Only question sets with vectors of `encoder` are added.
     """
     new = changes(connection, after, until)
     deleted = _end_deleted(index, new.left, after)
@@ -55,8 +55,8 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
 
 
 def is_mostly_deleted(connection: Connection, index: LiveIndex) -> bool:
-    """Whether the database has at most half as many question sets, or occurrences of passages, as
-    the index."""
+    """Whether the index has at least twice as many question sets, or occurrences of passages, as
+    the database."""
     tables = (("question_set", len(index.passages)), ("placement", len(index.occurrences)))
     return any(
         2 * int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) <= rows
@@ -65,7 +65,7 @@ def is_mostly_deleted(connection: Connection, index: LiveIndex) -> bool:
 
 
 def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-    """Load the index as of a version from the database into memory. Version 0 is empty."""
+    """Load the index at version `until` from the database into memory. Version 0 is empty."""
     index = LiveIndex(generation.dimensions)
     if until:
         follow(connection, index, generation.encoder, 0, until)
@@ -73,20 +73,21 @@ def load_index(connection: Connection, generation: GenerationConfig, until: int)
 
 
 def load_snapshot(connection: Connection, version: Version) -> Snapshot:
-    """Load a version from the database. Call it in a snapshot."""
+    """Load a version from the database. Call this function in a snapshot."""
     index = load_index(connection, get_generation(connection, version.generation), version.id)
     return Snapshot(index, version, Statistics.count(index, version.id))
 
 
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
-    """Update only the documents of an index whose passages and matches are already up to date."""
+    """Update only the documents of an index, from version `after` to version `until`. The passages
+    and matches must already be at `until`."""
     ended, begun = document_changes(connection, after, until)
     _follow_documents(index, ended.key, ended.died, begun)
     index.settle(until)
 
 
 def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
-    """Load the content of stored question sets and their passages, to be added to the index."""
+    """Return what the index needs to add these stored question sets and their passages."""
     passages = known_passages(connection, [questions.passage for questions in sets])
     texts = [full_text(passages[questions.passage]) for questions in sets]
     return [
@@ -115,8 +116,8 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_row
 
 
 def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
-    """End the index's passages and matches that garbage collection deleted. Returns the ids of the
-    deleted documents."""
+    """End the index's passages and matches that garbage collection has deleted from the database.
+    Returns the ids of the deleted documents."""
     if left is None:
         return np.empty(0, dtype=np.int64)
     intervals, matches, documents = index.passage_intervals, index.matches, index.documents

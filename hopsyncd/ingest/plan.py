@@ -1,4 +1,4 @@
-"""Lists a source and plans its sync: an action and a reason for each item."""
+"""Lists a source and plans its sync: an action, with a reason, for each item that needs one."""
 
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,17 +32,17 @@ _CHUNK = 256  # items taken from the connector per call
 
 
 class TooMuch(Exception):
-    """A small sync has too much work, so it is abandoned."""
+    """A small sync is abandoned because it has too much work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The result of listing a source. `under` is None for the whole source, or else the listed
-    parts.
+    """The result of listing a source. `under` contains the paths of the listed parts, or is None if
+    the whole source was listed.
 
     If `since` is a cursor, the listing is incremental: it contains only changes since that cursor,
     and only the items in `gone` were removed. `cursor` is the point where the next listing of the
-    whole source can begin; None for a partial listing or a source without cursors.
+    whole source can begin. It is None for a partial listing or a source without cursors.
     """
 
     items: dict[str, Item]
@@ -76,10 +76,11 @@ def scan(
     yield_to_edits: YieldToEdits = lambda: None,
     most: int | None = None,
 ) -> Generator[Turn, None, Listing]:
-    """List the source from the cursor `since`, or completely if there is no cursor or it has
-    expired.
+    """List the source from the cursor `since`, or completely if there is no cursor or the cursor
+    has expired. If `under` is given, only these parts are listed.
 
-    Raises SourceUnavailable if the listing fails, and TooMuch if it has more than `most` items.
+    Raises SourceUnavailable if the listing fails, and TooMuch if the listing has more than `most`
+    items.
     """
     try:
         return (yield from _scan(connector, under, since, caller, yield_to_edits, most))
@@ -173,7 +174,7 @@ _WHOLE_EVERY_MS = 24 * 3600 * 1000
 
 
 class Action(StrEnum):
-    """The kinds of actions for an item. FORGET deletes the record of an item that was never
+    """The kinds of actions for an item. FORGET deletes the record of an item that is not
     indexed."""
 
     FETCH = "fetch"
@@ -208,13 +209,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which parts of a source to sync, and options of the sync.
+    """The parts of a source to sync, and the options of the sync.
 
-    `under` are the parts; None means the whole source. If `accept_empty` is true, all documents may
-    be removed. If `afresh` is true, every document is read again. If `whole` is true, everything is
-    listed, even if the source can list only its changes. A `small` sync has a waiting caller: it
-    does not ask the LLM, and is abandoned if it has too much work. `edits` limits a small sync to
-    this number of edited documents, in the order of `under`; 0 means no limit.
+    `under` contains the paths of the parts. None means the whole source. If `accept_empty` is true,
+    all documents may be removed. If `afresh` is true, every document is reloaded. If `whole` is
+    true, everything is listed, even if the source can list only its changes. A `small` sync must be
+    fast: it does not ask the LLM, and is abandoned if it has too much work. `edits` limits a small
+    sync to this number of edited documents, in the order of `under`. 0 means no limit.
     """
 
     under: tuple[str, ...] | None = None
@@ -229,8 +230,9 @@ class Scope:
 class Plan:
     """The steps of a sync, and the listing on which they are based.
 
-    `gone` contains the content hash of each document to remove, by path. A sync of edits reads only
-    the paths in `only`, and leaves those in `postponed` to the next sync.
+    `gone` contains the content hash of each document to remove, by path. If the number of edits is
+    limited, the sync reads only the paths in `only`, and leaves the paths in `postponed` to the
+    next sync. Otherwise `only` is None.
     """
 
     steps: tuple[Step, ...]
@@ -240,7 +242,7 @@ class Plan:
     postponed: tuple[str, ...] = ()
 
     def looks_at(self, path: str) -> bool:
-        """Whether the planned sync takes the state of this item into account."""
+        """Whether the sync brings the item at this path up to date."""
         return self.listing.decides(path) if self.only is None else path in self.only
 
     def steps_with(self, *actions: Action) -> dict[str, Step]:
@@ -249,7 +251,7 @@ class Plan:
 
 
 def source_paused_error(name: str) -> SourceUnavailable:
-    """Make the error for syncing a source that a user has paused."""
+    """Create the error for syncing a source that a user has paused."""
     return SourceUnavailable(
         f'Cannot sync the source "{name}"',
         "a user paused it",
@@ -258,7 +260,7 @@ def source_paused_error(name: str) -> SourceUnavailable:
 
 
 def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
-    """Return the cursor at which the listing begins, or None if it must list everything."""
+    """Return the cursor at which the listing begins, or None if everything must be listed."""
     if scope != Scope() or state.listed_ms is None:
         return None
     is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
@@ -272,7 +274,8 @@ def make_plan(
     since: str | None = None,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Generator[Turn, None, Plan]:
-    """List the source and plan its sync, in turns. Changes nothing.
+    """List the source and plan its sync, in turns. Writes nothing to the database. `since` is the
+    cursor at which to begin, as returned by `since_of`.
 
     Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
@@ -310,9 +313,10 @@ def make_plan(
 
 
 def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
-    """Return the parts that the listing covers.
+    """Return the parts that the listing covers, or None for the whole source.
 
-    If the connector cannot restrict a listing, these are more than the requested parts.
+    If the connector cannot restrict a listing, the result also contains the listed items outside
+    the requested parts.
     """
     if scope.under is None:
         return None
@@ -330,7 +334,7 @@ def decide(
     accept_empty: bool = False,
     documents: int | None = None,
 ) -> tuple[Step, ...]:
-    """Plan all steps: first the fetches, then the reports, then the removals. Changes nothing.
+    """Plan all steps: first the fetches, then the reports, then the removals.
 
     Edited documents are fetched before new documents, because an edit may arrive together with many
     new documents. Short documents are fetched before long documents, so that much of an import is
@@ -339,9 +343,10 @@ def decide(
 
     `seen` contains the items of the last scan by path. `live` contains the content hashes of the
     documents at the head that the listing may contain, by path. `documents` is the number of all
-    documents of the source, by default the number of `live`. `pins` contains the content hashes of
-    the files of restored documents at the time of the restore, by path. A file that was missing
-    then may stay missing. `excluded` items were purged, and are always skipped.
+    documents of the source, by default the number of `live`. `pins` contains the content hash of
+    each restored document's file at the time of the restore, by path, or None if there was no file.
+    Such a document is kept while its file stays missing. `excluded` contains the paths of purged
+    items, which are always skipped.
 
     Raises SourceUnavailable if the source would lose all its documents, for example because a disk
     was unmounted or an account lost its permissions.
@@ -372,7 +377,7 @@ def decide(
 
 def _sort_key(step: Step) -> tuple[bool, bool]:
     """Return the sort key of a step. Edited documents come before new documents, and short
-    before long documents."""
+    documents before long documents."""
     return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
@@ -396,7 +401,8 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
 
 
 def _limit_edits(plan: Plan, scope: Scope) -> Plan:
-    """Return a plan with only the first `scope.edits` edits, in the order of `scope.under`."""
+    """Return a plan with only the first `scope.edits` edits of small documents, in the order of
+    `scope.under`."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
     wanted = [path for path in scope.under or () if path in edits]
     only, postponed = wanted[: scope.edits], tuple(wanted[scope.edits :])

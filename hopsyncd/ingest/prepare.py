@@ -1,8 +1,9 @@
-"""Prepares a commit by making the question sets of its passages. Edits can be synced meanwhile.
+"""Prepares a commit by generating the question sets of its passages. Edits can be synced meanwhile.
 
-Each passage gets its question set once. Finished sets are stored in groups, every few seconds.
+The question set of a passage is generated only once. Finished sets are stored in groups, every few
+seconds.
 
-If the configured LLM returns no questions, the built-in generator makes a provisional set. The
+If the configured LLM returns no questions, the built-in generator creates a provisional set. The
 failure is recorded, and the LLM is asked again later.
 """
 
@@ -63,7 +64,8 @@ class Cost:
     """The cost of making a version: LLM usage, generated passages and embedded texts. If `usage` is
     None, no LLM is asked.
 
-    The usage may be shared by a whole sync. Only the calls made from now on count for this version.
+    A whole sync may share one `usage`. Only LLM calls made after this object was created count for
+    the version.
     """
 
     usage: Usage | None = None
@@ -93,7 +95,7 @@ class Cost:
 
 
 class Preparer:
-    """Makes the question sets that a commit needs."""
+    """Generates and stores the question sets that a commit needs."""
 
     def __init__(
         self,
@@ -103,7 +105,8 @@ class Preparer:
         now_ms: Callable[[], int],
         patience_s: float,
     ) -> None:
-        """Ask the LLM for at most `patience_s` seconds at a time; the remaining passages wait."""
+        """`patience_s` limits the seconds for which one call of `prepare` or `ask_again` uses the
+        LLM. Passages that the LLM has not answered by then get provisional sets."""
         self._connection = connection
         self._maker = maker
         self._now_ms = now_ms
@@ -120,12 +123,12 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Make a question set of the current settings, if necessary a provisional one, for every
-        passage that lacks one.
+        """Generate and store a question set for every passage that has none for the current
+        settings. If the LLM returns no questions, the set is provisional.
 
-        `on_progress` receives the number of finished passages and the total number. Another
-        prepare() may run at `yield_to_edits`; no set is stored twice. Raises TooMuch if more than
-        `most` passages lack a set.
+        `on_progress` receives the number of finished passages and the total number.
+        `yield_to_edits` may call prepare() again. No set is stored twice. Raises TooMuch if more
+        than `most` passages lack a set.
         """
         self._store()
         missing = self._without_questions(wanted)
@@ -157,7 +160,8 @@ class Preparer:
         return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Yield the passages that have no set. Each is checked only when it is reached."""
+        """Yield the passages that have no question set. A passage is checked only when it is
+        reached, because a nested prepare() may store its set."""
         for passage in passages:
             if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
@@ -165,8 +169,8 @@ class Preparer:
     def _serve_provisionally(
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
-        """Store provisional sets for these passages. If built-in questions exist, they are copied;
-        otherwise they are generated."""
+        """Store provisional sets for these passages. If a passage already has built-in questions,
+        they are copied. Otherwise they are generated."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
@@ -216,7 +220,7 @@ class Preparer:
         go_on: Callable[[], bool],
         yield_to_edits: YieldToEdits = lambda: None,
     ) -> Iterator[Sequence[MakeResult]]:
-        """Make sets source by source, and store them when they are finished."""
+        """Generate question sets source by source, and store them in groups. Yields the results."""
         end_s = time.monotonic() + self._patience_s
         for source, passages in wanted.items():
             context = None
@@ -234,7 +238,8 @@ class Preparer:
             self._store()
 
     def _not_stored(self, results: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
-        """Return the sets that a nested prepare() has not stored yet."""
+        """Return the question sets among the results, except sets that a nested prepare() has
+        already stored."""
         sets = [(passage, result) for passage, result in results if isinstance(result, QuestionSet)]
         known = known_sets(self._connection, [result.id for _, result in sets])
         return [(passage, result) for passage, result in sets if result.id not in known]
@@ -246,7 +251,8 @@ class Preparer:
         )
 
     def _store(self) -> None:
-        """Store the finished sets, including the sets of an outer prepare()."""
+        """Store all finished sets. In a nested prepare(), this includes the sets of the outer
+        prepare()."""
         unstored, self._unstored = self._unstored, []
         self._stored_s = time.monotonic()
         if unstored:
@@ -265,8 +271,8 @@ class Preparer:
         put_waits(self._connection, waits)
 
     def _retry_ms(self, error: LlmError, tries: int) -> int:
-        """Return when to ask again (Unix ms). Returns 0 if the question maker decides, for example
-        because the endpoint is unavailable."""
+        """Return the time from which the LLM can be asked again (Unix ms), given the number of
+        tries. Returns 0 (no wait) if the endpoint was unavailable or the passage was not sent."""
         if error.kind in ("unavailable", "queued"):
             return 0
         wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)

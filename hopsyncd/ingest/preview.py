@@ -1,4 +1,4 @@
-"""Previews a sync: its steps and its cost, without writing anything."""
+"""Previews the steps and the cost of a sync without writing anything."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -32,10 +32,12 @@ _GROUP = 1000  # Estimate the calls for this many passages together, like a batc
 
 @dataclass(slots=True)
 class Preview:
-    """The planned changes of a source, and the number of passages that need questions.
+    """The changes that a sync of a source would index, and the number of passages that need
+    questions.
 
-    If the source would be paused, `problem` and `hint` say why, and the other fields are empty. The
-    numbers of LLM calls and tokens are estimates. Each line of `unreadable` contains the reason.
+    If the sync would pause the source, `problem` says why, `hint` says what to do, and the other
+    fields are empty. The numbers of LLM calls and tokens are estimates. Each line of `unreadable`
+    has a path and a reason.
     """
 
     source: str
@@ -62,7 +64,8 @@ def preview(
     """Preview a sync of the source, without writing anything or asking an LLM.
 
     `generation` is the row id of the settings whose existing questions are reused, or None if there
-    are no questions. `price` is None if no LLM would be asked.
+    are no questions. `price` estimates the cost of asking an LLM about passages, and is None if no
+    LLM would be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []

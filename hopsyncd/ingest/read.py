@@ -1,7 +1,7 @@
 """Reads documents, and collects them into the batch of the next version.
 
-`read_step` executes a planned fetch, and returns the passages or the reason why there are none. A
-`SyncRun` is the state of a sync, with its progress and its `PendingBatch`.
+`read_step` executes a planned fetch, and returns the document's passages or the reason why it has
+none. A `SyncRun` is the state of a sync, with its progress and its `PendingBatch`.
 """
 
 import json
@@ -67,11 +67,10 @@ class ReadDocument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of a fetch. `read` is None if the head already has this content, or if the item
-    cannot be indexed.
+    """The result of a fetch. `seen` is the item's state. `read` is None if the head already has the
+    item's content, or if the item cannot be indexed.
 
-    If `waits` is true, the required reader is unavailable, and the next scan reads the document
-    again.
+    If `waits` is true, the reader for this format is unavailable, and the next scan tries again.
     """
 
     seen: Seen
@@ -80,8 +79,8 @@ class Reading:
 
 
 def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
-    """Return an identifier of the rules by which documents become passages. If it changes, all
-    documents are read again."""
+    """Return an identifier of the rules by which documents are split into passages. If the
+    identifier changes, all documents are reloaded."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
@@ -96,7 +95,7 @@ def read_step(
 ) -> Reading | None:
     """Fetch an item and split it into passages.
 
-    Returns None if the item was purged or has vanished. In the latter case, the next listing shows
+    Returns None if the item was purged or has vanished. If it has vanished, the next listing shows
     whether it was removed. Raises SourceUnavailable.
     """
     item = step.item
@@ -159,7 +158,7 @@ def _no_text_hint(blocks: Sequence[Block]) -> str:
 
 
 def _has_content(data: bytes) -> bool:
-    """Whether the data contain a letter or digit outside tags. Binary data almost always do."""
+    """Whether the data contains a letter or digit outside tags. Binary data almost always does."""
     return _WORD.search(_MARKUP.sub(b" ", data)) is not None
 
 
@@ -188,7 +187,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
-    """Return the properties in the document, and its date if the source supplies a date."""
+    """Return the properties in the document. If the source supplies a date, the date is added."""
     facts = {
         (name, in_one_line(value))
         for block in blocks
@@ -241,9 +240,10 @@ def _content_of(fetched: Fetched) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The changes that make up a version. `gone` and `unseen` are (source id, path) pairs.
+    """The changes of a version. `gone` are documents to remove, and `unseen` are items whose
+    records are to be deleted, both as (source id, path) pairs.
 
-    If `reason` is empty, the batch is the result of syncing its source.
+    If `reason` is empty, the batch comes from a sync of the source named `source`.
     """
 
     reason: str
@@ -256,7 +256,7 @@ class Batch:
 
     @property
     def description(self) -> str:
-        """The reason for the version."""
+        """The reason to record for the version."""
         return self.reason or scan_reason(self.source, len(self.read), len(self.gone))
 
     @property
@@ -264,8 +264,8 @@ class Batch:
         return frozenset(item.path for item in self.seen).union(path for _, path in self.unseen)
 
     def end_of_part(self, first: int, passages: int) -> int:
-        """Return the index after the last document of the part that begins at `first` and has about
-        `passages` passages."""
+        """Return the end (exclusive) of the part of `read` that begins at index `first` and has
+        about `passages` passages."""
         end = first
         while end < len(self.read) and passages > 0:
             passages -= len(self.read[end].passages)
@@ -273,7 +273,7 @@ class Batch:
         return end
 
     def first(self, documents: int) -> Self:
-        """Return a batch with only the first `documents` of the read documents."""
+        """Return a batch with only the first `documents` entries of `read`, and no removals."""
         read = self.read[:documents]
         paths = {(document.document.source, document.document.path) for document in read}
         seen = tuple(item for item in self.seen if (item.source, item.path) in paths)
@@ -305,9 +305,10 @@ def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a sync. Other threads read it.
+    """The progress of a sync. Other threads may read the fields.
 
-    `documents_done` are committed. The fields after `documents_total` describe the current batch.
+    `documents_done` counts committed documents. The fields after `documents_total` describe the
+    current batch.
     """
 
     source: str = ""
@@ -320,7 +321,7 @@ class Progress:
     @property
     def share(self) -> float:
         """The share of the sync that is finished, from 0 to 1. The current batch counts in
-        proportion to its passages that have questions."""
+        proportion to the number of its passages that have questions."""
         batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
         return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
 
@@ -340,11 +341,11 @@ _LONGEST_BATCH_S = 60.0  # A batch is planned to take at most this long.
 
 @dataclass(slots=True)
 class Pace:
-    """Limits the number of new passages in the next batch of a sync.
+    """Limits the next batch of a sync to `passages` new passages.
 
-    The first batch is small, so that the first documents are soon searchable. A later batch has as
-    many passages as ten seconds of work or twice the last limit allow, whichever is more, but takes
-    at most a minute. Every version has a fixed cost, so fewer versions make an import faster.
+    The first batch is small, so that the first documents are soon searchable. After each batch, the
+    limit rises to ten seconds of work or twice the last limit, whichever is more, but not above a
+    minute of work. Every version has a fixed cost, so fewer versions make an import faster.
     """
 
     passages: int = _FIRST_PASSAGES
@@ -364,7 +365,7 @@ _PART_S = 0.5
 
 @dataclass(slots=True)
 class PartSize:
-    """Limits a part of the matching work to `most` passages, so that a part takes about half a
+    """Limits each part of a batch to `most` passages, so that matching a part takes about half a
     second."""
 
     most: int
@@ -379,9 +380,9 @@ class PendingBatch:
     """The batch that is being collected for the next version of a source: readings, reports and
     removals by path.
 
-    A small sync may interrupt the sync that collects the batch, and read the same paths later.
-    These paths are then dropped from the batch. `unsettled` are the paths to read again soon. `new`
-    is the number of each document's passages that are not in the database yet.
+    A small sync may interrupt the sync that collects the batch, and read newer content of the same
+    paths. These paths are then dropped from the batch. `unsettled` are the paths that the next
+    listing must reload. `new` is the number of passages that are not in the database yet, by path.
     """
 
     source: int
@@ -395,7 +396,7 @@ class PendingBatch:
 
     @property
     def documents(self) -> list[ReadDocument]:
-        """The documents in the batch, which are new or changed."""
+        """The new and changed documents in the batch."""
         return [reading.read for reading in self.readings.values() if reading.read]
 
     @property
@@ -403,20 +404,20 @@ class PendingBatch:
         return sum(self.new.values())
 
     def begin(self, path: str) -> None:
-        """Record that this path is being read."""
+        """Record that the item at this path is being read."""
         self._reading = path
 
     def end(self, reading: Reading, new: int) -> None:
-        """Add a reading with `new` new passages, unless another sync has read its path since
-        `begin`."""
+        """Add the reading of the path given to `begin`, unless another sync has read the same path
+        since. `new` is the number of new passages."""
         if self._reading is not None:
             self.readings[self._reading] = reading
             self.new[self._reading] = new
         self._reading = None
 
     def drop(self, is_later: Callable[[str], bool]) -> None:
-        """Drop each path for which `is_later` returns True, because another sync has
-        read it since."""
+        """Drop each path for which `is_later` returns True because another sync has read newer
+        content of that path."""
         for found in (self.readings, self.reports, self.removals):
             late = [path for path in found if is_later(path)]
             self.unsettled.update(late)
@@ -454,11 +455,11 @@ class PendingBatch:
 class SyncRun:
     """The state of a running sync: its source, scope, batch, and results so far.
 
-    `removals` are planned, and wait for their batch. `moved` contains the paths of these removals
-    by content hash, the first path last. `back` are the fetches of items that were to be removed
-    but exist again. `looked_at` are the paths in committed versions. `vanished` are the paths that
-    no longer existed when they were read. `encoder_error` says why new passages have no vectors;
-    only changes that need no vectors are then committed.
+    `removals` are the planned removals that are not in a batch yet. `moved` contains the paths of
+    these removals by content hash, in reverse order. `back` are the fetches of items that were to
+    be removed but exist again. `looked_at` are the paths whose state was committed. `vanished` are
+    the paths that no longer existed when they were to be read. `encoder_error` says why new
+    passages have no vectors. If it is set, only changes that need no vectors are committed.
     """
 
     source: Source
@@ -479,5 +480,5 @@ class SyncRun:
 
     @property
     def is_slow(self) -> bool:
-        """Whether calls to the source may keep the writer waiting."""
+        """Whether calls to the source may be slow, so that they run on a separate thread."""
         return not isinstance(self.source.caller, WriterThread)

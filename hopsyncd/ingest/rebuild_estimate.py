@@ -25,9 +25,10 @@ class RebuildEstimate:
     """The estimated work of a switch to the configured models.
 
     `passages` is the number of passages at the head, and `lacking` the number of passages without
-    vectors of these models. `texts` is the number of texts to embed. `seconds` is the time on this
-    machine, or None if an endpoint embeds. `encoder_tokens` is 0 unless an endpoint embeds. All
-    values except `passages` are approximate.
+    vectors of these models. `texts` is the number of texts to embed. If an endpoint computes the
+    vectors, `encoder_tokens` is the number of tokens to send and `seconds` is None. Otherwise
+    `seconds` is the time on this machine and `encoder_tokens` is 0. All values except `passages`
+    and `lacking` are approximate.
     """
 
     generation: str
@@ -42,7 +43,8 @@ class RebuildEstimate:
 
 
 def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
-    """Estimate the work of a switch from up to 24 passages. Uses no endpoint, and stores nothing.
+    """Estimate the work of a switch to the configured models from a sample of up to 24 passages.
+    Uses no endpoint, and stores nothing.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -72,7 +74,7 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
 
 
 def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
-    """Measure how many seconds the built-in generator needs for the sample, without the time for
+    """Measure how many seconds it takes to generate questions for the sample, without the time for
     loading models."""
     if not sample:
         return 0.0

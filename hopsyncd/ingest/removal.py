@@ -1,5 +1,5 @@
-"""Removes the documents of sources: from the head by a new version, or from all versions by a
-purge."""
+"""Removes the documents of sources, either from the head by committing a new version, or from all
+versions by a purge."""
 
 import shutil
 import time
@@ -43,8 +43,9 @@ def remove_source_documents(
 ) -> RemoveAnswer:
     """Commit a version without the documents of a source, and delete the other data of the source.
 
-    `apply` commits the version. If `purge` is true, the documents are also removed from earlier
-    versions; after a crash, `finish_purges` completes this. `between` runs after each transaction.
+    `apply` commits a batch. If `purge` is true, the documents are also removed from earlier
+    versions. After a crash, `finish_purges` completes the purge. `between` is called after each
+    transaction.
     """
     rows = {known: row for row, known in source_names(connection).items()}
     gone: list[str] = []
@@ -100,10 +101,10 @@ def drop_mirror(config: Config, name: str) -> None:
 
 
 def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """Remove a source like `remove_source_documents`, without a daemon. `config` must still contain
-    the source.
+    """Remove a source without a daemon, otherwise like `remove_source_documents`. `config` must
+    still contain the source.
 
-    Raises WriterBusy.
+    Raises WriterBusy if a daemon is running.
     """
     with hold_writer_lock(config.database), closing(open_writer(config.database)) as connection:
         opening_check(connection)
@@ -130,7 +131,8 @@ def stored_sources(config: Config) -> set[str]:
 
 
 def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
-    """Create a writer that keeps the generation settings and rules of the head. Loads no model."""
+    """Create a writer that keeps the generation settings and rules of `newest`, without loading a
+    model."""
     return VersionWriter(
         connection,
         _NoQuestions(get_generation(connection, newest.generation)),

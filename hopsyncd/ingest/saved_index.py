@@ -1,17 +1,16 @@
-"""Saves the live index on disk: vectors in files that are mapped, and all other columns as of a
-version.
+"""Saves the live index on disk, so that a start need not build it from the database.
 
 The saved index is derived data. It is used only if every digest matches the manifest, and the
-database returns the same stamp as when the index was saved. Otherwise the index is built from the
-database. A save deletes the manifest before it replaces any other file, and writes the new manifest
-last. So after a crash at any step, an incomplete index is never used.
+database has the same stamp for the index's version as when the index was saved. Otherwise the index
+is built from the database. A save deletes the manifest before it replaces any other file, and
+writes the new manifest last. So after a crash at any step, an incomplete index is never used.
 
-The vector files only grow; rows after the saved number of rows are ignored. The other columns are
-in a single file that never changes. After each column and each file of vectors there is spare
-capacity, so that a process can add rows to its mapping, and copies only the pages to which it
-writes. The spare capacity is sparse: it takes no space on disk.
+The vectors are in memory-mapped files that only grow. Rows after the saved number of rows are
+ignored. All other columns, as of a version, are in a single file that never changes. Each column
+and each file of vectors ends with spare capacity. So a process can add rows to its mapping, and
+copies only the pages to which it writes. The spare capacity is sparse: it takes no space on disk.
 
-A thread saves the index as of a version, while the writer continues.
+A thread saves the index of a version while the writer continues.
 """
 
 import hashlib
@@ -66,7 +65,8 @@ Parts = dict[str, Sequence[NDArray[np.generic]]]
 
 
 class SavedIndex:
-    """The folder with the saved index of a database. Only the writer changes its files."""
+    """The folder with the saved index of a database. Only the process with `is_owned` changes the
+    files; all other processes read them."""
 
     def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
         self.folder = folder
@@ -79,10 +79,10 @@ class SavedIndex:
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-        """Return the index as of a version: load and update the saved index, or build it from the
-        database.
+        """Return the index at version `until`: the saved index, updated to that version, or a new
+        index built from the database.
 
-        Call it in a snapshot.
+        Call this method in a snapshot.
         """
         self._cancel_saving()
         index = self._load_saved(connection, generation)
@@ -106,13 +106,12 @@ class SavedIndex:
         return index
 
     def save(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the index, which uses the new column file afterwards. A failure is only logged."""
+        """Save the index, and map its columns from the new file. Failures are only logged."""
         self.start_saving(made, index, encoder)
         self.finish_saving()
 
     def start_saving(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Start a thread that saves the index. `finish_saving` then lets the index use the new
-        file.
+        """Start a thread that saves the index. Call `finish_saving` afterwards.
 
         `made` is the stamp of the index's version.
         """
@@ -132,11 +131,12 @@ class SavedIndex:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether `finish_saving` has something to do."""
+        """Whether a save was started for which `finish_saving` has not been called yet."""
         return self._saving is not None
 
     def finish_saving(self) -> None:
-        """Wait until a running save has ended. Call it only on the writer's thread."""
+        """If a save was started, wait for its end, and map the index's columns from the new file.
+        Call this method only on the writer's thread."""
         if self._saving is None:
             return
         (saving, result), self._saving = self._saving, None
@@ -154,8 +154,9 @@ class SavedIndex:
             self.finish_saving()
 
     def _try_to_save(self, saving: "_Saving") -> MovedColumns | None:
-        """Save the columns. Returns None if the save was cancelled, or if it failed, which is
-        logged. Files that were saved before stay valid, unless they were being replaced."""
+        """Save the index. Returns the mapped columns, or None if the save was cancelled or failed.
+        A failure is logged. The previous save stays valid, unless its files were already being
+        replaced."""
         try:
             return self._save(saving)
         except OSError as error:
@@ -197,7 +198,7 @@ class SavedIndex:
         return frozen.move(self._columns(layout), _lengths(layout))
 
     def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
-        """Write the columns into a new file. Returns their layout and digest.
+        """Write the columns to a new file. Returns their layout and digest.
 
         Processes that have mapped the old file continue to use it.
         """
@@ -216,7 +217,8 @@ class SavedIndex:
         return layout, digest.hexdigest()
 
     def _write_texts(self, texts: Sequence[Sequence[Any]]) -> Path:
-        """Write the lists of texts as one JSON array, and return the file."""
+        """Write the lists of texts to a new file as one JSON array. Returns the path of the
+        file."""
         path = self.folder / f"{_TEXTS}.new"
         with path.open("w", encoding="utf-8") as file:
             for number, each in enumerate(texts):
@@ -235,13 +237,14 @@ class SavedIndex:
     def is_due_at_rest(self, index: LiveIndex) -> bool:
         """Whether the index has grown enough to be saved again while no source is being synced.
 
-        Rows that are not in the files take memory in each process.
+        Each process keeps rows that are not in the files in its own memory.
         """
         return len(index.passages) > _MORE_AT_REST * self._entries + _FEW_ROWS
 
     def is_renewed(self, index: LiveIndex) -> bool:
-        """Whether the index should be loaded again to save memory: the files are newer than when it
-        was loaded, and it has grown since. Returns True at most once for the same files."""
+        """Whether the index should be reloaded to save memory: the files are newer than the index,
+        and the index has grown since it was loaded. Returns True at most once for the same
+        files."""
         try:
             made = json.loads((self.folder / _MANIFEST).read_text("utf-8"))["stamp"]
         except (OSError, ValueError, KeyError):
@@ -250,7 +253,8 @@ class SavedIndex:
         return self.version > before and self.is_due_at_rest(index)
 
     def is_close(self, index: LiveIndex) -> bool:
-        """Whether the saved index is so recent that saving again is not worth the time."""
+        """Whether the saved index is only slightly older than `index`, so that another save is not
+        worth the time."""
         rows, versions = len(index.passages) - self._entries, index.version - self.version
         return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
 
@@ -262,7 +266,8 @@ class SavedIndex:
         self._entries = 0
 
     def _load_saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
-        """Load the saved index. Returns None if there is none, or if its digests do not match."""
+        """Load the saved index. Returns None if there is no saved index, or if it is damaged,
+        outdated or made by another encoder."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
@@ -282,7 +287,7 @@ class SavedIndex:
         return index
 
     def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
-        """Map the columns. Raises ValueError if a digest does not match."""
+        """Load the index from the files. Raises ValueError if a digest does not match."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
         # Open each file only once. A writer may replace it while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
@@ -310,8 +315,8 @@ class SavedIndex:
         return index
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
-        """Map the columns with their spare capacity. Changes to the mapped columns stay
-        in memory."""
+        """Map the columns with their spare capacity. Changes to the mapped columns stay in memory
+        and are not written to the file."""
         data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
         return {
             name: data[offset : offset + room * np.dtype(kind).itemsize].view(kind)
@@ -319,8 +324,8 @@ class SavedIndex:
         }
 
     def _map_file(self, name: str, rows: int, dimensions: int) -> NDArray[np.generic]:
-        """Map a file of vectors. The owner maps only the used rows, because it shares what it
-        writes: on a full disk, writing to the sparse part would end the process."""
+        """Map a file of vectors. The owner's changes are written to the file, so it maps only the
+        used rows: on a full disk, writing to the sparse part would kill the process."""
         path, kind, shape = self.folder / f"{name}.bin", _VECTORS[name], (rows, dimensions)
         if not self._is_owned:
             return np.memmap(path, kind, "c").reshape(-1, dimensions)
@@ -331,8 +336,8 @@ class SavedIndex:
         return np.memmap(path, kind, "r+", shape=shape)
 
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-        """Extend the file, and map it again. Processes that have mapped its beginning keep their
-        mapping.
+        """Extend the file of the column `name` to at least `rows` rows, and map the file again.
+        Mappings in other processes stay valid.
 
         If the disk is full, the column is extended in memory instead, because writing to the
         mapping would fail.
@@ -367,7 +372,8 @@ class SavedIndex:
 
 
 class _Cancelled(Exception):
-    """Ends the thread that saves the index, because the index is to be deleted."""
+    """Ends the thread that saves the index, because the saved index is to be replaced or
+    deleted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -393,7 +399,7 @@ def _new_digest() -> "hashlib.blake2b":
 
 
 def _digests(parts: Parts) -> dict[str, str]:
-    """Compute the digest of the arrays of each name, with two threads."""
+    """Compute a digest for each name in `parts`, over all its arrays. Uses two threads."""
 
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
         digest = _new_digest()

@@ -1,5 +1,5 @@
-"""Decides when each job is due, and which source is synced next. Sources with work take turns of
-one batch each."""
+"""Decides when each job is due, and which source is synced next. Sources with work take turns, one
+batch each."""
 
 import time
 from collections import deque
@@ -40,7 +40,8 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job, its schedule in words, and the time of its next run (Unix ms)."""
+    """A scheduled job: its name, its schedule in words (`times`), and the time of its next run
+    (Unix ms)."""
 
     job: str
     times: str
@@ -51,7 +52,8 @@ class Planned:
 class Chore:
     """A scheduled job other than a scan. It starts while the writer's thread is idle.
 
-    If `run` returns a future, the job continues elsewhere, and ends when the future is done.
+    If `run` returns a future, the job continues on another thread, and ends when the future is
+    done.
     """
 
     name: str
@@ -62,8 +64,8 @@ class Chore:
 class Timetable:
     """The schedules of all jobs by name, and their last runs, which are stored in the database.
 
-    Runs before this start are known only by wall time, because the monotonic clock counts from the
-    start. Jobs in `running` are not due.
+    Runs in earlier processes are known only by wall time, because the monotonic clock is different
+    in each process. Jobs in `running` are never due.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class Timetable:
         return waits and self._next_ms(job, now) <= now.wall_ms
 
     def soonest_s(self) -> float:
-        """Return in how many seconds the next job is due."""
+        """Return the number of seconds until the next job is due. The result is negative if a job
+        is overdue, and infinite if no job is scheduled."""
         now = self._clocks.now()
         waiting = [job for job in self._jobs if job not in self._running]
         soonest_ms = min((self._next_ms(job, now) for job in waiting), default=float("inf"))
@@ -120,27 +123,28 @@ class Timetable:
 
 
 def scan_times(source: SourceConfig, config: Config) -> When:
-    """Return when a source is scanned. Raises ConfigError."""
+    """Return the schedule of a source's scans. Raises ConfigError."""
     if source.scan_at:
         return _parse_cron(source.scan_at, config)
     return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
 
 
 def full_scan_times(source: SourceConfig, config: Config) -> When | None:
-    """Return when a source is listed completely, or None if every scan does that. Raises
-    ConfigError."""
+    """Return the schedule of a source's complete listings, or None if it has no separate schedule.
+    Raises ConfigError."""
     if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
         return None
     return _parse_cron(config.schedule.full_scan_at, config)
 
 
 def gc_times(config: Config) -> When | None:
-    """Return when garbage is collected, or None if it is not scheduled. Raises ConfigError."""
+    """Return the schedule of garbage collection, or None if it is not scheduled. Raises
+    ConfigError."""
     return _parse_cron(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 
 def backup_times(config: Config) -> When | None:
-    """Return when backups are made, or None if they are not scheduled. Raises ConfigError."""
+    """Return the schedule of backups, or None if backups are not scheduled. Raises ConfigError."""
     wanted = config.backup.dir and not config.store.url
     return _parse_cron(config.backup.cron, config) if wanted and config.backup.at else None
 
@@ -174,7 +178,8 @@ def full_scan_job(source: str) -> str:
 
 
 def promise() -> "Future[Any]":
-    """Return a future that callers cannot cancel, so that the work continues without them."""
+    """Return a future that cannot be cancelled, so that work continues even if a caller no longer
+    waits."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -182,10 +187,11 @@ def promise() -> "Future[Any]":
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A source that is kept in sync, and when to scan it.
+    """A source that is kept in sync, and the schedule of its scans (`when`).
 
-    If its scans list only changes, `full_when` says when to list it completely. If `at_start` is
-    true, it is scanned immediately, whenever its last scan was.
+    `full_when` is the schedule of complete listings, if the usual scans list only changes. If
+    `at_start` is true, the source is scanned as soon as the daemon starts, however recent its last
+    scan.
     """
 
     source: Source
@@ -196,11 +202,11 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request to sync sources. It is answered when each source has been scanned and its changes
-    are committed.
+    """A request to sync sources. The request is answered when each source has been scanned and its
+    changes are committed.
 
-    If `sources` is empty, all sources are synced. `outcomes` contains the outcome of each source by
-    name, or None while it is pending.
+    `sources` contains names of sources. If it is empty, all sources are synced. `outcomes` contains
+    the outcome of each source by name, or None while the outcome is pending.
     """
 
     sources: frozenset[str]
@@ -220,9 +226,9 @@ class Request:
 class _Underway:
     """A running sync, and the requests to answer at its end (`answers`).
 
-    `is_whole` is true if it lists everything, and `is_full` if it does so because a full scan was
-    due. `listed_ms` is when the source was last listed completely before. `worked_s` is the total
-    time of its turns so far.
+    `is_whole` is true if the sync lists the whole source, and `is_full` if a scheduled complete
+    listing is the reason. `listed_ms` is the time (Unix ms) of the previous complete listing.
+    `worked_s` is the total time of the turns so far.
     """
 
     turns: Generator[Turn, None, SyncOutcome]
@@ -235,10 +241,10 @@ class _Underway:
 
 @dataclass(slots=True)
 class _Due:
-    """A source with its running sync, and the work to do in its next sync.
+    """A source with its running sync (`underway`), and the work to do in its next sync.
 
-    If `asked` is true or there are `requests`, the next sync lists everything. Otherwise it lists
-    only `parts`.
+    If `asked` is true or there are `requests`, the next sync lists the whole source. Otherwise the
+    next sync lists only the paths in `parts`.
     """
 
     source: Source
@@ -266,9 +272,9 @@ class _Due:
 
 
 class SourceScheduler:
-    """Schedules the syncs of all sources, which take turns. `plan` sets the sources.
+    """Runs the syncs of all sources in turns. Call `plan` to set the sources.
 
-    `on_synced` is called after each sync with its working time in seconds.
+    `on_synced` is called after each sync with the sync's working time in seconds.
     """
 
     def __init__(
@@ -286,10 +292,10 @@ class SourceScheduler:
         self._due: dict[str, _Due] = {}
 
     def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
-        """Replace the sources that are kept in sync.
+        """Set the sources that are kept in sync, and the timetable.
 
-        A source object that was already there keeps its due work. Returns the requests that waited
-        only for sources that are removed.
+        If a task has the same `Source` object as before, its due work is kept. Returns the requests
+        that waited only for removed sources.
         """
         before, self._times = self._due, times
         self._due = {}
@@ -323,14 +329,15 @@ class SourceScheduler:
         return any(due.underway for due in self._ring)
 
     def accept(self, request: Request) -> None:
-        """Accept a request, which is answered after the next scans of its sources."""
+        """Add a request, which is answered after the next scans of its sources."""
         # A requested source may have been removed from the configuration since.
         for name in sorted(self._due.keys() & (request.sources or self._due.keys())):
             request.outcomes[name] = None
             self._due[name].requests.append(request)
 
     def add_change(self, name: str, paths: Collection[str] | None) -> None:
-        """List these parts of the source in its next turn. None means the whole source."""
+        """List the parts at these paths in the next sync of the source. None means the whole
+        source."""
         due = self._due.get(name)
         if due is None:
             return
@@ -339,11 +346,11 @@ class SourceScheduler:
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts now, inside the running sync, if there are few changes. `newest` is
-        ordered from the newest change.
+        """Sync the parts at these paths now, inside the running sync, if there are few changes.
+        `newest` lists the newest change first.
 
-        If there are many, sync only the newest edits, and leave the other changes to the source's
-        next turn. Returns the edits that did not fit, for the next call.
+        If there are many changes, sync only the newest edits, and leave the other changes to the
+        source's next sync. Returns the edits that were left out, for the next call.
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
@@ -356,7 +363,8 @@ class SourceScheduler:
         return left
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
-        """Sync as many of the newest edits as a small sync allows. Returns the other edits."""
+        """Sync only the newest edits, up to the limits of a small sync. Returns the edits that were
+        left out."""
         seen = seen_items(self._path.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
@@ -392,10 +400,9 @@ class SourceScheduler:
         return []
 
     def abandon(self, *, all_again: bool = True) -> list[Request]:
-        """Abandon all running syncs, which start again later. Returns the requests that are not
-        answered yet.
+        """Abandon all running syncs, and schedule them again. Returns the unanswered requests.
 
-        If `all_again` is true, sources without work are listed again too.
+        If `all_again` is true, all sources are scheduled, including those without work.
         """
         waiting: dict[Request, None] = {}
         for due in self._ring:
@@ -447,8 +454,8 @@ def _log(outcome: SyncOutcome) -> None:
 def make_task(
     connection: Connection, source: SourceConfig, config: Config, same: Task | None = None
 ) -> Task:
-    """Make the task of a source. If `same`, its present task, is given, its source
-    object is kept."""
+    """Create the task of a source. If the source's present task `same` is given, its `Source` is
+    reused, and the connector stays open."""
     ready = same.source if same else open_source(connection, source, config)
     return Task(
         ready,

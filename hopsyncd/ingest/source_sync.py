@@ -1,8 +1,8 @@
 """Syncs a source: lists, plans, reads, prepares and commits. Each batch becomes one version.
 
 Start reading at `SourceSync._sync` and `_execute`. At every slow step, a small sync may run inside
-a long sync (`yield_to_edits`). After each batch, the other sources have a turn (`Turn`). `Upgrades`
-asks the LLM for missing questions, piece by piece, while there is no other work.
+a long sync (`yield_to_edits`). After each batch, the other sources have a turn (`Turn`). While
+there is no other work, `Upgrades` asks the LLM for missing questions, piece by piece.
 """
 
 import time
@@ -63,8 +63,8 @@ _FIRST_WAIT_S = 30.0
 
 
 class Upgrades:
-    """Replaces provisional questions by questions from the LLM. `due_s` is the time (monotonic) of
-    the next attempt.
+    """Replaces provisional questions with questions from the LLM. `due_s` is the time (monotonic)
+    of the next attempt.
 
     While the endpoint fails, the wait between attempts grows from half a minute to ten minutes.
     Once the endpoint responds, all missing questions are requested, within the limits of one sync.
@@ -87,7 +87,7 @@ class Upgrades:
 
     def after_sync(self, usage: Usage | None) -> None:
         """Set the time of the next attempt after a sync. `usage` is the sync's LLM usage, or None
-        if the LLM was not asked."""
+        if the sync does not ask the LLM."""
         if usage is None:
             if not self._failures:
                 self.due_s = self._clock_s()
@@ -98,9 +98,10 @@ class Upgrades:
             self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
 
     def run(self, go_on: Callable[[], bool]) -> bool | None:
-        """Upgrade one piece if an attempt is due and `go_on` returns True.
+        """Replace the questions of one piece if an attempt is due and `go_on` returns True.
 
-        Returns whether the LLM responded, or None if it was not asked.
+        Returns True if the LLM returned questions, False if it failed, and None if it was not
+        asked.
         """
         if self._clock_s() < self.due_s or not go_on():
             return None
@@ -134,8 +135,8 @@ _LONGEST_READING_S = 10.0  # After reading a slow source for this time, give oth
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """The result of a sync. `problem` says why the source is paused, or is None if it is not
-    paused.
+    """The result of a sync. `problem` says why the source is paused, or is None if the source is
+    not paused.
 
     `too_large` is true if a small sync was abandoned because it had too much work. `postponed`
     are the edited documents that a small sync left to the next sync.
@@ -151,15 +152,15 @@ class SyncOutcome:
 
 @dataclass(slots=True)
 class SourceSync:
-    """Writes the changes of sources into the database.
+    """Syncs sources: writes their changes to the database.
 
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
-    run a small sync, or raise an error to abandon the work. A commit is one long step. If
-    `is_awaited` returns True, the commit ends early, and the rest of the batch becomes another
-    version. `new_usage` makes the limited LLM usage for a sync. `on_reading` is called before a
-    document is read, and `on_idle` at least every minute while there is no work. `switch` builds
-    the next generation, and `on_switch` is called with its version. `paused` contains the reason
-    for each paused source.
+    run a small sync, or raise an error to abandon the work. `is_awaited` is called during a commit.
+    If it returns True, the commit ends early, and the rest of the batch becomes another version.
+    `new_usage` creates the `Usage` that limits a sync's LLM calls. `on_reading` is called before a
+    document is read, and `on_idle` at least every minute while there is no work. `switch` switches
+    to new models, and `on_switch` is called with the version that completes the switch. `paused`
+    contains the reason for each paused source.
     """
 
     connection: Connection
@@ -187,17 +188,18 @@ class SourceSync:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
     def write_by(self, writer: VersionWriter, on_version: Callable[[Version], None]) -> None:
-        """Use another writer from the next batch on."""
+        """Use another writer, and another callback for its versions, from the next batch on."""
         self.writer, self.on_version = writer, on_version
         self.upgrades = Upgrades(writer, self.new_usage, on_version)
 
     def is_behind(self, source: Source) -> bool:
-        """Whether the source was read by other rules than the current rules, so that the next scan
-        reads every document again."""
+        """Return whether documents of the source were read with rules other than the current rules.
+        If true, the next scan reloads every document."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
     def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
-        """Commit a batch, and report the version. Returns None if the batch changes nothing."""
+        """Generate the batch's questions, commit it, and pass the version to `on_version`. Returns
+        None if the batch changes no document."""
         version = self.writer.apply(batch, yield_to_edits)
         if version:
             self.on_version(version)
@@ -205,7 +207,7 @@ class SourceSync:
 
     @contextmanager
     def leaving_alone(self, source: str) -> Iterator[None]:
-        """Exclude the source from syncs during the block."""
+        """Exclude the source named `source` from syncs during the block."""
         was_removed = source in self.removed
         self.removed.add(source)
         try:
@@ -215,12 +217,13 @@ class SourceSync:
                 self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
-        """Sync a source: bring the database up to date with it. If the source is unavailable, it is
-        paused. Other errors are raised."""
+        """Bring the database up to date with a source. If the source is unavailable, it is paused.
+        Other errors are raised."""
         return run_to_end(self.turns(source, scope))
 
     def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
-        """Sync a source like `sync`, in turns. Other work may write to the store between turns."""
+        """Sync a source like `sync`, in turns. Between turns, other work may write to the
+        database."""
         outer = self.progress
         usage = None if scope.small else self.new_usage()
         batch = PendingBatch(source.id, source.name)
@@ -256,7 +259,7 @@ class SourceSync:
         put_source_state(self.connection, source.id, None, problem.why, problem.hint)
 
     def _sync(self, run: SyncRun) -> Generator[Turn, None, None]:
-        """List the source, plan and execute its sync, then record its state."""
+        """List the source, plan and execute its sync, and record its new state."""
         source, is_whole = run.source, run.scope.under is None
         if is_whole and self.is_behind(source):
             run.scope = replace(run.scope, afresh=True)
@@ -294,11 +297,11 @@ class SourceSync:
             self._note_listing(run, plan, began_ms, before)
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Fetch and commit the planned items in batches. Then list the items to be removed once
-        more, and commit the removals.
+        """Fetch and commit the planned items in batches. Then list the items to be removed again,
+        and commit the removals.
 
-        If the content of a removed document is found at another path, its removal is in the same
-        batch.
+        If a removed document's content is found at another path, the removal is in the same batch
+        as the new document.
         """
         batch, run.back = run.batch, []
         fetches = [*plan.steps_with(Action.FETCH).values()]
@@ -321,8 +324,8 @@ class SourceSync:
     def _read_and_commit(
         self, run: SyncRun, plan: Plan, steps: Collection[Step]
     ) -> Generator[Turn, None, None]:
-        """Read the items of these steps, and commit each full batch. The last batch is not
-        committed."""
+        """Read the items of these steps, and commit each full batch. The last batch is left to the
+        caller."""
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting and not run.encoder_error:
@@ -362,8 +365,8 @@ class SourceSync:
         )
 
     def _read_items(self, run: SyncRun, step: Step) -> None:
-        """Read the item of a step into the batch. If it should be read again soon, its path is
-        added to `unsettled`."""
+        """Read the item of a step into the batch. If the next listing must reload the item, its
+        path is added to `unsettled`."""
         run.batch.begin(step.path)
         self.on_reading()
         reading = read_step(
@@ -402,10 +405,11 @@ class SourceSync:
     def _list_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """List again the items that the batch would remove, and keep the items that still exist.
 
-        A listing can be incomplete, and much may have changed since the scan. The scan has already
-        checked whether the source may become empty. This second listing covers only the missing
-        items, so it must not repeat that check. Items that a source reports as removed since a
-        cursor are not listed again: if such an item is back, the next listing contains it.
+        A listing can be incomplete, and much may have changed since the first listing. The first
+        listing has already checked whether the source may become empty. The second listing covers
+        only the missing items, so it must not repeat that check. Items that a source reports as
+        removed since a cursor are not listed again. If such an item is back, the next listing
+        contains it.
         """
         batch = run.batch
         if not batch.removals or plan.listing.since is not None:
@@ -419,7 +423,7 @@ class SourceSync:
         run.back += [step for path, step in fetches.items() if path in wanted]
 
     def _commit(self, run: SyncRun) -> None:
-        """Make the questions of the batch, and commit the items that no later sync has read."""
+        """Generate the questions of the batch, and commit the items that no later sync has read."""
         batch, cost, began_s = run.batch, Cost(run.usage), self.monotonic_s()
         run.progress.batch_documents = len(batch.documents)
         try:
@@ -442,10 +446,10 @@ class SourceSync:
         run.pace.adjust(passages, self.monotonic_s() - began_s)
 
     def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
-        """Commit the batch, or only a part of it if edits are waiting. Returns whether everything
-        was committed.
+        """Commit the batch, or only a part of the batch if edits are waiting. Returns whether the
+        whole batch was committed.
 
-        A sync that reads all documents again is always one version, and so is a small sync.
+        A sync that reloads all documents is always one version, and so is a small sync.
         """
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
@@ -462,24 +466,24 @@ class SourceSync:
         return committed is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """Drop the readings of paths that a preempting sync has read later from the batches of
-        running syncs."""
+        """From the batches of running syncs, drop each path that a preempting sync has read later
+        (`is_later`). `source` is the source's id."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)
 
     def _note_rules(self, run: SyncRun) -> None:
-        """Record that all items of the source were read by the current rules, except for unreadable
-        items."""
+        """Record that all documents of the source were read with the current rules, except
+        documents that could not be read."""
         unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
         put_rules(self.connection, run.source.id, self.writer.rules, unread)
         run.batch.unsettled |= unread
 
     def _note_listing(self, run: SyncRun, plan: Plan, began_ms: int, before: ListingState) -> None:
-        """Record that every listed item is indexed, so that the next listing can begin at the
-        cursor.
+        """Record that every listed item is indexed. The next listing can then begin at the cursor.
 
-        If a caller has requested a full listing in the meantime, nothing is recorded.
+        If the stored state has changed since `before`, for example because a complete listing was
+        requested, nothing is recorded.
         """
         listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms
@@ -489,7 +493,7 @@ class SourceSync:
 
 
 def _by_content(removed: Mapping[str, bytes]) -> dict[bytes, list[str]]:
-    """Return the paths to remove by content hash, in reverse order."""
+    """Group the paths in `removed` by their content hash, each group in descending order."""
     paths: dict[bytes, list[str]] = {}
     for path in sorted(removed, reverse=True):
         paths.setdefault(removed[path], []).append(path)

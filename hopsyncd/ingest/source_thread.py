@@ -2,13 +2,12 @@
 
 Two kinds of work interrupt a sync:
 
-- Small edits preempt it. `yield_to_edits` is called at every slow step, and may sync edits at that
-  point.
+- Small edits preempt the sync, which calls `yield_to_edits` at every slow step.
 - Other sources get their turns. A sync is a generator that yields a `Turn` between two batches, and
   while it waits for a slow source.
 
-A network source may take seconds to respond. Its calls run one after the other on a separate
-thread, so that the writer's thread can do other work meanwhile.
+A network source may take seconds to respond. So calls to this source run one after the other on a
+separate thread, and the writer's thread can do other work meanwhile.
 """
 
 import threading
@@ -28,10 +27,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """Lets work on the writer's thread yield to small edits.
+    """Callbacks by which work on the writer's thread yields to small edits.
 
-    `yield_to_edits` is called at every slow step. A long step ends early once `is_awaited` returns
-    True.
+    The work must call `yield_to_edits` at every slow step, and should end a long step early if
+    `is_awaited` returns True.
     """
 
     yield_to_edits: YieldToEdits = lambda: None
@@ -42,11 +41,11 @@ _WAIT_S = 0.05
 
 
 class Stopping(Exception):
-    """Raised inside a sync to abandon it. Committed and prepared work is kept."""
+    """Raised inside a sync to abandon the sync. Committed and prepared work is kept."""
 
 
 class Turn(Enum):
-    """The reason why a turn of a sync ended."""
+    """The reason why a turn ended: the sync committed a batch, or waited for its source."""
 
     COMMITTED = "a batch"
     WAITED = "for its source"
@@ -63,19 +62,19 @@ def run_to_end(turns: Generator[Turn, None, Result]) -> Result:
 
 
 class CallRunner(Protocol):
-    """Runs the calls to a source."""
+    """Runs the calls to a source, on any thread."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Start a call. If nobody waits for the result, the result is dropped."""
+        """Start the call `work`. The returned future is done when the call ends."""
         ...
 
     def end(self) -> None:
-        """Accept no more calls. Does not wait for the running call."""
+        """Stop accepting calls. Does not wait for the running call."""
         ...
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Wait for the last call to end, after `end` was called. Returns False after
-        the timeout."""
+        """Wait for the last call to end. Call `end` first. Returns False if the timeout passes
+        first."""
         ...
 
 
@@ -97,7 +96,8 @@ class WriterThread:
 class SourceThread:
     """Runs slow calls on a separate thread, which starts with the first call.
 
-    An abandoned call continues until its own timeouts end it.
+    A call whose result is no longer needed is not interrupted. It continues until it ends or times
+    out.
     """
 
     def __init__(self, name: str) -> None:
@@ -128,8 +128,8 @@ class SourceThread:
 def in_turns(
     work: Callable[[], Result], caller: CallRunner, yield_to_edits: YieldToEdits
 ) -> Generator[Turn, None, Result]:
-    """Wait for a call, and return its result or raise its exception. A turn ends after each short
-    wait."""
+    """Run the call `work` with `caller`, and return its result or raise its exception. While the
+    call runs, yields a turn every 50 ms."""
     yield_to_edits()
     done = caller.begin(work)
     while not wait([done], _WAIT_S).done:

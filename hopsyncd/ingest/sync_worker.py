@@ -73,8 +73,8 @@ class _Opened:
 class SyncWorker:
     """Runs syncs on its own thread, one batch of each source in turn.
 
-    `follower` is set if the database is on a server. `on_synced` receives the duration of each sync
-    in seconds. `require_encoder` raises EncoderUnavailable while the encoder is unavailable.
+    Pass a `follower` if the database is on a server. `on_synced` receives the duration of each sync
+    in seconds. `require_encoder` must raise EncoderUnavailable while the encoder is unavailable.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SyncWorker:
         self._chores = ChoreRunner(self.submit, self._note_run)
 
     def start(self, open_pipeline: Callable[[Interruptions], WritePath]) -> None:
-        """Start the thread, which opens the database and scans the sources that need it.
+        """Start the thread, which opens the database and scans the sources whose scan is due.
 
         `open_pipeline` is called on the worker's thread, and again after a failure.
         """
@@ -123,7 +123,7 @@ class SyncWorker:
         return not self._thread.is_alive()
 
     def add_change(self, source: str, paths: Sequence[str] | None) -> None:
-        """Record changes at or below `paths` (newest last); None means anywhere in the source."""
+        """Record changes at or below `paths` (newest last). None means anywhere in the source."""
         if self.is_following:  # The writer receives change events itself.
             return
         with self._wake:
@@ -143,7 +143,7 @@ class SyncWorker:
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Request a scan of these sources (empty: all). The future is done after the commit."""
+        """Request a scan of these sources (empty: all). The future ends after the last commit."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -159,7 +159,7 @@ class SyncWorker:
     ) -> "Future[Result]":
         """Run a job on the writer's thread, between two batches.
 
-        It counts as a run of the scheduled job `counts_as`.
+        If `counts_as` is given, this is recorded as a run of the scheduled job with that name.
         """
         done: Future[Result] = promise()
 
@@ -188,7 +188,7 @@ class SyncWorker:
         return done
 
     def next_runs(self) -> list[Planned]:
-        """Return when each job runs next; empty before the database is open."""
+        """Return the next run of each job, or an empty list before the database is open."""
         opened = self._opened
         if opened is None:
             return []
@@ -219,7 +219,7 @@ class SyncWorker:
         return dict(self._latest.paused) if self._latest else {}
 
     def keep_index(self) -> None:
-        """Save the index for the next start, after the worker has stopped. Raises ServerLost."""
+        """Save the index for the next start. Call `stop` first. Raises ServerLost."""
         if self._follower and self._follower.is_following:
             self._follower.keep_index()
         elif self._latest:
@@ -227,7 +227,7 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether the daemon may know of changes that are not in the served version."""
+        """Whether the served version may lack changes about which the daemon knows."""
         opens = self._opened is None and not (self.error or self.is_following)
         return bool(
             self.busy or opens or self._change_events or self._dirty_sources or self._requests
@@ -248,7 +248,7 @@ class SyncWorker:
         self._fail_all(Stopping(), ended=True)
 
     def _wait_to_retry(self) -> None:
-        """Wait for a request or until the timeout, which doubles each time up to a maximum."""
+        """Wait for a request or a timeout. The timeout doubles after each call, up to a maximum."""
         with self._wake:
             self._wake.wait_for(lambda: self._stopping, _RETRY_S)
             self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
@@ -266,7 +266,7 @@ class SyncWorker:
         return True
 
     def _fail_all(self, error: BaseException, *, ended: bool = False) -> None:
-        """Let all waiting requests and jobs fail with this error."""
+        """Fail all waiting requests and jobs with this error, and later ones too if `ended`."""
         if self._follower and ended:
             self._follower.abandon(_reportable(error))
         with self._wake:
@@ -297,8 +297,8 @@ class SyncWorker:
             raise
 
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
-        """Replace the tasks and chores, on the worker's thread. Unchanged sources keep
-        their work."""
+        """Replace the tasks and chores. Unchanged sources keep their work. Runs only on the
+        worker's thread."""
         timetable = self._timetable_of(self._at_work.sync, tasks, chores)
         self._opened = replace(self._at_work, timetable=timetable, chores=chores)
         for request in self._at_work.scheduler.plan(tasks, timetable):
@@ -361,7 +361,7 @@ class SyncWorker:
         return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))
 
     def _run_turn(self) -> list[Request]:
-        """Run all jobs and one batch of one source. Returns the answered requests."""
+        """Run all submitted jobs and one batch of one source. Returns the finished requests."""
         with self._wake:
             requests, self._requests = self._requests, []
         for request in requests:
@@ -400,8 +400,8 @@ class SyncWorker:
         self._at_work.sync.writer.release_memory()
 
     def _go_on_switching(self) -> None:
-        """Build the next generation until there is other work, or until it is time to look for
-        work."""
+        """Continue the switch to new models until there is other work, or a few seconds have
+        passed."""
         sync, timetable, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
         if sync.switch is None:
             return
@@ -426,10 +426,10 @@ class SyncWorker:
         return self._opened
 
     def _yield_to_edits(self) -> None:
-        """Stop if requested; otherwise let small edits preempt the sync. Called at every slow step.
+        """Raise Stopping if the worker must stop. Otherwise let small edits preempt the sync.
 
-        Edits get at most half of the time, so that a file that changes constantly cannot block
-        other files.
+        Edits get at most half of the time. So a file that changes constantly cannot block other
+        files.
         """
         self._check_stop()
         if not self._is_awaited():

@@ -1,4 +1,5 @@
-"""Runs the operations on versions and the database that users request, and checks matches.
+"""Runs operations that users request, such as tags, pauses, restores and purges. Also checks
+matches.
 
 Functions that take a SourceSync run on the writer's thread. The other functions only read.
 """
@@ -78,8 +79,8 @@ _MATCHES = """
 
 
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
-    """Check the similarity of every stored match against Eq. 1, and recompute the matches of the
-    head.
+    """Recompute the similarity of every stored match, and all matches of the head. Returns the
+    differences.
 
     `store.check` finds matches of questions that do not exist.
     """
@@ -127,7 +128,7 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
 
 
 def _recompute_matches(connection: Connection, version: Version) -> list[Match]:
-    """Compute the matches of a version from its questions only."""
+    """Compute the matches of a version from its stored questions."""
     index = LiveIndex(get_generation(connection, version.generation).dimensions)
     sets = sets_at(connection, version.id)
     index.begin_passages(add_passages(index, [NewPassage(questions, 0, {}) for questions in sets]))
@@ -174,7 +175,7 @@ def _finding_json(finding: Finding) -> CheckFinding:
 
 
 def write_backup(connection: Connection, file: Path) -> BackupAnswer:
-    """Write a backup. Raises BackupFailed."""
+    """Write a backup of the database to `file`. Raises BackupFailed."""
     backup(connection, file)
     newest = head(connection)
     return {
@@ -204,7 +205,7 @@ def restore_sources(pipeline: SourceSync, at: str, names: Sequence[str]) -> Rest
 
 
 def pause_source(pipeline: SourceSync, name: str, now_ms: int) -> PauseAnswer:
-    """Pause a source until it is resumed, even if the daemon restarts. Its documents stay
+    """Pause a source until it is resumed, even if the daemon restarts. The source's documents stay
     searchable."""
     (row,) = _select_sources(pipeline.connection, [name])
     problem = source_paused_error(name)
@@ -215,7 +216,8 @@ def pause_source(pipeline: SourceSync, name: str, now_ms: int) -> PauseAnswer:
 
 
 def resume_source(pipeline: SourceSync, name: str) -> PauseAnswer:
-    """Resume a paused source. Its next scan updates its state."""
+    """Resume a source that a user has paused. Any other problem of the source stays until the next
+    scan."""
     (row,) = _select_sources(pipeline.connection, [name])
     if is_held(pipeline.connection, row):
         hold_source(pipeline.connection, row, None)
@@ -231,17 +233,18 @@ def release_sources(pipeline: SourceSync, names: Sequence[str]) -> None:
 
 
 def restore(pipeline: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
-    """Commit a version in which the documents of the sources (names by id) are as in version
+    """Commit a version in which the documents of the `sources` (names by id) are as in version
     `number`.
 
     Returns None if nothing would change. No file on disk is changed. The restored documents are
     pinned: scans keep the restored state until a document's file is edited, deleted or created.
-    This change is indexed as usual, and ends the document's pin. If the pins are released, the next
-    scan indexes every document as it is in its file.
+    Such a change is indexed as usual, and ends the document's pin. If the pins are released, the
+    next scan indexes every document as it is in its file.
 
-    Example: version 4 has a.md ("one"), version 7 has a.md ("two") and b.md. Restoring 4 makes
-    version 8 with a.md ("one") and no b.md, although the files still differ. Touching a.md changes
-    nothing; writing "three" into it makes version 9 with a.md ("three") and still no b.md.
+    Example: version 4 has a.md ("one"). Version 7 has a.md ("two") and b.md. Restoring version 4
+    commits version 8 with a.md ("one") and without b.md, although the files still differ. Touching
+    a.md changes nothing. Writing "three" to a.md leads to version 9 with a.md ("three"), still
+    without b.md.
 
     Raises NoSuchVersion.
     """
@@ -285,7 +288,8 @@ def remove_tag(pipeline: SourceSync, name: str) -> UntagAnswer:
 
 
 def rebuild_all(pipeline: SourceSync) -> RebuildAnswer:
-    """Recompute all derived data. Call it on the writer's thread."""
+    """Recompute all derived data, and commit it as a new version. Call this function on the
+    writer's thread."""
     version = pipeline.writer.rebuild()
     if version:
         pipeline.on_version(version)
@@ -301,9 +305,10 @@ def generation_in_use(connection: Connection) -> str:
 def switch_encoder(
     pipeline: SourceSync, writer: VersionWriter, dry_run: bool
 ) -> tuple[Version | None, RebuildAnswer]:
-    """Commit one version with the settings of another writer. A dry run only estimates the work.
+    """Commit a version with the generation settings of another writer. A dry run only estimates the
+    work.
 
-    The old vectors are used until the commit. If the switch is abandoned, finished question sets
+    Queries use the old vectors until the commit. If the switch is abandoned, finished question sets
     are kept.
     """
     missing = writer.passages_without_sets()
@@ -327,7 +332,8 @@ def switch_encoder(
 def collect_garbage(
     pipeline: SourceSync, retention: Retention, now_ms: int, dry_run: bool
 ) -> GcAnswer:
-    """Delete expired versions, or count them in a dry run. Call it on the writer's thread."""
+    """Delete expired versions, or only count them in a dry run. Call this function on the writer's
+    thread."""
     if dry_run:
         planned = plan_gc(pipeline.connection, retention, now_ms)
         return {**_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
@@ -350,7 +356,8 @@ def _gc_answer(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
 def purge_document(
     pipeline: SourceSync, document: str, source: str | None, now_ms: int
 ) -> PurgeAnswer:
-    """Remove a document from every version. Raises PurgeRefused."""
+    """Remove a document, given by its absolute path or its path in a source, from every version.
+    Raises PurgeRefused."""
     row, name, item = _locate_document(pipeline.connection, document, source)
     done = remove_everywhere(pipeline, request_purge(pipeline.connection, row, item, now_ms))
     return {
@@ -366,7 +373,8 @@ def purge_document(
 
 
 def remove_everywhere(pipeline: SourceSync, asked: Purge) -> PurgeResult:
-    """Remove documents from the head by a new version, then purge them from all other versions."""
+    """Remove a document from the head by committing a new version, then purge it from all other
+    versions."""
     document_keys = ((asked.source, asked.path),)
     if live_content(pipeline.connection, *document_keys[0]) is not None:
         # The log keeps the reason, so it must not name the purged document.

@@ -1,9 +1,9 @@
 """Turns changed documents into one committed version.
 
-First, question sets are made for the passages that lack one; this slow work is stored immediately.
-Then the passages are added to the live index and matched, part by part. These pending rows belong
-to no version yet, so a large version can end after any part if a caller waits. Finally, one
-transaction commits everything. Until then, queries read the old version.
+First, question sets are generated for the passages that have none. This work is slow and is stored
+immediately. Then the passages are added to the live index and matched, part by part. These pending
+rows belong to no version yet, so a large version can end after any part if a caller waits. Finally,
+one transaction commits everything. Until then, queries read the old version.
 """
 
 import math
@@ -78,7 +78,7 @@ BegunSets = Sequence[tuple[PassageId, SetId]]
 
 
 class VersionWriter:
-    """Makes the questions of new passages, commits versions, and updates the live index."""
+    """Generates the questions of new passages, commits versions, and updates the live index."""
 
     def __init__(
         self,
@@ -92,11 +92,9 @@ class VersionWriter:
         saved: SavedIndex | None = None,
         part: int = _AT_ONCE,
     ) -> None:
-        """Ask an LLM for at most `patience_s` seconds at a time; the remaining passages wait.
-
-        Without `saved`, the index is only in memory. `part` is the initial size of a commit's
-        parts, in passages.
-        """
+        """`patience_s` limits the seconds for which one version waits for an LLM. The remaining
+        passages get provisional questions. If `saved` is None, the index is only in memory. The
+        first part of a commit has `part` passages."""
         self._connection = connection
         self._maker = maker
         self.rules = rules  # the rules by which its documents are split into passages
@@ -121,7 +119,7 @@ class VersionWriter:
         return self._index
 
     def snapshot_of(self, version: Version) -> Snapshot:
-        """Return the snapshot of this version, which must be the head, for readers."""
+        """Return a snapshot of this version for readers. The version must be the head."""
         self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
 
@@ -130,7 +128,7 @@ class VersionWriter:
         self._index, self._statistics = index, statistics
 
     def keep_index_if_due(self) -> None:
-        """Save the index on a thread if it has grown enough."""
+        """Start a thread that saves the index if the index has grown enough."""
         if self._saved is None or self._index is None or self._saved.is_saving:
             return
         self._saved.finish_saving()
@@ -143,11 +141,11 @@ class VersionWriter:
 
     @property
     def is_saving_index(self) -> bool:
-        """Whether a save of the index is running, or waits for `release_memory`."""
+        """Whether a save of the index is running, or `release_memory` must complete it."""
         return self._saved is not None and self._saved.is_unfinished
 
     def keep_index(self) -> None:
-        """Save the index for the next start, unless the saved one is nearly up to date."""
+        """Save the index for the next start, unless the saved index is nearly up to date."""
         if self._saved and self._index is not None and self._index.version:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
@@ -155,10 +153,8 @@ class VersionWriter:
                 self._saved.save(made, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
-        """Release memory that only changes need.
-
-        After many changes, a thread saves the index; the next call then maps the saved files.
-        """
+        """Release memory that is needed only for changes. After many changes, also start a thread
+        that saves the index. The next call then maps the saved files."""
         saved, index = self._saved, self._index
         if saved and not saved.is_saving:
             saved.finish_saving()
@@ -167,7 +163,7 @@ class VersionWriter:
         release_memory(self._connection)
 
     def forget_index(self) -> None:
-        """Drop the index from memory. It is loaded from the store when it is needed."""
+        """Delete the index in memory and on disk. The next use rebuilds it from the database."""
         self._index = self._statistics = None
         if self._saved:
             self._saved.forget()
@@ -184,7 +180,7 @@ class VersionWriter:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Make and store the questions of these documents, which is the slow part of a version.
+        """Generate and store the questions of these documents, which is the slow part of a version.
 
         Raises TooMuch if more than `most` passages have no questions.
         """
@@ -200,7 +196,7 @@ class VersionWriter:
         }
 
     def apply(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
-        """Prepare and commit the batch, without a limit on LLM usage."""
+        """Generate the batch's questions, without a limit on LLM usage, and commit the batch."""
         cost = Cost(Usage())
         self.prepare(batch.read, cost, yield_to_edits=yield_to_edits)
         return self.commit(batch, cost)[0]
@@ -210,8 +206,8 @@ class VersionWriter:
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
-        If a caller waits (`is_awaited`), the version contains only the documents matched so far.
-        Returns the version, or None if no document changes, and the committed batch.
+        If `is_awaited` returns True, the version contains only the documents matched so far.
+        Returns the version (None if no document changes) and the committed part of the batch.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
@@ -224,9 +220,8 @@ class VersionWriter:
     def _match_all_but_last_part(
         self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]
     ) -> Batch:
-        """Insert and match all but the last part of the batch, which `_commit` matches.
-
-        Returns the batch; if a caller waits (`is_awaited`), only its documents matched so far.
+        """Insert and match all but the last part of the batch, which `_commit` matches. If
+        `is_awaited` returns True, stop and return a batch with only the documents matched so far.
         """
         done = 0
         while (end := batch.end_of_part(done, self._part_size.most)) < len(batch.read):
@@ -245,10 +240,11 @@ class VersionWriter:
     def upgrade(
         self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
     ) -> Version | None:
-        """Ask the LLM again for up to `limit` passages at the head that wait for its questions.
+        """Ask the LLM again for the questions of up to `limit` passages at the head that have only
+        provisional questions.
 
-        Commits and returns a version with the new questions; None if there are none. Stops once
-        `go_on` returns False.
+        Commits and returns a version with the new questions, or returns None if there are none.
+        Stops asking once `go_on` returns False.
         """
         newest = head(self._connection)
         if newest is None or not self.serves(newest):
@@ -269,10 +265,11 @@ class VersionWriter:
         return {ids[set_id] for set_id in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
-        """Commit a version of the head with the current generation settings and edge budget.
+        """If the head has other generation settings or another edge budget, commit a version with
+        the current values.
 
-        No document is read. Returns None if the head already has these settings. Until the commit,
-        queries use the questions of the old settings.
+        No document is reloaded. Returns None if the head needs no change. Until the commit, queries
+        use the questions of the old settings.
         """
         newest = head(self._connection)
         if newest is None:
@@ -288,7 +285,8 @@ class VersionWriter:
         return None
 
     def rebuild(self) -> Version | None:
-        """Recompute the head from its content, and commit it. Returns None if there is no head.
+        """Recompute the head from its stored content, and commit the result as a new version.
+        Returns None if there is no head.
 
         Word counts, vectors, matches and the edge threshold are computed from the stored content.
         No question is generated and no text is embedded. Unchanged matches keep their rows.
@@ -323,22 +321,23 @@ class VersionWriter:
         return [*known_passages(self._connection, sorted(lacking)).values()]
 
     def prepare_ahead(self, passages: Sequence[Passage], yield_to_edits: YieldToEdits) -> None:
-        """Make and store question sets of the current settings, for a later renew()."""
+        """Generate and store question sets of the current settings, for a later call of renew()."""
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
     def measure_question_time_s(self, passage: Passage) -> float:
-        """Measure the time in seconds to make a passage's built-in questions. Stores nothing."""
+        """Measure how long it takes to generate a passage's built-in questions. Stores nothing."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
 
     @property
     def has_index(self) -> bool:
-        """Whether the index is in memory. After a failed change it is not."""
+        """Whether the index is in memory. A failed change drops it from memory."""
         return self._index is not None
 
     def begin_separate_index(self) -> None:
-        """Start an empty separate index for the head's passages with the current settings."""
+        """Replace the index with an empty index, to be filled with the head's passages and the
+        current settings."""
         self._statistics = None
         if self._saved:
             self._saved.forget()
@@ -347,10 +346,10 @@ class VersionWriter:
             self._index = LiveIndex(self._maker.generation.dimensions)
 
     def find_unbuilt(self, newest: Version) -> tuple[list[PassageId], set[PassageId]]:
-        """Return the head's passages to add to the separate index, and those without a question
-        set.
+        """Return the passages of version `newest` to add to the separate index, and the passages
+        among them without a question set.
 
-        Both may contain indexed passages whose sets were garbage-collected.
+        Both may contain indexed passages whose question sets were garbage-collected.
         """
         passages = passages_at(self._connection, newest.id)
         lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
@@ -361,9 +360,9 @@ class VersionWriter:
     def build_separate_index(
         self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits
     ) -> None:
-        """Make and store the question sets of these passages, and match them in the separate index.
+        """Generate and store these passages' question sets, and match them in the separate index.
 
-        If another writer commits an edit at `yield_to_edits`, passages may disappear.
+        Passages may disappear if another writer commits an edit during `yield_to_edits`.
         """
         known = known_passages(self._connection, passages)
         self._preparer.prepare({"": [*known.values()]}, Cost(), yield_to_edits=yield_to_edits)
@@ -372,8 +371,8 @@ class VersionWriter:
             update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
 
     def commit_separate_index(self, newest: Version) -> Version:
-        """Commit the head with the current settings, from the separate index, and drop
-        that index."""
+        """Commit a version with the passages of `newest` and the current settings, from the
+        separate index. Drops that index."""
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
             rows = np.flatnonzero(index.is_vertex)
@@ -404,8 +403,8 @@ class VersionWriter:
         return version
 
     def _list_matched_outside(self, newest: Version) -> list[QuestionId]:
-        """Return the questions with a match at the head that the index lacks, because of another
-        encoder or an error."""
+        """Return the questions that have a match at version `newest` but are not in the index,
+        because of another encoder or an error."""
         known = self.index.postings.outgoing_by_id
         questions = matches_at(self._connection, newest.id).question
         _, positions = known.find_all(questions)
@@ -413,11 +412,8 @@ class VersionWriter:
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
-        """Give the block the index to change.
-
-        If the block fails, the index no longer matches the database, so it is loaded again at the
-        next use.
-        """
+        """Give the block the index to change. If the block fails, the index no longer matches the
+        database, so it is reloaded at the next use."""
         try:
             yield self.index
         except BaseException:
@@ -429,7 +425,7 @@ class VersionWriter:
         return sorted(found.items(), key=lambda pair: pair[1])
 
     def _begin_in_index(self, index: LiveIndex, begun: BegunSets) -> Integers:
-        """Add the passages that are not in the index, begin all of them, and return their rows."""
+        """Add and begin the passages that are not vertices of the index. Returns their rows."""
         absent = np.flatnonzero(index.find_vertices(int64([key for key, _ in begun])) < 0)
         sets = [begun[position][1] for position in absent.tolist()]
         added = [np.empty(0, dtype=np.int64)]
@@ -447,8 +443,8 @@ class VersionWriter:
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
     ) -> Version:
-        """Commit the version. Also ends the matches of the questions in `foreign`, which are not in
-        the index."""
+        """Commit the batch as a version. Also ends the matches of the questions in `foreign`, which
+        are not in the index."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             rows = index.find_vertices(int64(changed.ended))

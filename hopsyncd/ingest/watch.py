@@ -1,8 +1,8 @@
 """Turns the operating system's file events into change events of the watched folders.
 
 File events can be lost, duplicated or late. So a change event only says where a scan should look
-first; the periodic scan finds all other changes. If it is unclear what has changed, the event
-contains None, which means "scan everything". watchdog's threads only add paths to a set.
+first. The periodic scan finds all other changes. If it is unclear what has changed, the change
+event contains None, which means "scan everything". watchdog's threads only add paths to a set.
 """
 
 import errno
@@ -62,10 +62,10 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether a folder is watched. If it is not, or only in part, `why` and `hint` say why and what
-    to do.
+    """Whether a folder is watched. If the folder is not watched, or only in part, `why` says why
+    and `hint` says what to do.
 
-    Scans continue in any case.
+    Periodic scans continue in any case.
     """
 
     watching: bool
@@ -76,11 +76,12 @@ class WatchStatus:
 class FolderWatcher:
     """Watches a folder, with a thread in addition to watchdog's threads.
 
-    The first event on a path that had no event in the last `debounce_s` seconds is passed on
-    immediately. Later events, and events on many paths, are collected for that long. `skip` returns
-    whether to ignore a relative path. A change event contains up to `max_paths` paths, the newest
-    ones; if there are more, an event with None comes first. A failed watch, or a root folder that
-    is back, is noticed within `check_every_s` seconds. `observer` creates watchdog's observer.
+    A change event is sent immediately if a path had no event in the last `debounce_s` seconds.
+    Later events, and events on many paths, are collected for that time. `skip` returns whether to
+    ignore a path relative to the folder. A change event contains the newest `max_paths` paths. If
+    more paths have changed, an event with None comes first. The watcher checks every
+    `check_every_s` seconds whether the watch has failed or a missing folder is back. `observer`
+    creates watchdog's observer.
     """
 
     def __init__(
@@ -107,12 +108,12 @@ class FolderWatcher:
         self._thread: threading.Thread | None = None
 
     def watch(self, root: Path, on_change: OnChange) -> None:
-        """Start watching. Only changes after the call cause events, so call this before the first
-        scan.
+        """Start watching the folder `root`. Only changes after this call cause events, so call this
+        method before the first scan.
 
-        If the folder cannot be watched, `status` says so, and the watcher keeps trying; a later
-        success sends an event with None. `on_change` is called on the watcher's thread. During a
-        call, changes are collected for the next call.
+        If the folder cannot be watched, `status` says so, and the watcher keeps trying. Once the
+        watch succeeds, `on_change` is called with None. `on_change` is called on the watcher's
+        thread. During a call of `on_change`, changes are collected for the next call.
         """
         if self._thread is not None:
             raise RuntimeError(
@@ -132,7 +133,8 @@ class FolderWatcher:
         return self._status
 
     def stop(self) -> None:
-        """Stop watching. After this returns, no change event is sent, even if a callback hangs."""
+        """Stop watching. After this method returns, no change event is sent, even if a callback
+        hangs."""
         self._stopping.set()
         self._pending.mark_incomplete()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -151,7 +153,7 @@ class FolderWatcher:
         self._end()
 
     def _turn(self, root: Path, on_change: OnChange) -> None:
-        """Wait for the first file event or the next check, and pass on change events."""
+        """Wait for the first file event or the next check, and send change events."""
         if self._pending.wait(self._wait_s):
             self._stopping.wait(min(_SETTLE_S, self._debounce_s))
             if not self._is_quiet():
@@ -172,7 +174,8 @@ class FolderWatcher:
             on_change(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether only few paths were passed on recently, and none of them has a new event."""
+        """Whether few change events were sent recently, and none of their paths has a new file
+        event."""
         since_s = time.monotonic() - self._debounce_s
         self._passed_on_s = {
             path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s
@@ -203,8 +206,8 @@ class FolderWatcher:
         self._status = status
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
-        """Return whether the watch still covers everything. If it does not, end it; it is restarted
-        later."""
+        """Return whether the watch still covers the whole folder. If it does not, end the watch. A
+        later check restarts it."""
         try:
             session.check(root, new_folder)
         except OSError as error:
@@ -231,10 +234,11 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The paths with events since the last `take`, newest last. The value of a path says whether
-    the file itself was written.
+    """The paths with file events since the last `take`, newest last. The value of a path says
+    whether the file itself was written.
 
-    If `lost` is true, some paths are missing.
+    If `lost` is true, `paths` is incomplete. `new_folder` says whether a folder was created or
+    moved.
     """
 
     paths: Mapping[str, bool]
@@ -243,8 +247,8 @@ class _Seen:
 
 
 class _Pending(events.FileSystemEventHandler):
-    """Collects paths until the next `take`. watchdog's threads call its methods, which must never
-    raise an error."""
+    """Collects the paths of file events until the next `take`. watchdog's threads call the methods,
+    so no method may raise an error."""
 
     def __init__(self, max_paths: int) -> None:
         self._max_paths = max_paths
@@ -274,11 +278,11 @@ class _Pending(events.FileSystemEventHandler):
             self._filled.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for an event. Returns False after the timeout."""
+        """Wait for a file event. Returns False if the timeout passes first."""
         return self._filled.wait(timeout_s)
 
     def holds_none(self, paths: Collection[str]) -> bool:
-        """Whether none of these paths has had an event since the last `take`."""
+        """Whether none of these paths has had a file event since the last `take`."""
         with self._lock:
             return self._paths.keys().isdisjoint(paths)
 
@@ -302,7 +306,8 @@ class _LossListener(logging.Handler):
 
 
 class _Session:
-    """An observer of a folder. It runs from its construction until `stop`.
+    """A running observer of a folder. Observation starts with the construction of the object and
+    ends with `stop`.
 
     Raises OSError if the whole folder cannot be watched.
     """
@@ -322,8 +327,8 @@ class _Session:
             raise
 
     def check(self, root: Path, new_folder: bool) -> None:
-        """Raise OSError if the folder is gone or replaced, a thread has ended, or the system has no
-        more watches."""
+        """Raise OSError if the folder is gone or replaced, a thread of the observer has ended, or
+        the system has no more watches."""
         if _identity(root) != self._identity:
             raise OSError(errno.ESTALE, "the folder was replaced by another folder")
         # Only on Linux, a thread besides the emitters reads the kernel's queue of events.
@@ -344,10 +349,10 @@ class _Session:
             self._observer.join(STOP_TIMEOUT_S)
 
     def _check_limit(self) -> None:
-        """Try to add another watch, because watchdog silently skips subfolders when watches run
-        out.
+        """Raise OSError if the system has no more watches, because watchdog then silently skips
+        subfolders.
 
-        The folder above the root is not watched yet, so it needs a new watch.
+        To test this, the folder above the watched folder is watched briefly.
         """
         if sys.platform == "linux":
             above = self._observer.schedule(
@@ -362,7 +367,8 @@ _LIMITS = (errno.ENOSPC, errno.EMFILE)
 
 
 def _identity(root: Path) -> tuple[int, int]:
-    """Return the device and inode of the root. Raises OSError if it is not a folder."""
+    """Return the device and inode of the folder `root`. Raises OSError if `root` is not a
+    folder."""
     state = root.stat()
     if not stat.S_ISDIR(state.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -392,12 +398,12 @@ _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder.
 def _relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
-    """Return the paths relative to the root, without skipped paths. Returns None if the root itself
-    is among them.
+    """Return the paths relative to `root`, without skipped paths. Returns None if `root` itself is
+    among the paths.
 
-    A path below another path is kept only if its file was written. If a folder is moved, each file
-    in it has an event, which the folder's own event covers. But an edited file must not wait for
-    the other files.
+    The value of a path says whether its file was written. A path below another path is kept only if
+    its file was written. If a folder is moved, each file in the folder has an event, and the
+    folder's own event covers these events. But an edited file must not wait for the other files.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
     >>> _relative(written, "/r", lambda _: False)
@@ -425,7 +431,7 @@ def _folders_above(id_: str) -> list[str]:
 
 class SourceWatchers:
     """Watches all sources that are folders. `on_change` is called with the name of a source and the
-    changed paths."""
+    changed paths. None instead of paths means that anything may have changed."""
 
     def __init__(self, on_change: Callable[[str, Sequence[str] | None], None]) -> None:
         self._on_change = on_change
@@ -449,7 +455,8 @@ class SourceWatchers:
             self._watchers[source.name] = watcher
 
     def rewatch(self, names: Collection[str], config: Config) -> None:
-        """End the watches of these sources. Then watch the sources that are still configured."""
+        """End the watches of the sources with these names. Then watch those that are still
+        configured."""
         for name in names:
             self.unwatch(name)
         for source in config.sources:

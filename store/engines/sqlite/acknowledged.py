@@ -1,5 +1,5 @@
-"""Refuses a database that lacks acknowledged changes. A change is acknowledged once the daemon has
-confirmed it to a client. There are three checks.
+"""Refuses a database that lacks acknowledged changes. The daemon confirms a change to clients only
+after its acknowledgement. There are three checks.
 
 **A note** next to the database records the database's state at the last acknowledgement. If the log
 (-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the
