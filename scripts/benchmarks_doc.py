@@ -50,7 +50,7 @@ _ORIGINS = """\
 ## Origins
 
 A `~` before a commit means that this commit or a slightly older commit was measured. If a row
-names no machine, the results are from this machine: {machine}.
+names no machine, it was {machine}.
 """
 _CLOSING = """\
 The other files in `benchmarks/results` have no table here. `tried` lists ideas that did not help.
@@ -142,6 +142,8 @@ def _cell(value: object) -> str:
     if isinstance(value, list):  # a share with the ends of its interval
         percent, low, high = value
         return f"{percent} ({low:.0f}\u2013{high:.0f})"
+    if value is None:
+        return ""
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 

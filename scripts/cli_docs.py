@@ -41,7 +41,11 @@ def page_text() -> str:
     """The page as Markdown."""
     found = list(_commands(cli, "hopsyncd"))
     counts = Counter(option for _, context in found for option in _options(context))
-    common = [option for option, count in counts.items() if count >= MANY]
+    repeated = [option for option, count in counts.items() if count >= MANY]
+    spellings = [_short(names) for names, _ in repeated]
+    common = [
+        option for place, option in enumerate(repeated) if spellings[place] not in spellings[:place]
+    ]
     parts = [_INTRODUCTION, "## Common options\n", *_list(common), ""]
     for name, context in found:
         parts.append("\n".join(_section(name, context, common)))

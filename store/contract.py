@@ -153,5 +153,5 @@ class Connection(Protocol):
 
 def server_of(connection: Connection) -> Server:
     """Return the server of a connection to a database server."""
-    assert connection.server is not None, "the record is in a file"
+    assert connection.server is not None, "the database is in a file"
     return connection.server

@@ -1,8 +1,8 @@
 """Copies a database from a file to a server or back, and keeps a follower's local copy.
 
-`copy_record` copies everything, and rows keep their ids. It copies the versions last, in one
+`copy_database` copies everything, and rows keep their ids. It copies the versions last, in one
 transaction. So an interrupted copy has no versions, and no daemon serves from it. To complete the
-copy, call `copy_record` again.
+copy, call `copy_database` again.
 
 While the server cannot be reached, a `LocalCopy` supplies the text that answers show. It is a
 SQLite file with the tables that queries read, and has only the rows of the served version and of
@@ -47,7 +47,7 @@ def count_rows(connection: Connection) -> dict[str, int]:
     }
 
 
-def copy_record(
+def copy_database(
     source: Connection, target: Connection, report: Callable[[str], None] = lambda table: None
 ) -> dict[str, int]:
     """Copy all rows, and return the number of rows by table. `report` is called with each table's

@@ -76,7 +76,7 @@ def request_purge(connection: Connection, source: int, path: str, now_ms: int) -
     """Request the purge of a document. The request survives a crash.
 
     From then on, scans skip the document's path (see `include_again`). Raises PurgeRefused if the
-    document was never in any version.
+    database does not know the path.
     """
     _require_known(connection, source, path)
     with transaction(connection):

@@ -165,7 +165,7 @@ def passages_at(connection: Connection, version: int) -> list[PassageId]:
     return [PassageId(row[0]) for row in rows]
 
 
-def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
+def passages_in_force(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
     """Return the passages among the given ones that are vertices at the head."""
     rows = connection.execute(
         f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
@@ -343,7 +343,7 @@ def documents_touched(
     )
 
 
-def first_headings(
+def documents_with_origin(
     connection: Connection, version: int, paths: Collection[str]
 ) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
     """Return the documents of a version at these paths that have an origin, for example mails.

@@ -10,11 +10,11 @@ _MONTH = (
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _UNITS = {
-    **dict.fromkeys(("minute", "min"), timedelta(minutes=1)),
+    **dict.fromkeys(("minute", "min", "m"), timedelta(minutes=1)),
     **dict.fromkeys(("hour", "h"), timedelta(hours=1)),
     **dict.fromkeys(("day", "d"), timedelta(days=1)),
     **dict.fromkeys(("week", "w"), timedelta(days=7)),
-    **dict.fromkeys(("month", "m"), timedelta(days=30)),
+    "month": timedelta(days=30),
     **dict.fromkeys(("year", "y"), timedelta(days=365)),
 }
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3}

@@ -176,7 +176,7 @@ def put_source_state(
         )
 
 
-def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
+def set_source_paused(connection: Connection, source: int, held_ms: int | None) -> None:
     """Pause the source at a user's request. `held_ms` is the time of the request (Unix ms). None
     resumes the source."""
     with transaction(connection):
@@ -185,7 +185,7 @@ def hold_source(connection: Connection, source: int, held_ms: int | None) -> Non
         )
 
 
-def is_held(connection: Connection, source: int) -> bool:
+def is_paused(connection: Connection, source: int) -> bool:
     row = connection.execute(
         "SELECT 1 FROM source_state WHERE source = ? AND held_ms IS NOT NULL", [source]
     ).fetchone()

@@ -59,7 +59,7 @@ def version(connection: Connection, number: int) -> Version:
         raise _expired_error(connection, number, row[0])
     newest = head(connection)
     if newest and 0 < number < newest.id:
-        why = "it was lost, as `hopsyncd recover` reported"
+        why = "it was lost in a recovery or a restore"
     else:
         why = f"the newest is {newest.id}" if newest else "nothing has been indexed yet"
     raise NoSuchVersion(

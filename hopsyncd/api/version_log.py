@@ -35,7 +35,7 @@ from store.history import (
     in_order,
     renames_of,
 )
-from store.reads import document_at, documents_touched, first_headings
+from store.reads import document_at, documents_touched, documents_with_origin
 from store.records import PassageId, Version
 from store.visibility import Mask, hides
 
@@ -200,7 +200,9 @@ def _mail_names(
 ) -> dict[tuple[str, str], str]:
     """Return the subject and sender of each mail at a version, by source name and path."""
     wanted = {*documents}
-    found = first_headings(connection, version, {path for _, path in wanted}) if wanted else ()
+    found = (
+        documents_with_origin(connection, version, {path for _, path in wanted}) if wanted else ()
+    )
     return {
         (source, path): name
         for source, path, origin, heading in found

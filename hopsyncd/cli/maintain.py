@@ -172,7 +172,7 @@ def copy(context: click.Context, to: str) -> None:
 
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
-    from store.copying import copy_record
+    from store.copying import copy_database
     from store.open_database import displayed_url, hold_writer_lock, open_reader, open_writer
     from store.operational import all_watches
 
@@ -190,7 +190,7 @@ def copy(context: click.Context, to: str) -> None:
         hold_writer_lock(place),
         closing(open_writer(place)) as target,
     ):
-        counts = copy_record(connection, target)
+        counts = copy_database(connection, target)
         actions = sum("mcp" not in (watch.act or "mcp") for watch in all_watches(target))
     click.echo(f"Copied {plural(sum(counts.values()), 'row')} to {displayed_url(place)}.")
     if actions:
@@ -207,7 +207,7 @@ def recover(context: click.Context, yes: bool) -> None:
     """Accept a database that has lost committed changes.
 
     The daemon refuses to start if its database log was lost or damaged, or if the database was
-    replaced by a backup. Stop the daemon before you run this command.
+    replaced by an older copy. Stop the daemon before you run this command.
 
     Lost versions, tags, purges and pauses stay lost. The next scans index the documents as they are
     now, including documents whose purge was lost.

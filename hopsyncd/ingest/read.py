@@ -41,7 +41,7 @@ from hopsyncd.ingest.plan import AGAIN, RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.source_thread import WriterThread, YieldToEdits, in_turns, run_to_end
 from hopsyncd.models.llm.budget import Usage
 from store.contract import Connection
-from store.reads import live_document, live_holders, live_passages, living
+from store.reads import live_document, live_holders, live_passages, passages_in_force
 from store.records import Document, Link, Occurrence, Passage, PassageId, Pin, Seen, content_hash
 from store.sources import excluded_paths, pins_of
 from store.versions import scan_reason
@@ -299,7 +299,7 @@ def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
     released = live_passages(connection, touched) - passages
     holders = live_holders(connection, released)
     ended = [passage for passage in released if holders[passage] <= touched]
-    begun = passages - living(connection, passages)
+    begun = passages - passages_in_force(connection, passages)
     return PassageIntervals(tuple(sorted(ended)), tuple(sorted(begun)))
 
 

@@ -45,7 +45,7 @@ from store.reads import live_documents
 from store.records import Version
 from store.sources import (
     ListingState,
-    is_held,
+    is_paused,
     is_read_by,
     listing_state,
     put_left_out,
@@ -249,7 +249,7 @@ class SourceSync:
     def _begin_turn(self, run: SyncRun) -> None:
         """Raise SourceUnavailable if the source was paused or removed since the last turn."""
         self.progress = run.progress
-        if run.source.name in self.removed or is_held(self.connection, run.source.id):
+        if run.source.name in self.removed or is_paused(self.connection, run.source.id):
             raise source_paused_error(run.source.name)
 
     def _pause(self, source: Source, problem: SourceUnavailable) -> None:

@@ -54,14 +54,14 @@ from store.records import (
 )
 from store.sources import (
     all_sources,
-    hold_source,
     include_again,
-    is_held,
+    is_paused,
     knows_item,
     pins_of,
     put_source_state,
     release_pins,
     seen_items,
+    set_source_paused,
 )
 from store.space import backup
 from store.versions import head
@@ -209,7 +209,7 @@ def pause_source(pipeline: SourceSync, name: str, now_ms: int) -> PauseAnswer:
     searchable."""
     (row,) = _select_sources(pipeline.connection, [name])
     problem = source_paused_error(name)
-    hold_source(pipeline.connection, row, now_ms)
+    set_source_paused(pipeline.connection, row, now_ms)
     put_source_state(pipeline.connection, row, None, problem.why, problem.hint)
     pipeline.paused[name] = problem.why
     return {"name": name, "paused": True}
@@ -219,8 +219,8 @@ def resume_source(pipeline: SourceSync, name: str) -> PauseAnswer:
     """Resume a source that a user has paused. Any other problem of the source stays until the next
     scan."""
     (row,) = _select_sources(pipeline.connection, [name])
-    if is_held(pipeline.connection, row):
-        hold_source(pipeline.connection, row, None)
+    if is_paused(pipeline.connection, row):
+        set_source_paused(pipeline.connection, row, None)
         put_source_state(pipeline.connection, row, None, None, None)
         pipeline.paused.pop(name, None)
     return {"name": name, "paused": False}

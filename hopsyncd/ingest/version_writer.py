@@ -57,7 +57,7 @@ from store.content import (
 )
 from store.contract import Connection
 from store.operational import due_passages
-from store.reads import living, matches_at, passages_at
+from store.reads import matches_at, passages_at, passages_in_force
 from store.records import (
     Change,
     Passage,
@@ -229,7 +229,7 @@ class VersionWriter:
             passages = {
                 passage.id for document in batch.read[done:end] for passage in document.passages
             }
-            begun = self._find_sets(passages - living(self._connection, passages))
+            begun = self._find_sets(passages - passages_in_force(self._connection, passages))
             update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
             self._part_size.adjust(time.perf_counter() - began_s)
             done = end

@@ -21,7 +21,7 @@ from store.changes import changes, stamp
 from store.check import check, opening_check
 from store.content import counters, put_content, question_texts, register_generation
 from store.contract import Connection
-from store.copying import copy_record
+from store.copying import copy_database
 from store.exceptions import (
     ContentConflict,
     NoSuchVersion,
@@ -109,7 +109,7 @@ def told(connection: Connection) -> dict[str, object]:
         "places": [reads.places_at(connection, version_.id, passages) for version_ in kept],
         "asked": [reads.questions_at(connection, newest, passage) for passage in passages[:3]],
         "holders": reads.live_holders(connection, passages),
-        "living": reads.living(connection, passages),
+        "passages_in_force": reads.passages_in_force(connection, passages),
         "documents": [reads.documents_at(connection, version_.id, source) for version_ in kept],
         "page": reads.documents_after(connection, newest, ("", ""), 100, source="notes"),
         "below": reads.documents_after(connection, newest, ("", ""), 100, under="a"),
@@ -267,8 +267,8 @@ class TestRecords:
         state = sources.ListingState("c1", 8)
         sources.put_listing_state(connection, 1, state)
         assert sources.listing_state(connection, 1) == state
-        sources.hold_source(connection, 1, 3)
-        assert sources.is_held(connection, 1)
+        sources.set_source_paused(connection, 1, 3)
+        assert sources.is_paused(connection, 1)
         sources.register_source(connection, "notes", "memory", "elsewhere", "new")
         assert sources.listing_state(connection, 1) == sources.ListingState(None, None)
         assert {item.revision for item in sources.seen_items(connection, 1).values()} == {""}
@@ -313,10 +313,10 @@ def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) ->
     history.set_tag(file.connection, "mine", 2, 0)
     server, back = open_writer(on_server), open_writer(tmp_path / "back.db")
     with pytest.raises(KeyboardInterrupt):
-        copy_record(file.connection, server, interrupting("question"))
-    copy_record(file.connection, server)
+        copy_database(file.connection, server, interrupting("question"))
+    copy_database(file.connection, server)
     assert_sound(server)
-    copy_record(server, back)
+    copy_database(server, back)
     assert_sound(back)
     assert graphs(back) == graphs(server) == graphs(file.connection)
     assert told(back) == told(server) == told(file.connection)
@@ -326,18 +326,18 @@ def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) ->
     again.sync()
     assert_sound(again.connection)
     with pytest.raises(StoreError, match="already has versions"):
-        copy_record(again.connection, back)
+        copy_database(again.connection, back)
 
 
 def test_a_copy_that_was_killed_after_its_commit_succeeds_when_run_again(tmp_path: Path) -> None:
     file = lived(tmp_path / "s.db")
     with closing(open_writer(tmp_path / "copy.db")) as target:
-        counts = copy_record(file.connection, target)
+        counts = copy_database(file.connection, target)
     with closing(open_writer(tmp_path / "copy.db")) as target:
-        assert copy_record(file.connection, target) == counts
+        assert copy_database(file.connection, target) == counts
         target.execute("DELETE FROM document WHERE id = (SELECT max(id) FROM document)")
         with pytest.raises(StoreError, match="already has versions"):
-            copy_record(file.connection, target)
+            copy_database(file.connection, target)
 
 
 def interrupting(at: str) -> Callable[[str], None]:

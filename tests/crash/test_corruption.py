@@ -252,7 +252,7 @@ def test_a_lost_log_is_refused_with_a_remedy(sound: Path, tmp_path: Path, name: 
     """And a log that SQLite itself cut off or emptied is not taken for one."""
     shutil.copytree(sound, tmp_path, dirs_exist_ok=True)
     CORRUPTIONS[name][1](tmp_path / "s.db", random.Random(1))
-    with pytest.raises(VersionsLost, match=r"restore a backup and run `hopsyncd recover`"):
+    with pytest.raises(VersionsLost, match=r"run `hopsyncd backup restore latest`"):
         open_writer(tmp_path / "s.db")
     open_writer(tmp_path / "s.db", accept_loss=True).close()
 

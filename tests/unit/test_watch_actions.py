@@ -10,7 +10,7 @@ import pytest
 from hopsyncd.api.requests import WatchRequest
 from hopsyncd.api.watch_delivery import WatchAction, WatchActions, action_in_record, digest_of
 from hopsyncd.errors import BadRequest
-from store.copying import copy_record
+from store.copying import copy_database
 from store.engines.sqlite.database import open_writer
 from store.exceptions import DiskFailure
 from store.operational import all_watches
@@ -142,7 +142,7 @@ def test_neither_the_record_nor_its_copy_has_the_program(
     assert acts(watching) == kinds
     write_act(watching, 1, {"exec": ["/usr/bin/touch", "elsewhere"]})
     with closing(open_writer(tmp_path / "copy.db")) as copy:
-        copy_record(watching.stack.connection, copy)
+        copy_database(watching.stack.connection, copy)
         assert [watch.act for watch in all_watches(copy)] == kinds
 
 

@@ -131,8 +131,8 @@ def versions_lost_error(database: Path, why: str) -> VersionsLost:
     return VersionsLost(
         f"Cannot open {database}",
         f"committed data is missing: {why}",
-        f"Put the original {database.name} and {database.name}-wal back, or restore a backup and"
-        " run `hopsyncd recover`, which continues from it and reuses no version number",
+        f"Put the original {database.name} and {database.name}-wal back, or run"
+        " `hopsyncd backup restore latest`. `hopsyncd recover` continues without the missing data",
     )
 
 
