@@ -21,10 +21,11 @@ def start_child(
     stdout: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a program in the root folder, with only this environment. Raises OSError.
+    """Start a program with only this environment, and with `/` as its working folder. Raises
+    OSError.
 
-    It has its own session, so that Ctrl-C reaches only the daemon, and a kill also ends the
-    program's children.
+    The program runs in a session of its own. So Ctrl-C reaches only the daemon, and `end_child`
+    also kills the program's children.
     """
     return subprocess.Popen(
         command,
@@ -39,7 +40,8 @@ def start_child(
 
 
 def end_child(process: Process) -> None:
-    """Kill a child and its own children, wait for it, and close its pipes."""
+    """Kill a child process with its own children, wait for the child to end, and close its
+    pipes."""
     if process.returncode is None:  # not waited for yet, so its pid is not reused
         with suppress(ProcessLookupError, PermissionError):  # macOS, if it has ended by itself
             os.killpg(process.pid, signal.SIGKILL)
@@ -48,9 +50,9 @@ def end_child(process: Process) -> None:
 
 
 class StartRefused(Exception):
-    """The child is not started now, because the last starts failed.
+    """A child process is not started now, because the last starts failed.
 
-    why: the reason of the last failure.
+    `why` is the reason for the last failure.
     """
 
     def __init__(self, why: str) -> None:
@@ -61,9 +63,9 @@ class StartRefused(Exception):
 class Restarts:
     """Delays further starts after failures.
 
-    After `most` failures in a row, no start is tried for `rest` times the duration of the last
-    start, at most `longest_s`. By default, no start is ever tried again. Only errors of the types
-    `failures` count.
+    After `most` failures in a row, starts are refused for `rest` times the duration of the last
+    start, but at most for `longest_s` seconds. By default, they are refused forever. Only errors of
+    the types `failures` count as failures.
     """
 
     def __init__(
@@ -87,7 +89,8 @@ class Restarts:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Count the `with` block as a start. Raises StartRefused if no start may be tried now."""
+        """Count the `with` block as an attempt to start. Raises StartRefused if starts are refused
+        at present."""
         began_s = time.monotonic()
         if began_s < self._until_s:
             raise StartRefused(self._why)
@@ -105,9 +108,11 @@ class Restarts:
 
 
 class ChildProcess:
-    """Manages a child that starts when it is needed and restarts after it ends.
+    """Manages a child process that is started when it is needed. After `end`, it is started again
+    when it is needed.
 
-    `start` starts it, and `expect_ready` waits until it is ready; both may raise.
+    `start` starts the child, and `expect_ready` waits until the child is ready. Both may raise
+    errors.
     """
 
     def __init__(
@@ -123,13 +128,14 @@ class ChildProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether a child was started. It may have ended unnoticed."""
+        """Whether a child was started and `end` was not called since. The child may have ended by
+        itself."""
         return self._process is not None
 
     def get(self) -> Process:
-        """Return the running child, and start it if necessary.
+        """Return the child. Start it if `is_running` is false.
 
-        Raises StartRefused or the start's error.
+        Raises StartRefused, or the error of `start` or `expect_ready`.
         """
         if self._process is None:
             with self._restarts.attempt():
@@ -137,17 +143,17 @@ class ChildProcess:
         return self._process
 
     def end(self) -> None:
-        """End the child, even during its work. The next `get` starts another child."""
+        """Kill the child, even if it is working. The next `get` starts another child."""
         process, self._process = self._process, None
         if process:
             end_child(process)
 
 
 class IdleTimer:
-    """Calls `expire` on a separate thread, `idle_s` seconds after the last restart.
+    """Calls `expire` on a separate thread, `idle_s` seconds after the last call of `restart`.
 
-    `expire` must check `has_expired` again under the owner's lock, because the timer may have been
-    restarted meanwhile.
+    `expire` must hold the lock under which `restart` is called, and check `has_expired`, because
+    the timer may have been restarted meanwhile.
     """
 
     def __init__(self, idle_s: float, expire: Callable[[], None]) -> None:
@@ -162,7 +168,7 @@ class IdleTimer:
         return time.monotonic() >= self._due_s
 
     def restart(self) -> None:
-        """Start the waiting time from the beginning."""
+        """Set the timer to expire `idle_s` seconds from now."""
         with self._changed:
             self._due_s = time.monotonic() + self._idle_s
             if self._thread is None:
@@ -170,7 +176,7 @@ class IdleTimer:
                 self._thread.start()
 
     def cancel(self) -> None:
-        """Stop waiting until the next restart."""
+        """Stop the timer until the next call of `restart`."""
         with self._changed:
             self._due_s = math.inf
             self._changed.notify_all()
@@ -185,7 +191,8 @@ class IdleTimer:
 
 
 def start_ready(start: Callable[[], Process], expect_ready: Callable[[Process], None]) -> Process:
-    """Start a child. If it does not become ready, end it and raise the error."""
+    """Start a child process and return it. If `expect_ready` raises an error, end the child and
+    raise the error."""
     process = start()
     try:
         expect_ready(process)

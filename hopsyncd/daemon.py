@@ -100,9 +100,9 @@ _LLM_PATIENCE_S = 60.0  # how long a batch waits for the LLM's questions
 
 
 class Daemon:
-    """Keeps the graph up to date with the sources; `services` answer from it.
+    """Keeps the graph up to date with the sources, and creates the `services` that answer from it.
 
-    The connection, the tasks and the reader's process belong to the worker's thread.
+    Only the worker's thread uses the database connection, the tasks and the file reader's process.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Daemon:
         return make_engine(config, models, rules, copy, lambda: self._worker.busy)
 
     def start(self) -> None:
-        """Start to watch the sources, then scan them, so that no change is missed in between."""
+        """Start to watch the sources, and only then scan them, so that no change is missed."""
         config = self._serving.state.config
         for source in config.sources:
             self._watchers.watch(source, config)
@@ -199,12 +199,12 @@ class Daemon:
         try_readers_soon(self._unavailable)
 
     def wait_for_stored(self) -> None:
-        """Wait until the stored version is served or known to be unusable, to accept queries."""
+        """Wait until the stored version is served or found unusable. Then start the watches."""
         self._publisher.stored.wait()
         self._watched.start()
 
     def stop(self) -> None:
-        """Abandon the current batch, keep its prepared work, and end every thread."""
+        """Abandon the current batch and end every thread. Prepared work of the batch is kept."""
         self._watched.stop()
         self._backups.stop()
         self._workers.close()
@@ -222,10 +222,10 @@ class Daemon:
             self._extraction.close()
 
     def reload(self) -> ReloadAnswer:
-        """Apply a changed configuration. Callable from any thread except the worker's.
+        """Apply a changed configuration. Call this from any thread except the worker's thread.
 
-        The current batch ends first; if that takes long, the answer says `pending`. Raises
-        ConfigError, or the error of a changed source; then the old configuration stays in force.
+        If the current batch takes long to end, the answer says `pending`. Raises ConfigError, or
+        the error of a changed source. After an error, the old configuration stays in force.
         """
         try:
             wanted = self._read_config()
@@ -249,7 +249,7 @@ class Daemon:
         return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
 
     def _apply(self, pipeline: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
-        """Apply a configuration on the worker's thread. If that fails, the old one stays."""
+        """Apply a configuration on the worker's thread. After an error, the old one stays."""
         state = self._serving.state
         applied = compare_configs(state.config, wanted, with_models=models is not None)
         config, before = applied.config, self._tasks
@@ -379,7 +379,7 @@ class Daemon:
         )
 
     def _record_access(self) -> None:
-        """Record the access rules of the configuration when this daemon becomes the writer."""
+        """Record the configuration's access rules in the database, and apply them."""
         config, recorded = self._serving.state.config, access_rules(self._connection)
         is_shared = bool(config.store.url)
         rules = rules_at_start(recorded, config.sources, is_shared=is_shared)
@@ -388,7 +388,7 @@ class Daemon:
         self._serving.state.access.warn_of_closed(config.sources)
 
     def _plan_switch(self, pipeline: SourceSync, models: Models) -> None:
-        """Prepare the generation of the configured models, while the current models answer."""
+        """Prepare the switch to the configured models. Until then, the current models answer."""
         pipeline.switch = None
         self._saved_next.forget()
         if (following := models.next) is None:
@@ -403,7 +403,7 @@ class Daemon:
     def _answer_by(
         self, pipeline: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
-        """Use other models for answers and writing. The head `version` was made with them."""
+        """Use other models for answers and writing. They must have made `version`, the head."""
         self._serve_with(pipeline, models, writer, version)
         self._publisher.announce(self._connection, writer, version)
 
@@ -434,7 +434,7 @@ class Daemon:
         return writer
 
     def _reencode(self, pipeline: SourceSync, dry_run: bool) -> RebuildAnswer:
-        """Re-embed the head with the newer encoder on the writer's thread, then answer with it."""
+        """Re-embed the head with the newer encoder, and use it. Runs on the writer's thread."""
         state = self._serving.state
         newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)
@@ -450,9 +450,9 @@ def run(
     config_file: Path | None = None,
     on_listening: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises any error that prevents the start.
+    """Run the daemon until SIGTERM or SIGINT. Raises any error that prevents the start.
 
-    `on_listening` is called once the socket exists. Requests wait there until the start is
+    `on_listening` is called once the socket exists. Requests to the socket wait until the start is
     complete. SIGHUP reloads the configuration from `config_path(config_file)`.
     """
     configure_daemon_logs(config)

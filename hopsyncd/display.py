@@ -1,4 +1,4 @@
-"""Formats answers for people, at a terminal and on the page: titles, counts and times."""
+"""Formats titles, counts and times for people, at a terminal and in the web interface."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ CELL_SHOWN = " \u00b7 "
 
 
 def show_cells(text: str) -> str:
-    """Put dots instead of bars between the cells of table rows.
+    """Replace the bars between the cells of table rows with dots.
 
     >>> show_cells("Cork: 2 | Oslo: 3")
     'Cork: 2 \u00b7 Oslo: 3'
@@ -47,7 +47,7 @@ def show_cells(text: str) -> str:
 
 
 def title_of(passage: Mapping[str, Any]) -> str:
-    """Return the headings above a passage, or the name of its document if it has none.
+    """Return the headings above a passage, or the name of its document if it has no heading.
 
     >>> title_of({"heading": ["Ada", "Youth"], "document": "ada.md"})
     'Ada > Youth'
@@ -56,9 +56,10 @@ def title_of(passage: Mapping[str, Any]) -> str:
 
 
 def document_title(passage: Mapping[str, Any]) -> str:
-    """Return the title of a passage's document: its first heading, or else its name.
+    """Return the title of a passage's document: the first heading above the passage, or else the
+    document's name.
 
-    A mail is named by its subject and sender.
+    The title of a mail is its subject and sender.
     """
     name = document_name(passage)
     is_mail = name != passage["document"]
@@ -66,11 +67,11 @@ def document_title(passage: Mapping[str, Any]) -> str:
 
 
 def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
-    """Return the name of a passage's document for people.
+    """Return the name of a passage's document, as people see it.
 
-    The name of a mail is its subject and sender, otherwise it is the path. `heading` is the
-    passage's heading, if `passage` is only one of its places. An answer without `origin` may have
-    the name itself, as `document_name`.
+    The name of a mail is its subject and sender. The name of any other document is its path. If
+    `passage` has no `heading` of its own, pass it as `heading`. If `passage` has a `document_name`,
+    this name is returned.
 
     >>> document_name({"heading": ["Youth"], "document": "ada.md", "origin": None})
     'ada.md'
@@ -84,7 +85,8 @@ def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = No
 
 
 def mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -> str | None:
-    """Return the subject and sender of a mail by its origin and heading; None for other files.
+    """Return the subject and sender of a mail, given its origin and heading path. Returns None for
+    other documents.
 
     >>> mail_name({"author": "<ann@x.org>", "message_id": "1@x.org"}, [])
     'Mail without a subject (ann@x.org)'
@@ -98,13 +100,14 @@ def mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -
 
 
 def mail_subject(passage: Mapping[str, Any]) -> str:
-    """Return the subject of the mail that a passage is from, or "" for other documents."""
+    """Return the subject of the mail that contains a passage, or "" for other documents."""
     is_mail = bool((passage.get("origin") or {}).get("message_id"))
     return str(passage["heading"][0]) if is_mail and passage["heading"] else ""
 
 
 def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
-    """Return the words between the first and second end of a hop, or in the reverse direction.
+    """Return the words to show between the two ends of a hop, such as "links to". If `is_reversed`
+    is true, the second end comes first.
 
     >>> hop_verb("link"), hop_verb("link", is_reversed=True)
     ('links to', 'is linked from')
@@ -113,7 +116,8 @@ def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
 
 
 def hop_reason(question: str) -> str:
-    """Return the reason for a hop: a name in both passages, the link's text, or its question.
+    """Return the reason for a hop: a name in both passages, the text of the link, or the question
+    itself.
 
     >>> [hop_reason(text) for text in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
     ['the Tiber', '"Rome"', 'Who signed it?']
@@ -135,7 +139,8 @@ def plural(number: int, noun: str) -> str:
 
 
 def relative_time(time: str | None, now: datetime | None = None) -> str:
-    """Format a time of the API as the time since or until then, or else as the local date.
+    """Format a time of the API relative to `now` (default: the current time). A time more than a
+    week away is shown as a local date and time.
 
     >>> noon = datetime.fromisoformat("2026-11-25T12:00:00+00:00")
     >>> [relative_time(f"2026-11-25T{at}+00:00", noon) for at in ("11:59:40", "11:48", "15:00")]

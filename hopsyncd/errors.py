@@ -1,4 +1,4 @@
-"""The errors of hopsyncd. Each says what failed, on what, why, and what to do.
+"""The errors of hopsyncd. Each error says what failed, why, and what to do.
 
 HopsyncdError
 ├── ConfigError          the configuration is invalid: file, line, key, suggestion
@@ -32,9 +32,9 @@ from store.exceptions import StoreError
 
 
 class HopsyncdError(Exception):
-    """The base of these errors.
+    """The base class of hopsyncd's errors.
 
-    what: what failed, on which thing. why: the reason. hint: what the user can do.
+    `what` says what failed. `why` gives the reason. `hint` says what the user can do.
     """
 
     def __init__(self, what: str, why: str, hint: str) -> None:
@@ -45,47 +45,47 @@ class HopsyncdError(Exception):
 
 
 class ConfigError(HopsyncdError):
-    """The configuration is refused."""
+    """The configuration is invalid, so it is refused."""
 
 
 class BadRequest(HopsyncdError):
-    """The request is malformed or impossible, so repeating it does not help."""
+    """A request is malformed or impossible, so repeating it does not help."""
 
 
 class Forbidden(HopsyncdError):
-    """The caller lacks the right to do this."""
+    """The caller lacks the access rights for a request."""
 
 
 class NotFound(HopsyncdError):
-    """Nothing with that name exists at this version."""
+    """The requested document, passage, source or other object does not exist at the requested
+    version."""
 
 
 class Busy(HopsyncdError):
-    """There are too many requests; try again later."""
+    """The daemon has too many requests. The caller should try again later."""
 
 
 class TimedOut(HopsyncdError):
-    """The answer took too long."""
+    """An answer took longer than the time limit."""
 
 
 class DocumentUnreadable(HopsyncdError):
-    """The document's bytes yield no text."""
+    """No reader can turn the bytes of a document into text."""
 
 
 class ReaderUnavailable(HopsyncdError):
-    """A reader cannot work, because its process, a library or memory is missing.
+    """A reader of documents cannot work, because its process, a library or memory is missing.
 
-    The documents are not at fault, so they are not skipped for good. They are read once the machine
-    allows it.
+    The documents themselves may be valid. They are read once the reader works again.
     """
 
 
 class ModelUnavailable(HopsyncdError):
-    """A model cannot be loaded."""
+    """A model is missing, damaged or not the named model."""
 
 
 class EncoderUnavailable(ModelUnavailable):
-    """The embedding endpoint is unavailable for now. Indexing waits for it."""
+    """The embedding endpoint is unavailable. Indexing waits until it is available again."""
 
 
 class DaemonUnavailable(HopsyncdError):
@@ -93,15 +93,15 @@ class DaemonUnavailable(HopsyncdError):
 
 
 class DaemonUntrusted(HopsyncdError):
-    """Another user could be answering in the daemon's place; nothing was sent."""
+    """Another user could be answering on the socket in place of the daemon, so nothing was sent."""
 
 
 class AlreadyRunning(HopsyncdError):
-    """The socket belongs to a running daemon."""
+    """A daemon already listens on the socket."""
 
 
 class SocketRefused(HopsyncdError):
-    """The socket cannot be bound at its path."""
+    """The daemon cannot listen on a socket at the configured path."""
 
 
 class SyncFailed(HopsyncdError):
@@ -115,31 +115,31 @@ class LlmError(HopsyncdError):
 
 
 class LlmUnavailable(LlmError):
-    """The endpoint gave no answer in time."""
+    """The LLM endpoint gave no answer in time."""
 
     kind = "unavailable"
 
 
 class LlmRefused(LlmError):
-    """The endpoint refused the call, and would refuse it again."""
+    """The LLM endpoint refused the call, and would refuse it again."""
 
     kind = "refused"
 
 
 class LlmNonsense(LlmError):
-    """The reply does not have the requested form."""
+    """The reply of the LLM does not have the requested form."""
 
     kind = "nonsense"
 
 
 class BudgetSpent(LlmError):
-    """A limit of calls or tokens is reached, so the call was not made."""
+    """A daily limit of LLM calls or tokens is reached, so the call was not made."""
 
     kind = "budget"
 
 
 class NotAsked(LlmError):
-    """The call was not made yet, because other calls come first."""
+    """The LLM call was not made yet, because other calls come first."""
 
     kind = "queued"
 

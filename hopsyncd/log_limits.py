@@ -1,4 +1,4 @@
-"""Limits of the log: how often a message may be repeated, and how large a log file may grow."""
+"""Limits how often a log message may be repeated, and how large a log file may grow."""
 
 import logging
 import os
@@ -37,9 +37,9 @@ class _Message:
 class RepeatLimit:
     """Drops messages that are repeated too often, and reports how many were dropped.
 
-    Two messages are the same if they differ only in numbers and in their fields. Debug messages are
-    not limited, because a user has asked for all of them. `tell` receives the level and the
-    summary.
+    Messages count as repeated if they differ only in numbers and fields. Debug messages are not
+    limited, because a user who sets the level `debug` wants all of them. `tell` is called with the
+    level and the summary of dropped messages.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RepeatLimit:
         self._timer: threading.Timer | None = None
 
     def admits(self, level: str, message: str) -> bool:
-        """Return whether to log this message."""
+        """Count a message, and return whether to log it."""
         if level == "debug":
             return True
         key = (level, _DIGITS.sub("#", message[:_KEY_CHARACTERS]))
@@ -99,7 +99,7 @@ class RepeatLimit:
         ]
 
     def _tell_later(self) -> None:
-        """Schedule the summary, so that it appears even if nothing else is logged."""
+        """Schedule `flush`, so that summaries appear even if nothing else is logged."""
         if self._timer is None:
             self._timer = threading.Timer(self._window_s, self.flush)
             self._timer.daemon = True
@@ -107,7 +107,7 @@ class RepeatLimit:
 
 
 class LimitedEvents:
-    """A structlog processor that drops events repeated too often."""
+    """A structlog processor that drops events that are repeated too often."""
 
     def __init__(self, limit: RepeatLimit) -> None:
         self._limit = limit
@@ -122,7 +122,7 @@ class LimitedEvents:
 
 
 class LimitedRecords(logging.Filter):
-    """A filter that drops records of libraries which are repeated too often."""
+    """A logging filter for libraries' records that drops records that are repeated too often."""
 
     def __init__(self, limit: RepeatLimit) -> None:
         super().__init__()
@@ -137,13 +137,14 @@ SUMMARY = "is_summary"
 
 
 class RotatingFile:
-    """A log file that is renamed when it is full. The last `kept` files remain beside it.
+    """A log file that is renamed when it is full. The last `kept` full files remain in the same
+    folder.
 
-    Only its owner can read it. If the disk is full, lines are lost and the daemon continues.
+    Only the file's owner can read it.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES, kept: int = KEPT_FILES) -> None:
-        """Open the file. Raises OSError if it cannot be written."""
+        """Open the file for appending, and create it if necessary. Raises OSError."""
         self._path = path
         self._max_bytes = max_bytes
         self._kept = kept
@@ -151,7 +152,7 @@ class RotatingFile:
         self._handle = self._open()
 
     def write(self, text: str) -> None:
-        """Append to the file. Raises OSError."""
+        """Append text to the file. Raises OSError, for example if the disk is full."""
         data = text.encode("utf-8", "backslashreplace")
         with self._lock:
             os.write(self._handle, data)
@@ -159,7 +160,8 @@ class RotatingFile:
                 self._rotate()
 
     def reopen(self) -> None:
-        """Open the file at the path again. If that fails, raises OSError and keeps the old file."""
+        """Reopen the file by its path, which may be a new file. If that fails, raises OSError and
+        continues with the old file."""
         with self._lock:
             fresh = self._open()
             os.close(self._handle)

@@ -1,4 +1,5 @@
-"""Writes structured logs: readable at a terminal, JSON lines elsewhere, with secrets redacted."""
+"""Writes structured logs: readable lines at a terminal, otherwise JSON lines. Secrets are
+redacted."""
 
 import io
 import json
@@ -60,12 +61,12 @@ class _Output:
 
 
 def redact(text: str) -> str:
-    """Replace secrets that can be recognised by their form, such as passwords in addresses."""
+    """Replace secrets that can be recognized by their form, such as passwords in URLs."""
     return _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """Return the forms in which a secret may appear: plain, in JSON, in a repr, in an address."""
+    """Return the forms in which a secret may appear: plain, in JSON, in a repr, or in a URL."""
     if len(secret) < _MIN_SECRET_CHARACTERS:
         return ()
     return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret), quote(secret, "")
@@ -78,10 +79,12 @@ _files: dict[Path, RotatingFile] = {}
 def configure_logs(
     level: str, form: str, secrets: Iterable[str] = (), file: Path | None = None
 ) -> None:
-    """Log to `file` or standard error, without `secrets`; `form` is auto, console or json.
+    """Log to `file`, or to standard error if it is None. `secrets` are redacted. `form` is auto,
+    console or json.
 
-    Warnings and errors of libraries get the same form. A message that is repeated too often is
-    counted instead. May be called again. Raises ConfigError if the file cannot be written.
+    Warnings and errors of libraries are logged in the same form. Messages that are repeated too
+    often are only counted. This function may be called again to change the settings. Raises
+    ConfigError if the file cannot be written.
     """
     at_terminal = file is None and sys.stderr.isatty()
     console = form == "console" or (form == "auto" and at_terminal)
@@ -158,9 +161,10 @@ def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
 def _escape_fields(
     logger: Any, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Escape control characters in fields, because untrusted text must not control a terminal.
+    """Escape control characters in the fields of an event, because untrusted text must not control
+    a terminal.
 
-    JSON escapes them by itself.
+    This is not needed for JSON, which escapes control characters itself.
     """
     return {
         key: printable(value) if isinstance(value, str) and key != "exception" else value
@@ -179,7 +183,8 @@ def _is_journal() -> bool:
 
 
 def _with_priority(render: structlog.typing.Processor) -> structlog.typing.Processor:
-    """Prefix the line with its priority, as the journal expects it."""
+    """Return a processor that prefixes each rendered line with its priority, as systemd's journal
+    expects."""
 
     def render_with_priority(logger: Any, method: str, event: structlog.typing.EventDict) -> str:
         priority = _PRIORITIES[event["level"]]  # rendering may remove the level

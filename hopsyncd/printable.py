@@ -1,7 +1,7 @@
-"""Makes untrusted text safe to show at a terminal, in a log and on a page.
+"""Makes untrusted text safe to show at a terminal, in a log and in the web interface.
 
 Control characters can move the cursor, clear the screen or set the window's title. Bidirectional
-ones make a text look like another: `invoice\\u202efdp.exe` is read as `invoiceexe.pdf`.
+control characters make text look different: `invoice\\u202efdp.exe` looks like `invoiceexe.pdf`.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Escape the control characters in a text, except those in `keep`.
+    """Escape the control characters in `text`, except the characters in `keep`.
 
     >>> printable("a\\x1b[2J\\n"), printable("b\\u202e\\n", keep="\\n")
     ('a\\\\x1b[2J\\\\n', 'b\\\\u202e\\n')

@@ -1,9 +1,10 @@
-"""Builds ACL views: the graph as it would be without the hidden sources.
+"""Builds ACL views. An ACL view is the graph as it would be without the sources hidden from a
+caller.
 
-Like a commit, a view is derived from an older view with the same hidden sources, or from the whole
-graph. Questions are matched again if candidates became visible or hidden. Matches that differ from
+A view is derived from an older view with the same hidden sources, or from the whole graph. The
+match of a question is recomputed if a candidate became visible or hidden. Matches that differ from
 the whole graph are kept in an overlay. The links of a passage are resolved again if a hidden
-document contains the passage or is a possible target.
+document contains the passage or is a possible target of a link.
 """
 
 from dataclasses import dataclass, replace
@@ -42,10 +43,10 @@ from store.visibility import Mask
 def build_acl_view(
     version: Version, hidden: Mask, budget_factor: float, base: Snapshot
 ) -> Snapshot:
-    """Build the view of a version without the content that occurs only in hidden sources.
+    """Build the ACL view of a version, without the content that occurs only in hidden sources.
 
     `base` is the view of an older version with the same hidden sources, or the whole graph at any
-    version.
+    version. `budget_factor` scales the edge budget.
     """
     statistics = Statistics.count(base.index, version.id, hidden, base.statistics)
     view = Snapshot(base.index, version, statistics, hidden)
@@ -60,7 +61,8 @@ def _complete(
     matches: MatchColumns,
     question_similarity: Floats,
 ) -> Snapshot:
-    """Return the view with these matches, resolved links and visible counts."""
+    """Return the view with these matches, resolved links and visible counts. The parameters from
+    `is_rematched` on are the result of `_match`."""
     index, statistics = view.index, view.statistics
     relinked, links, link_rows = _link(view, base)
     overlay = AclOverlay(
@@ -94,11 +96,11 @@ def _complete(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewMatches:
-    """The matches of a view that differ from the whole graph, given by question ids.
+    """The matches of an ACL view that differ from the whole graph, given by question ids.
 
-    Any index with the same content can use them. `rematched` are the visible outgoing questions
-    that have a different match than in the whole graph, or no match. `source`, `target` and
-    `similarity` are the columns of their matches.
+    They are valid in any index with the same content. `rematched` are the visible outgoing
+    questions that have a different match than in the whole graph, or no match. `source`, `target`
+    and `similarity` are the columns of the different matches.
     """
 
     rematched: Integers
@@ -108,8 +110,8 @@ class ViewMatches:
 
 
 def list_view_matches(view: Snapshot) -> ViewMatches:
-    """Return the matches of a view that differ from the whole graph, to restore them in another
-    index."""
+    """Return the matches of an ACL view that differ from the whole graph. `restore_acl_view` uses
+    them in another index."""
     assert view.overlay is not None
     matches, outgoing = view.overlay.matches, view.index.outgoing.id
     return ViewMatches(
@@ -123,9 +125,10 @@ def list_view_matches(view: Snapshot) -> ViewMatches:
 def restore_acl_view(
     version: Version, hidden: Mask, budget_factor: float, head: Snapshot, kept: ViewMatches
 ) -> Snapshot | None:
-    """Restore the view that `build_acl_view` made in another index, from its matches there.
+    """Rebuild an ACL view from the matches `kept` by `list_view_matches`, possibly in another
+    index. `head` is the whole graph.
 
-    Returns None if the head's index lacks a question.
+    Returns None if the index of `head` lacks a question in `kept`.
     """
     index = head.index
     statistics = Statistics.count(index, version.id, hidden, head.statistics)
@@ -147,10 +150,10 @@ def restore_acl_view(
 
 
 def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]:
-    """Find the visible questions whose match differs from the whole graph.
+    """Find the visible outgoing questions whose match differs from the whole graph.
 
-    Returns flags for these questions, their matches, and the similarity of each outgoing question's
-    match.
+    Returns a flag for each outgoing question (whether its match differs), the different matches,
+    and the similarity of each outgoing question's match in the view.
     """
     index = view.index
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
@@ -185,7 +188,7 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
 
 
 def list_vertices(index: LiveIndex, version: int) -> Flags:
-    """Return a flag for each passage row (e,): whether it is a vertex of the whole graph at a
+    """Return a flag for each passage row: whether the passage is a vertex of the whole graph at a
     version."""
     intervals = index.passage_intervals
     in_force = (intervals.born <= version) & (version < intervals.died)
@@ -193,8 +196,8 @@ def list_vertices(index: LiveIndex, version: int) -> Flags:
 
 
 def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
-    """Return a flag for each match: whether `others` contains it. Both are sorted by outgoing
-    question."""
+    """Return a flag for each of the `matches`: whether it is also in `others`. Both must be sorted
+    by outgoing question."""
     positions, is_same = find_sorted(others.source_question, matches.source_question)
     targets = others.target_question[positions[is_same]]
     is_same[is_same] = targets == matches.target_question[is_same]
@@ -202,8 +205,8 @@ def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
 
 
 def _list_whole_graph_changes(view: Snapshot, base: Snapshot) -> Integers:
-    """Return the questions whose match in the whole graph may differ between the versions of two
-    views."""
+    """Return the outgoing questions whose match in the whole graph may differ between the versions
+    of two views."""
     matches = view.index.matches
     first, last = sorted((base.version.id, view.version.id))
     has_begun = (matches.born > first) & (matches.born <= last)
@@ -212,12 +215,12 @@ def _list_whole_graph_changes(view: Snapshot, base: Snapshot) -> Integers:
 
 
 def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers]:
-    """Resolve the links again whose target may differ from the whole graph.
+    """Resolve the links whose target in the view may differ from the whole graph.
 
-    Returns the numbers of the passages that contain them, the links between passages, and the row
-    of each link. The links of an older view are kept unless a document that could affect them was
-    added or removed. The links of a new document are resolved again if one of them may lead to a
-    hidden document.
+    Returns the numbers of the passages with these links, the resolved links between passages, and
+    the row of each link. Resolved links of an older view are kept, unless a document that could
+    affect them was added or removed. All links of a new document are resolved if one of them may
+    lead to a hidden document.
     """
     index, shown = view.index, view.statistics.visible.documents
     version, documents = view.version.id, index.documents

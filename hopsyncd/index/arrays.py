@@ -32,8 +32,8 @@ def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Int
 
 
 def invert_positions(values: AnyIntegers, count: int) -> Integers:
-    """Return the position of each number below `count` in the distinct `values`, or -1 if it is
-    missing.
+    """Return, for each number below `count`, its position in the distinct `values`, or -1 if
+    `values` does not contain the number.
 
     >>> invert_positions(np.array([3, 1]), 4).tolist()
     [-1, 1, -1, 0]
@@ -65,8 +65,8 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
-    """Return the position of each wanted number in the ascending `values`, and whether it is
-    present."""
+    """Return, for each wanted number, its position in the ascending `values`, and whether `values`
+    contains the number. If it does not, the position is meaningless."""
     positions = np.searchsorted(values, wanted)
     positions[positions == len(values)] = 0
     is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
@@ -84,8 +84,8 @@ def sort_distinct(values: Integers) -> Integers:
 
 
 def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:
-    """Return the first `count` rows of each group, by ascending group. Rows are ordered by the keys
-    in turn.
+    """Return the first `count` rows of each group, by ascending group. The rows of a group are
+    ordered by the first key, then by the second key, and so on.
 
     >>> select_first_of_groups(np.array([1, 0, 1]), np.array([5, 9, 3])).tolist()
     [1, 2]
@@ -107,8 +107,8 @@ def to_sortable(values: NDArray[np.float32]) -> Int32s:
 
 
 def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> Integers:
-    """Return the rows with the `count` largest values of each group, including rows tied with the
-    last of them.
+    """Return the rows with the `count` largest values of each group. If several rows share the
+    smallest of these values, all of these rows are returned.
 
     >>> values = np.array([1, 3, 2, 1], dtype=np.int32)
     >>> select_largest_of_groups(np.array([0, 0, 1, 0]), values, 2).tolist()
@@ -127,10 +127,11 @@ def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> In
 def find_range_maxima(
     values: NDArray[np.float32], starts: Integers, ends: Integers
 ) -> NDArray[np.float32]:
-    """Return the largest value in each range. No range may be empty.
+    """Return the largest value in each range from `starts` to `ends` (exclusive). No range may be
+    empty.
 
-    It is the maximum of two overlapping windows of 2 ** k values, at the start and the end of the
-    range. np.maximum.reduceat takes three times as long for short ranges.
+    The result is the maximum of two overlapping windows of 2 ** k values, at the start and the end
+    of the range. For short ranges, np.maximum.reduceat takes three times as long.
 
     >>> values = np.array([4.0, 1.0, 3.0, 2.0], dtype=np.float32)
     >>> find_range_maxima(values, np.array([0, 1]), np.array([1, 4])).tolist()
@@ -149,8 +150,8 @@ def find_range_maxima(
 
 
 def sum_exactly(values: Floats, groups: Integers, count: int, unit: float) -> Floats:
-    """Return the sum of the values of each group (count,). It does not depend on the order of the
-    rows.
+    """Return the sum of the values of each group, for the groups from 0 to `count` - 1. The result
+    does not depend on the order of the rows.
 
     Each value is first rounded to a multiple of `unit`, a power of 2. So the additions are exact as
     long as a sum is below 2 ** 53 units.

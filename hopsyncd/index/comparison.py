@@ -1,9 +1,9 @@
-"""Compares outgoing questions with incoming questions that share a keyword, by Eq. 1 of HopRAG.
+"""Compares outgoing questions with incoming questions that share a keyword, by Eq. 1 of the HopRAG
+paper.
 
 The candidates depend only on the content: for each keyword, the MAX_CANDIDATES incoming questions
 with the lowest ranks. The rank of a question is the first 32 bits of its id. Ids are hashes, so the
-candidates are a fair sample, and the work for a question is limited, however large the collection
-is.
+candidates are a random sample. The work for a question is limited even if the collection is large.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,8 +50,8 @@ of each pair."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchColumns:
-    """Matches as columns of equal length: outgoing question, incoming question, and similarity (Eq.
-    1)."""
+    """Matches as columns of equal length. Questions are rows of the index's tables. `similarity` is
+    Eq. 1 of the HopRAG paper."""
 
     source_question: Integers
     target_question: Integers
@@ -105,7 +105,8 @@ class QuestionsByKeyword:
         return type(self)(self.questions[selection], self.groups[selection])
 
     def subtract(self, others: Self) -> Self:
-        """Return the pairs that `others` does not contain. Both use the same list of keywords."""
+        """Return the pairs that `others` does not contain. Both objects must use the same list of
+        keywords."""
         width = 1 + max(self.questions.max(initial=0), others.questions.max(initial=0))
         pairs = np.setdiff1d(
             self.groups * width + self.questions,
@@ -119,8 +120,8 @@ class QuestionsByKeyword:
 def list_keywords(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, Integers]:
-    """Return pairs of a keyword and a question that has it: the number of the keyword's name, and
-    the position of the question."""
+    """Return the pairs of a question and one of its keywords, as two columns: the number of the
+    keyword's name, and the position of the question in `questions`."""
     starts = table.keyword_start[questions].astype(np.int64)
     rows, positions = expand_ranges(starts, starts + table.keyword_count[questions])
     return index.question_keywords.name[rows].astype(np.int64), positions
@@ -129,8 +130,8 @@ def list_keywords(
 def group_by_keyword(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, QuestionsByKeyword]:
-    """Return the distinct keywords of the questions, and the questions grouped by these
-    keywords."""
+    """Return the distinct keywords of the questions, as name numbers in ascending order, and the
+    questions grouped by these keywords."""
     names, positions = list_keywords(index, table, questions)
     distinct, groups = np.unique(names, return_inverse=True)
     order = np.argsort(groups, kind="stable")
@@ -140,10 +141,10 @@ def group_by_keyword(
 def find_candidates(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> list[QuestionsByKeyword]:
-    """Return the candidate incoming questions of each keyword, separately for each of several
-    graphs.
+    """Return the candidate incoming questions of each keyword, separately for each graph.
 
-    `names` are the keywords, in ascending order. A graph is given by a flag for each passage row.
+    `names` are the keywords, as ascending name numbers. A graph is an array of flags, one for each
+    passage row.
     """
     found, are_lowest = _find_lowest(index, names, graphs)
     return [found.take(is_lowest) for is_lowest in are_lowest]
@@ -154,9 +155,9 @@ def find_candidate_changes(
 ) -> tuple[QuestionsByKeyword, QuestionsByKeyword]:
     """Return the candidates of each keyword that are in only one of two graphs.
 
-    The first result contains the candidates that are only in `before`, the second those only in
-    `after`. `names` are the keywords, in ascending order. A graph is given by a flag for each
-    passage row.
+    The first result contains the candidates that are only in `before`, and the second the
+    candidates that are only in `after`. `names` are the keywords, as ascending name numbers.
+    `before` and `after` have a flag for each passage row.
     """
     found, (was_lowest, is_lowest) = _find_lowest(index, names, (before, after))
     return found.take(was_lowest & ~is_lowest), found.take(is_lowest & ~was_lowest)
@@ -165,12 +166,13 @@ def find_candidate_changes(
 def select_affected(
     index: LiveIndex, names: Integers, changed: QuestionsByKeyword, stay: Flags
 ) -> Integers:
-    """Return the keywords whose candidates may change when the incoming questions `changed` enter
-    or leave a graph.
+    """Return the keywords among `names` whose candidates may change when the incoming questions
+    `changed` enter or leave a graph.
 
-    Each keyword has at least one of these questions. `stay` has a flag for each passage row:
-    whether it stays in the graph. A keyword is not affected if MAX_CANDIDATES questions that stay
-    have lower ranks. This is quick to check, and holds for nearly all common keywords.
+    Each keyword must occur in `changed`. `stay` has a flag for each passage row: whether the
+    passage stays in the graph. A keyword is not affected if MAX_CANDIDATES of its questions that
+    stay have lower ranks than the changed questions. This condition is quick to check, and holds
+    for nearly all common keywords.
     """
     ranks = rank_keys(names[changed.groups], index.incoming.id[changed.questions])
     lowest = np.minimum.reduceat(ranks, np.flatnonzero(np.diff(changed.groups, prepend=-1)))
@@ -186,8 +188,9 @@ def _find_lowest(
 ) -> tuple[QuestionsByKeyword, list[Flags]]:
     """Find the incoming questions of each keyword with the lowest ranks, by ascending rank.
 
-    Also returns flags for each graph: whether a question is a candidate. Candidates have the
-    MAX_CANDIDATES lowest ranks of their keyword, or the same rank as the last of these.
+    Also returns, for each graph, a flag for each of these questions: whether it is a candidate.
+    Candidates have the MAX_CANDIDATES lowest ranks of their keyword, or the same rank as the last
+    candidate.
     """
     postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
     found = postings.find_lowest(names, int(_SPARE * most))
@@ -209,10 +212,11 @@ def _find_lowest(
 
 
 def _select_lowest(ranks: Integers, groups: Integers, flags: Flags) -> Flags:
-    """Return which of the flagged questions have the MAX_CANDIDATES lowest ranks of their keyword,
-    or the same rank as the last of these.
+    """Return a flag for each question: whether it is flagged in `flags` and has one of the
+    MAX_CANDIDATES lowest ranks of the flagged questions of its keyword.
 
-    Ranks and groups are ascending.
+    `groups` has the position of each question's keyword. Questions must be sorted by group, then by
+    rank. Questions with the same rank as the last selected question are selected too.
     """
     (positions,) = flags.nonzero()
     kept_ranks, counts = ranks[positions], np.bincount(groups[positions])
@@ -224,7 +228,8 @@ def _select_lowest(ranks: Integers, groups: Integers, flags: Flags) -> Flags:
 
 
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
-    """Return the outgoing questions of the flagged passages that have one of the keywords."""
+    """Return the outgoing questions of the flagged passages that have one of the keywords
+    `names`."""
     rows, groups = index.postings.outgoing_by_keyword.find_all(names)
     in_graph = take_flags(passages, index.outgoing.passage_row[rows])
     return QuestionsByKeyword(rows[in_graph], groups[in_graph])
@@ -236,8 +241,8 @@ def find_best(
     targets: QuestionsByKeyword,
     held: MatchColumns = NO_MATCHES,
 ) -> MatchColumns:
-    """Return the best match of each outgoing question among the `targets` that share a keyword with
-    it.
+    """Return the best match of each outgoing question in `sources` among the `targets` with the
+    same keyword.
 
     The result is ordered by outgoing question. If several targets are equally similar, the one with
     the lowest id is the match. A question is left out unless its match is better than its match in
@@ -258,7 +263,7 @@ def find_best(
 def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -> MatchColumns:
     """Return the matches that are better than the match of the same question in `held`.
 
-    Both are ordered by outgoing question.
+    Both parameters must be ordered by outgoing question.
     """
     positions, is_held = find_sorted(held.source_question, matches.source_question)
     is_better = ~is_held
@@ -322,7 +327,8 @@ def _concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
 
 
 def _find_ranges(values: Integers, wanted: Integers) -> tuple[Integers, Integers]:
-    """Return the start and end of the positions of each wanted value in the ascending `values`."""
+    """Return, for each wanted value, the start and end of its positions in the ascending
+    `values`."""
     return np.searchsorted(values, wanted), np.searchsorted(values, wanted, "right")
 
 
@@ -338,11 +344,12 @@ def _split_by_pairs(counts: Integers) -> Iterator[slice]:
 class _Comparison:
     """Finds, among pairs of questions that share a keyword, the pairs that may be best matches.
 
-    `questions` are ascending. `floor` is the similarity that a match of each question must reach.
-    It rises with each comparison.
+    `questions` are outgoing questions in ascending order. `floor` is the similarity that a match of
+    each question must reach. The floor rises with each comparison.
 
-    The cosine is computed first. The number of shared keywords is between one and the smaller
-    number of keywords. Eq. 1 is computed exactly only where it can still reach the floor.
+    The cosine of a pair is computed first. The number of shared keywords is at least one, and at
+    most the smaller number of keywords of the two questions. So Eq. 1 is computed exactly only for
+    pairs that can still reach the floor.
     """
 
     index: LiveIndex
@@ -350,8 +357,8 @@ class _Comparison:
     floor: Floats
 
     def compare_pairs(self, pairs: Pairs) -> MatchColumns:
-        """Return the pairs that may be best matches. Pairs of questions of the same passage row are
-        left out."""
+        """Return the pairs that may be best matches. Pairs of two questions of the same passage row
+        are left out."""
         (positions, targets), index = pairs, self.index
         outgoing, incoming = index.outgoing, index.incoming
         sources = self.questions[positions]
@@ -371,7 +378,8 @@ class _Comparison:
         return MatchColumns(sources, targets, similarity)
 
     def find_likely(self, group: Pairs) -> Pairs:
-        """Return the pairs of each source and each target in the group that may be best matches.
+        """Compare each source with each target in the group, and return the pairs that may be best
+        matches.
 
         The cosines are computed as a matrix product, which is nearly exact.
         """

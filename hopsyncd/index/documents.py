@@ -40,10 +40,10 @@ NAMED_PASSAGES = 4  # first passages of a document that count as having its name
 class NewDocument:
     """A revision of a document to be added. `id` is its row id in the database.
 
-    `names` are the names by which links may refer to it, in addition to its path. `keyword_names`
-    are its names as normalized keywords. `occurrences` are its passages in order, each with its
-    links. `modified_ms` and `created_ms` are NO_DATE if the document states no date. `properties`
-    include its type.
+    `names` are the names, besides the path, by which links may refer to the document.
+    `keyword_names` are the document's names as normalized keywords. `occurrences` are the passages
+    in order, each with its links. `modified_ms` and `created_ms` are NO_DATE if the date is
+    unknown. `properties` include the document's type.
     """
 
     id: int
@@ -60,8 +60,8 @@ class NewDocument:
 def change_documents(
     index: LiveIndex, version: int, ended: Sequence[int], begun: Sequence[NewDocument]
 ) -> None:
-    """End documents, given by their row ids in the database, and begin new documents at this
-    version."""
+    """At this version, end the documents `ended`, given by their row ids in the database, and begin
+    the documents `begun`."""
     ended_rows = int64([index.document_row_of_id.pop(id_) for id_ in ended])
     index.end_documents(ended_rows, version)
     new_rows = _add(index, begun, version) if begun else np.empty(0, dtype=np.int64)
@@ -107,7 +107,8 @@ def _repeat(rows: Integers, parts: Sequence[Sized]) -> Integers:
 
 
 def _split(numbers: Iterable[int], parts: Sequence[Sized]) -> Iterator[list[int]]:
-    """Split the numbers into lists as long as the `parts`. This is the inverse of `_flatten`."""
+    """Split the numbers into lists that have the same lengths as the `parts`. This is the inverse
+    of `_flatten`."""
     remaining = iter(numbers)
     for part in parts:
         yield [*islice(remaining, len(part))]
@@ -156,7 +157,7 @@ def _add_names(
     names: Sequence[Sequence[str]],
     passage_numbers: Sequence[Sequence[int]],
 ) -> None:
-    """Add all names of each document, each paired with each of its first passages."""
+    """Add a row for each name of a document and each of the document's first passages."""
     name_numbers = _split(index.number_names([*chain.from_iterable(names)]).tolist(), names)
     pairs = [
         [*product(dict.fromkeys(passages[:NAMED_PASSAGES]), document_names)]
@@ -223,7 +224,8 @@ def _add_links(
 
 
 def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> None:
-    """Resolve again the links in the changed documents, and the links that may lead to them."""
+    """Update the link edges of the links in the changed documents, and of the links that may lead
+    to these documents."""
     document_died, edges = index.documents.died, index.link_edges
 
     def is_current(documents: Integers) -> Flags:

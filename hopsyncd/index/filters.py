@@ -1,11 +1,12 @@
 """Filters documents by source, path, type, date, tag and other properties.
 
-Passages that are filtered out are excluded from results, counts and every path of the walk, with
-every strategy. The graph does not change: edges between two remaining passages stay, and nothing is
-matched again.
+Filtered-out passages are excluded from results, from counts and from every path of the walk, with
+every strategy. The graph does not change: edges between two remaining passages stay, and no match
+is recomputed.
 
-A document has only one source, path, type and author, so if several conditions have one of these
-keys, one of them must hold. All conditions on tags, properties and dates must hold.
+A document has only one source, path, type and author. So if several conditions have the same one of
+these keys, only one of the conditions must hold. All conditions on tags, properties and dates must
+hold.
 """
 
 import re
@@ -27,7 +28,7 @@ _ALTERNATIVES = frozenset(("source", "path", "type", "author"))
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition `key:value` of a filter. If `is_excluded` is true, it must not hold.
+    """A condition `key:value` of a filter. If `is_excluded` is true, the condition must not hold.
 
     The `value` for a property is `name=value`, or only the name. `at_ms` is the date in a condition
     on dates.
@@ -47,12 +48,13 @@ Filter = tuple[Condition, ...]
 
 
 def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
-    """Return a flag for each document (d,): whether it passes the filter.
+    """Return a flag for each document row: whether the document passes the filter.
 
-    The flags are valid for all versions up to `version`.
+    The flags are valid for all versions up to `version`, and documents that began later may be
+    missing.
 
-    `known` are the flags of the first documents. A document never changes, so only later documents
-    are tested.
+    `known` has the flags of the first document rows, from an earlier call. A document row never
+    changes, so only the other rows are tested.
     """
     begun = np.flatnonzero(index.documents.born <= version)
     start = len(known)
@@ -72,8 +74,8 @@ def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flag
 
 
 def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: int) -> Flags:
-    """Return a flag for each document from row `start` to row `end`: whether it fulfils the
-    condition."""
+    """Return a flag for each document from row `start` to row `end` (exclusive): whether the
+    document fulfils the condition."""
     documents = index.documents
     if condition.key in DATE_KEYS:
         is_created = condition.key.startswith("created")
@@ -121,8 +123,8 @@ def _value_test(wanted: str) -> Callable[[str], bool]:
 
 
 def type_words(path: str, media_type: str) -> str:
-    """Return the words that describe a document's type: the extension, the media type, and its
-    second part.
+    """Return the words that describe a document's type: the extension, the media type, and the
+    second part of the media type.
 
     >>> type_words("a/b.MD", "text/markdown; charset=utf-8")
     'md text/markdown markdown'
@@ -191,7 +193,8 @@ def _name_regex(pattern: str) -> str:
 
 
 def _one_character(wildcard: str) -> str:
-    """Return a regular expression for `?` or for a set such as `[a-z]` or `[!0-9]`.
+    """Return a regular expression for the wildcard `?`, or for a set of characters such as `[a-z]`
+    or `[!0-9]`.
 
     >>> _one_character("[!a[&]")
     '[^a\\\\[\\\\&]'

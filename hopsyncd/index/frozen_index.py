@@ -1,8 +1,8 @@
 """Freezes an index at a version, so that another thread can save it while the writer continues.
 
 Rows are only appended. Only two columns change: `died` of ended rows, and `match_row` of questions.
-Their values at the version can be computed from the intervals. So nothing is copied, and no thread
-waits.
+The values of these columns at the version can be computed from the intervals. So nothing is copied,
+and no thread waits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ Buffers = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovedColumns:
-    """The columns of a frozen index, moved to other arrays, which may have spare capacity after
-    `lengths`."""
+    """The columns of a frozen index in other arrays. `lengths` has the length of each column. The
+    arrays may be longer."""
 
     buffers: Buffers
     lengths: Mapping[str, int]
@@ -48,7 +48,7 @@ class FrozenIndex:
     passage_codes: Codes
 
     def columns(self) -> Iterator[tuple[str, Column]]:
-        """Yield the name and the values of all arrays, except the arrays of the vectors."""
+        """Yield the name and the values of each array, except the arrays of vectors."""
         yield "names", self.names
         yield "passages", self.passages
         for table_name, table in self.tables.items():
@@ -60,7 +60,7 @@ class FrozenIndex:
             yield f"{name}:rows", merged.rows
 
     def _restore(self, table: Table, name: str, column: Column) -> Column:
-        """Return the column with the values that it had at the version."""
+        """Return the values of a column at the frozen version."""
         if isinstance(table, IntervalTable) and name == "died":
             return np.where(column > self.version, np.int32(IN_FORCE), column)
         if isinstance(table, OutgoingQuestionTable) and name == "match_row":
@@ -73,8 +73,8 @@ class FrozenIndex:
         return column
 
     def move(self, buffers: Buffers, lengths: Mapping[str, int]) -> MovedColumns:
-        """Prepare these arrays, which contain the data of `columns`, so that they can replace the
-        index's arrays."""
+        """Prepare `buffers` to replace the index's arrays. The buffers must contain the data of
+        `columns`, in the given lengths."""
         tables = {
             name: table.from_buffers(
                 {column: buffers[f"{name}.{column}"] for column in table.dtypes()}, len(table)
@@ -91,7 +91,8 @@ class FrozenIndex:
 
 
 def freeze(index: LiveIndex) -> FrozenIndex:
-    """Freeze a settled index at its version. The writer must then call `use_columns` or `thaw`."""
+    """Freeze an index at its version. The index must have no pending changes. Afterwards the writer
+    must call `use_columns` or `thaw`."""
     return FrozenIndex(
         version=index.version,
         names=index.name_numbers.keys,
@@ -116,16 +117,17 @@ def freeze(index: LiveIndex) -> FrozenIndex:
 
 
 def thaw(index: LiveIndex) -> None:
-    """Allow the frozen segments to be merged again."""
+    """Allow the segments of a frozen index to be merged again."""
     for each in fields(index.postings):
         getattr(index.postings, each.name).replace_frozen(None)
 
 
 def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
-    """Replace the columns of a frozen index by these, updated with all later changes.
+    """Replace the columns of a frozen index with `moved`, after adding all changes made since the
+    freeze.
 
-    Readers keep the old columns. Call it on the writer's thread. The time depends on the number of
-    changes, apart from a comparison of a few columns.
+    Readers keep the old columns. Call this function on the writer's thread. The time depends mainly
+    on the number of changes.
     """
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
@@ -136,8 +138,8 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
 
 
 def _catch_up(table: Table, now: Table) -> Table:
-    """Append the rows that were added to `now` since the freeze, and update values that have
-    changed."""
+    """Append to `table` the rows that were added to `now` since the freeze, and copy changed
+    values."""
     count = len(table)
     for name in ("died", "match_row"):
         if name in table.dtypes():

@@ -1,7 +1,7 @@
 """Resolves links: finds the document and the passage to which a link leads.
 
 The following rules are tried in order. An ambiguous link is not resolved: if two documents have the
-same name, it leads to neither.
+same name, a link with this name leads to neither document.
 
 1. The link's own document, if the link contains only a heading.
 2. The path, from the folder of the link's document or from the top of its source.
@@ -13,8 +13,8 @@ Each document has keys, and each link has a list of candidate keys. So the cost 
 depends only on the documents that share a key with it.
 
 Example with the documents people/Ada Lovelace.md, notes/Ada.md and old/Ada.md: `[[Ada Lovelace]]`
-and `[[people/ada lovelace]]` lead to the first. `[[Ada]]` leads to notes/Ada.md in a note of the
-same folder, and to no document in a note of the top folder.
+and `[[people/ada lovelace]]` lead to the first document. In a note in the folder notes, `[[Ada]]`
+leads to notes/Ada.md. In a note in the top folder, `[[Ada]]` leads to no document.
 """
 
 import re
@@ -54,8 +54,8 @@ class NamedDocument:
 class Candidate:
     """The keys of a document and of a heading (0: none) to which a link may lead.
 
-    Candidates with the same `reading` interpret the text of the link in the same way. If one of
-    them is ambiguous, the other candidates of that reading are skipped.
+    Candidates with the same `reading` interpret the text of the link in the same way. If a
+    candidate is ambiguous, the other candidates with the same reading are skipped.
     """
 
     key: int
@@ -86,7 +86,8 @@ def list_document_keys(document: NamedDocument) -> list[int]:
 
 
 def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
-    """Return the possible targets of a link to `target` in the document at `path`, best first."""
+    """Return the possible targets of a link to `target`, best first. The link is in the document at
+    `path` of `source`."""
     if target.startswith("#"):
         return [Candidate(content_id("path", source, path), heading_key(target[1:]), 0)]
     candidates: list[Candidate] = []
@@ -109,8 +110,8 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
 
 
 def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
-    """Return the numbers of the passages with links whose target may change if these documents are
-    added or ended."""
+    """Return the numbers of the passages with links whose target may change if these documents
+    (rows) are added or ended."""
     rows, _ = index.postings.document_keys_by_document.find_all(documents)
     keys = np.unique(index.document_keys.key[rows])
     by_key, _ = index.postings.links_by_key.find_all(keys)
@@ -133,7 +134,7 @@ def find_passages_with_links(index: LiveIndex, documents: Integers, is_target: F
 
 
 def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:
-    """Resolve the links of a passage, in the order of the text.
+    """Resolve the links of the passage with this number, in the order of the text.
 
     Returns pairs of the number of a target passage and the row of the first link to it.
     """
@@ -155,10 +156,10 @@ def _written_order(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]
 
 
 def _resolve_link(index: LiveIndex, link_row: int, is_visible: IsVisible) -> int | None:
-    """Return the number of the passage to which a link leads, or None if the link cannot be
-    resolved.
+    """Return the number of the passage to which the link in row `link_row` leads, or None if the
+    link cannot be resolved.
 
-    It is the first passage under the heading in the link, or else the first passage of the
+    The target is the first passage under the heading in the link, or else the first passage of the
     document.
     """
     found = _find_document(index, link_row, is_visible)
@@ -187,8 +188,8 @@ def _heading_keys(index: LiveIndex, number: int) -> Sequence[int]:
 def _find_document(
     index: LiveIndex, link_row: int, is_visible: IsVisible
 ) -> tuple[int, int] | None:
-    """Return the row of the document to which a link leads, and the key of the heading in the link,
-    or None."""
+    """Return the row of the document to which a link leads, and the key of the heading in the link
+    (0: none). Returns None if the link cannot be resolved."""
     links, candidates = index.links, index.link_candidates
     ambiguous = -1
     start, end = int(links.candidate_start[link_row]), int(links.candidate_end[link_row])
@@ -239,7 +240,7 @@ def _paths(target: str, start: str) -> Iterator[str]:
 
 
 def _file_names(path: str) -> Iterator[str]:
-    """Yield all names by which a link may refer to the file.
+    """Yield all names by which a link may refer to the file at `path`.
 
     >>> list(_file_names("pages/a/Plan.md"))
     ['pages/a/plan.md', 'pages/a/plan', 'a/plan.md', 'a/plan', 'plan.md', 'plan']

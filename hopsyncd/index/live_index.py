@@ -3,14 +3,14 @@
 The content of a passage (its vectors, questions, names, words) is a row of `passages`, which never
 changes. Other tables contain the intervals in which rows are in force: from version `born` until
 before version `died`, as in the database. A commit appends rows and sets `died` in other rows, so
-its time depends only on its changes. A reader at an older version sees neither.
+its time depends only on its changes. A reader at an older version does not see these changes.
 
-A batch first marks the rows that it begins and ends as PENDING, so that no version contains them.
-`settle` then sets their version.
+A batch first marks the rows that it begins and ends as PENDING, so no version contains these
+changes. `settle` then replaces PENDING with the version.
 
-Example: version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the interval of 8 gets died = 2,
-and 9 gets a passage row and an interval from 2 on. At version 1 the intervals of 7 and 8 are in
-force, at version 2 the intervals of 7 and 9.
+Example: version 1 has passages 7 and 8. Version 2 replaces passage 8 with passage 9. So the
+interval of 8 gets died = 2, and 9 gets a passage row and an interval from 2 on. At version 1, the
+intervals of 7 and 8 are in force. At version 2, the intervals of 7 and 9 are in force.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ NO_DATE = -(2**62)  # date of a document that has none
 
 @lru_cache(1 << 14)
 def name_key(name: str) -> int:
-    """Return the content id of a name or a term, by which the index finds it."""
+    """Return the content id by which the index finds a name or a term."""
     return content_id(name)
 
 
@@ -98,9 +98,9 @@ class LiveIndex:
     """Holds all tables of the index. A single writer changes them, and readers use a `Snapshot`.
 
     `hopsyncd.index.tables` describes each table. When rows are added, a longer table replaces the
-    table. So a reader that needs columns of equal length must read the attribute with the table
-    only once. It must do so after it has read the postings or the table from which it gets the row
-    numbers.
+    old table. So a reader that needs columns of equal length must read the table's attribute only
+    once. If the reader gets row numbers from postings or from another table, it must read these
+    first.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
@@ -148,8 +148,8 @@ class LiveIndex:
 
     @property
     def is_vertex(self) -> Flags:
-        """A flag for each passage row (e,): whether it is a vertex at the head, including pending
-        changes."""
+        """A flag for each passage row: whether the passage is a vertex at the head, including
+        pending changes."""
         intervals = self.passage_intervals
         flags = np.zeros(len(self.passages), dtype=np.bool_)
         flags[intervals.passage_row[intervals.died == IN_FORCE]] = True
@@ -157,13 +157,13 @@ class LiveIndex:
 
     @property
     def vertex_count(self) -> int:
-        """How many passages are vertices at the head, including pending changes."""
+        """The number of passages that are vertices at the head, including pending changes."""
         return int(np.count_nonzero(self.passage_intervals.died == IN_FORCE))
 
     @property
     def is_worn(self) -> bool:
-        """Whether most rows are no longer used at the head, for example after a garbage
-        collection."""
+        """Whether most vectors or occurrences are not in force at the head, for example after a
+        garbage collection."""
         passages = self.passages
         vector_counts = passages.vector_end - passages.vector_start
         used = int(vector_counts[self.is_vertex].sum())
@@ -201,8 +201,9 @@ class LiveIndex:
         """Find the patterns that apply to the path of each document row, as in `find_patterns`.
 
         Returns a number for each row, and the positions of the patterns for each number. `sources`
-        (d,) are the source numbers of the rows; the rows of other sources have the number 0. Each
-        path is compared only once. Rows that a writer is still adding may be missing at the end.
+        has the source number of each row. Rows of sources other than `source` get the number 0.
+        Each path is compared only once. Rows that a writer is adding at the moment may be missing
+        at the end.
         """
         number = self.sources.index(source) if source in self.sources else -1
         key, count = (source, patterns), len(sources)
@@ -221,9 +222,11 @@ class LiveIndex:
         return known[:count], sets
 
     def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
-        """Return a flag for each document row: whether the folder patterns hide it.
+        """Return a flag for each document row: whether `folders` hides the document. `sources` has
+        the source number of each row.
 
-        A row that a writer is still adding counts as hidden, because no version contains it yet.
+        A row that a writer is adding at the moment counts as hidden, because no version contains it
+        yet.
         """
         numbers, sets = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
@@ -238,7 +241,7 @@ class LiveIndex:
     # Rows with intervals
 
     def find_vertices(self, passage_ids: Integers) -> Integers:
-        """Return the row of each passage at the head, or -1 if it is not a vertex there."""
+        """Return the row of each passage, or -1 if the passage is not a vertex at the head."""
         numbers = self.passage_numbers.find(passage_ids)
         rows, positions = self.postings.passages_by_number.find_all(numbers)
         is_vertex = self.is_vertex[rows]
@@ -247,7 +250,7 @@ class LiveIndex:
         return found
 
     def find_question_sets(self, set_ids: Integers) -> Integers:
-        """Return the passage row of each question set, or -1 if it was not added."""
+        """Return the passage row of each question set, or -1 if the question set was not added."""
         found = np.full(len(set_ids), -1, dtype=np.int64)
         rows, positions = self.postings.passages_by_question_set.find_all(set_ids)
         found[positions] = rows
@@ -270,8 +273,8 @@ class LiveIndex:
         self._pending_intervals.begun.append((start, start + count))
 
     def end_passages(self, passage_rows: Integers, died: Integers | int = PENDING) -> None:
-        """End the intervals of passage rows that are vertices at the head. Raises IndexError if a
-        row is not."""
+        """End the intervals of these passage rows. Raises IndexError if a row is not a vertex at
+        the head."""
         intervals = self.passage_intervals
         current = np.flatnonzero(intervals.died == IN_FORCE)
         interval_rows = np.full(len(self.passages), len(intervals))
@@ -309,9 +312,9 @@ class LiveIndex:
         born: Integers | int = PENDING,
         died: Integers | int = IN_FORCE,
     ) -> None:
-        """Set the matches of outgoing questions, which must not have a match in force.
+        """Set the matches of outgoing questions. None of the questions may have a match in force.
 
-        The postings contain them once the index is settled.
+        The postings contain the matches only after `settle`.
         """
         count, start = len(source_questions), len(self.matches)
         dead = int32(np.broadcast_to(died, count))
@@ -330,14 +333,14 @@ class LiveIndex:
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
     def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:
-        """End the matches of these outgoing questions, which must all have a match."""
+        """End the matches of these outgoing questions. Each question must have a match."""
         rows = self.outgoing.match_row[source_questions].astype(np.int64)
         self.outgoing.match_row[source_questions] = -1
         self._pending_matches.end(self.matches, rows, died)
 
     def find_pending_matches(self, targets: Integers) -> Integers:
-        """Return the rows of the matches that begin with the next version and lead to these passage
-        rows, which are ascending."""
+        """Return the rows of the matches that begin with the next version and lead to the passage
+        rows `targets`, which must be ascending."""
         begun = self._pending_matches.begun
         rows = np.arange(begun[0][0] if begun else len(self.matches), len(self.matches))
         passage_rows = self.incoming.passage_row[self.matches.target_question[rows]]
@@ -345,7 +348,7 @@ class LiveIndex:
 
     def pending_matches(self) -> tuple[Integers, Integers]:
         """Return the rows of `matches` that begin with the next version, and the rows that end with
-        it."""
+        the next version."""
         none, pending = np.empty(0, dtype=np.int64), self._pending_matches
         begun = np.concatenate([none, *(np.arange(start, end) for start, end in pending.begun)])
         ended = np.concatenate([none, *pending.ended])
@@ -391,9 +394,10 @@ class LiveIndex:
         pending.ended = [ended[ended < start], start + moved[moved >= 0]]
 
     def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
-        """Replace everything except vectors and texts by the columns of a FrozenIndex.
+        """Replace everything except vectors and texts with the columns of a FrozenIndex, given by
+        name.
 
-        An array may have spare capacity after its length.
+        `lengths` has the length of each column. The arrays may be longer.
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])

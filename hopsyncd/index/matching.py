@@ -1,16 +1,16 @@
 """Updates matches incrementally. This is the edge merging of HopRAG, section 3.2.
 
-Every outgoing question is matched with the most similar of its candidates under Eq. 1; if several
-are equally similar, with the one that has the lowest id. Candidates are incoming questions of other
-passages that share a keyword with it (`hopsyncd.index.comparison`). After a change, these
-comparisons are sufficient:
+Every outgoing question is matched with its most similar candidate under Eq. 1. If several
+candidates are equally similar, the candidate with the lowest id is the match. Candidates are
+incoming questions of other passages that share a keyword with the question
+(`hopsyncd.index.comparison`). After a change, these comparisons are sufficient:
 
 - outgoing questions that are new, or whose match is no longer a candidate, with all candidates;
 - other questions that share a keyword with new candidates, with the new candidates.
 
-Example: passage A asks a1, and B answers b1, both about Rome, so a1 is matched with b1. Passage C,
-which answers c1 about Rome, is added: a1 keeps b1 unless c1 is more similar. When C is removed,
-only the questions matched with c1 are matched again.
+Example: passage A asks a1, and B answers b1. Both questions are about Rome, so a1 is matched with
+b1. Then passage C is added, which answers c1 about Rome. The match of a1 stays b1 unless c1 is more
+similar. When C is removed, only the questions matched with c1 get a new match.
 """
 
 import math
@@ -77,9 +77,9 @@ def compute_similarity(
 ) -> float:
     """Compute Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
 
-    The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot product
-    divided by GRID squared, so it is bit-identical on every machine. It differs from the cosine of
-    the unrounded vectors by at most about 1e-4.
+    The vectors have d components on the grid of store.records. The cosine is the exact integer dot
+    product divided by GRID squared, so it is bit-identical on every machine. It differs from the
+    cosine of the unrounded vectors by at most about 1e-4.
 
     >>> v = np.array([4000, 0])
     >>> compute_similarity({"rome", "italy"}, v, {"rome"}, v)
@@ -103,7 +103,8 @@ def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """The matches that a version ends and begins. A question whose match changes is in both."""
+    """The changes of matches in a version: the outgoing questions whose match ends, and the matches
+    that begin. A question whose match changes is in both."""
 
     ended: Integers
     begun: MatchColumns
@@ -117,8 +118,8 @@ class MatchLookup(Protocol):
         match are left out."""
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
-        """Return the matches whose incoming question belongs to one of these passage rows, which
-        are ascending."""
+        """Return the matches whose incoming question belongs to one of these passage rows. The rows
+        must be ascending."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,8 +143,8 @@ class _HeadMatches:
 class WholeGraph:
     """A graph that contains a smaller graph, and shares most of its matches.
 
-    `passages` (e,) has a flag for each passage row of the graph. `shared_matches` finds its matches
-    that have both ends in the smaller graph.
+    `passages` has a flag for each passage row: whether it is in the larger graph. `shared_matches`
+    finds the larger graph's matches that have both ends in the smaller graph.
     """
 
     passages: Flags
@@ -158,12 +159,12 @@ def find_changed_matches(
     held: MatchLookup,
     whole: WholeGraph | None = None,
 ) -> tuple[Integers, MatchColumns]:
-    """Return the outgoing questions whose match may change with the graph's passages, and their new
-    matches.
+    """Return the outgoing questions whose match may change when passages enter or leave a graph,
+    and the new matches of these questions.
 
-    Both are ordered by question. `before` and `after` (e,) have a flag for each passage row of the
-    graph, and `changed_rows` are the rows that differ. If the matches of a `whole` graph are given,
-    fewer questions are compared.
+    Both results are ordered by question. `before` and `after` have a flag for each passage row:
+    whether it is in the graph. `changed_rows` are the rows that differ. `held` finds the matches
+    before the change. If a `whole` graph is given, fewer questions are compared.
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
@@ -200,8 +201,8 @@ def _find_better(
 ) -> MatchColumns:
     """Return the best matches among the added candidates, as `find_best` does.
 
-    If a question's match in the whole graph is also in this graph, no candidate that both graphs
-    have is better, so these candidates are not compared.
+    If a question's match in the whole graph is also in this graph, no candidate in both graphs is
+    better. So candidates in both graphs are not compared.
     """
     others = sort_distinct(asking.questions)
     whole_matches = whole.shared_matches.of_questions(others)
@@ -239,8 +240,8 @@ def find_best_matches(
 
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
-    """Return how many outgoing questions of the flagged passages have a match among
-    these passages."""
+    """Return the number of outgoing questions of the flagged passages that have a match among these
+    passages."""
     questions = list_outgoing(index, np.flatnonzero(passages))
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
@@ -255,7 +256,8 @@ def count_matches(index: LiveIndex, passages: Flags) -> int:
 
 
 def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -> None:
-    """Update the matches at the head after passages were ended or added."""
+    """Update the matches at the head after the passages in `ended_rows` were ended and the passages
+    in `new_rows` were added."""
     after = index.is_vertex
     before = after.copy()
     before[ended_rows], before[new_rows] = True, False
@@ -266,20 +268,20 @@ def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """Merge the matches of two disjoint sets of questions, ordered by question."""
+    """Merge the matches of two disjoint sets of questions. The result is ordered by question."""
     merged = concatenate_matches([first, second])
     return merged.take(np.argsort(merged.source_question))
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
-    """Replace the matches of the questions that have a match in `better`. Both are ordered by
-    question."""
+    """Replace the match of each question that has a match in `better`. Both parameters must be
+    ordered by question."""
     is_replaced = find_sorted(better.source_question, matches.source_question)[1]
     return merge_matches(matches.take(~is_replaced), better)
 
 
 def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
-    """Make `best` the matches of these questions at the head. Questions that it does not contain
+    """Make `best` the matches of these questions at the head. Questions without a match in `best`
     lose their match.
 
     Matches that are already in force are kept.
@@ -298,10 +300,10 @@ def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -
 
 
 def has_matches_without_keyword(index: LiveIndex) -> bool:
-    """Whether the head has matches of questions that share no keyword, as in older databases.
+    """Whether the head has matches between questions that share no keyword, as in older databases.
 
-    It checks only a few matches, because about half of the matches in such databases are of this
-    kind.
+    Only the first matches are checked. In older databases, about half of the matches share no
+    keyword.
     """
     matches = index.matches
     rows = np.flatnonzero(matches.died == IN_FORCE)[:_FEW_MATCHES]
@@ -331,7 +333,8 @@ def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
 
 
 def edge_budget(passages: int, factor: float) -> int:
-    """Return how many edges a graph of n passages may keep: O(n log n), HopRAG section 3.2.
+    """Return the maximum number of edges of a graph with n passages: factor * n * log(n), as in
+    HopRAG, section 3.2.
 
     >>> edge_budget(994, 1.0)
     6860

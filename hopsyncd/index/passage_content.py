@@ -27,11 +27,11 @@ from store.records import Direction, Question, QuestionSet
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:
-    """The content from which a passage row is made.
+    """The content of a new passage row in the index.
 
-    `word_count` is the length of the passage's full text. `term_counts` has the frequency of each
-    term in the text. `heading_keys` are the keys of its headings in links. `spellings` are its
-    words as written.
+    `word_count` is the number of words in the passage's full text. `term_counts` has the frequency
+    of each term in the text. `heading_keys` are the keys by which links find the passage's
+    headings. `spellings` are the words of the text as written.
     """
 
     questions: QuestionSet
@@ -59,7 +59,8 @@ class _QuestionColumns:
 
 @dataclass(slots=True)
 class _Content:
-    """The content of new passages, and the running total of each kind after each passage."""
+    """The content of new passages as columns. `counts` has, after each passage, the total number of
+    rows of each kind."""
 
     incoming: _QuestionColumns = field(default_factory=_QuestionColumns)
     outgoing: _QuestionColumns = field(default_factory=_QuestionColumns)
@@ -104,7 +105,8 @@ class _Content:
 
 
 def add_passages(index: LiveIndex, contents: Sequence[NewPassage]) -> Integers:
-    """Add the contents that have no row yet. Returns the passage row of each."""
+    """Add the passages that have no row yet. Returns the passage row of each element of
+    `contents`."""
     set_ids = int64([each.questions.id for each in contents])
     rows = index.find_question_sets(set_ids)
     if (rows >= 0).all():
@@ -152,10 +154,11 @@ def _add_passage_rows(
     ends: Integers,
     before: tuple[int, ...],
 ) -> None:
-    """Add the rows of m passages.
+    """Add the rows of m new passages.
 
-    `ends` (m, 5) contains the end rows of each passage's incoming questions, outgoing questions,
-    mentions, sentence mentions and headings. The rows of the first passage start at `before`.
+    `ends` (m, 5) contains the end of each passage's rows in five tables: incoming questions,
+    outgoing questions, mentions, sentence mentions and headings. `before` has the start of the
+    first passage's rows in each of these tables.
     """
     starts = np.concatenate([[before], ends[:-1]])
     vector_counts = [len(each.questions.vectors) for each in new]
@@ -187,7 +190,7 @@ def _add_passage_rows(
 
 
 def _find_by(postings: Postings, keys: Integers, first_row: int) -> None:
-    """Add the rows from `first_row` on to the postings, under these keys."""
+    """Add consecutive rows to the postings, one for each key, starting with `first_row`."""
     postings.add(keys, np.arange(first_row, first_row + len(keys), dtype=np.int32))
 
 
@@ -220,7 +223,8 @@ def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:
 
 
 def _question_rows(index: LiveIndex, columns: _QuestionColumns) -> tuple[QuestionTable, Integers]:
-    """Add the keywords of questions. Returns the new question rows and the name of each keyword."""
+    """Add the keywords of new questions to the index. Returns the rows of the questions, and the
+    name number of each keyword."""
     names = index.number_names(columns.keywords)
     counts = np.array(columns.keyword_counts, dtype=np.int64)
     starts = len(index.question_keywords) + np.cumsum(counts) - counts

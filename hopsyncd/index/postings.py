@@ -19,7 +19,7 @@ class Segment(NamedTuple):
     """A part of the postings: rows sorted by key.
 
     `offsets` contains the start of the rows of the keys -1, 0, 1 and so on, up to one more than the
-    largest key. It is None if the keys are too sparse for such a table.
+    largest key. If the keys are too sparse, `offsets` is None.
     """
 
     keys: Integers
@@ -28,7 +28,8 @@ class Segment(NamedTuple):
 
     @classmethod
     def build(cls, keys: Integers, rows: Int32s) -> "Segment":
-        """Build a segment from rows sorted by key. It gets offsets if the keys are dense."""
+        """Build a segment from rows sorted by key. The segment gets offsets if the keys are
+        dense."""
         if len(keys) < _SMALL or keys[0] < 0 or keys[-1] > _MAX_KEY_FACTOR * len(keys):
             return cls(keys, rows)
         counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
@@ -45,8 +46,9 @@ class Segment(NamedTuple):
 class RankedRows(NamedTuple):
     """The rows of several keys, in any order.
 
-    `ranks` are their keys as made by `rank_keys`, and `positions` the positions of their keys in
-    the request. `is_cut` has a flag for each key: whether it has more rows than these.
+    `ranks` are the results of `rank_keys` for the rows. `positions` has the position of each row's
+    key in the request. `is_cut` has a flag for each key: whether only a part of the key's rows was
+    returned.
     """
 
     rows: Integers
@@ -61,7 +63,7 @@ class RankedRows(NamedTuple):
         )
 
     def join(self, more: "RankedRows", positions: Integers) -> "RankedRows":
-        """Append the rows of `more`. `positions` replaces the positions of their keys."""
+        """Append the rows of `more`, but with `positions` as the positions of their keys."""
         return RankedRows(
             np.concatenate([self.rows, more.rows]),
             np.concatenate([self.ranks, more.ranks]),
@@ -77,8 +79,8 @@ class Postings:
     """Finds the rows of each key, in segments sorted by key.
 
     New rows are added to a small segment. Once it is full, it becomes a large segment. Large
-    segments are merged so that each is at least twice the size of the next, so a row is moved O(log
-    n) times.
+    segments are merged so that each is at least twice the size of the next. So each of n rows is
+    moved only O(log n) times.
 
     >>> postings = Postings()
     >>> postings.add(np.array([5, 3, 5]), np.array([0, 1, 2]))
@@ -94,7 +96,8 @@ class Postings:
         self._frozen = 0  # the number of leading segments that are not merged with others
 
     def add(self, keys: AnyIntegers, rows: AnyIntegers) -> None:
-        """Add rows, which must be ascending for each key."""
+        """Add rows under these keys. The rows of a key must be ascending, and higher than its
+        earlier rows."""
         if not len(keys):
             return
         *large, small = self._segments
@@ -110,7 +113,7 @@ class Postings:
         return self.find_each(np.array([key]))[0]
 
     def find_each(self, keys: AnyIntegers) -> list[Int32s]:
-        """Return the rows of each key, for a few keys."""
+        """Return the rows of each key in a separate array. Use `find_all` for many keys."""
         if not len(keys):
             return []
         parts: list[list[Int32s]] = [[] for _ in keys]
@@ -124,7 +127,8 @@ class Postings:
         ]
 
     def find_all(self, keys: AnyIntegers, limit: int | None = None) -> tuple[Integers, Integers]:
-        """Return the rows of all keys in key order, and the position of each row's key.
+        """Return the rows of all keys, in the order of `keys`, and the position in `keys` of each
+        row's key.
 
         With `limit`, each segment returns at most `limit` rows of a key. So a key with more than
         `limit` rows still has at least `limit` rows in the result.
@@ -149,7 +153,8 @@ class Postings:
         return rows[order].astype(np.int64), key_positions[order]
 
     def find_lowest(self, keys: Integers, about: int = _ALL_ROWS) -> "RankedRows":
-        """Return the rows of each key. The postings must have keys from `rank_keys`.
+        """Return the rows of each key. The postings must have been filled with keys from
+        `rank_keys`.
 
         If a key has at least twice `about` rows, only about `about` rows with the lowest ranks are
         returned. By default, all rows are returned.
@@ -178,8 +183,8 @@ class Postings:
     def find_below(
         self, keys: Integers, ends: Integers, least: int, most: int
     ) -> tuple[Integers, Integers]:
-        """Return the rows of each key whose `rank_keys` are below the key's end, and the position
-        of each row's key.
+        """Return the rows of each key whose result of `rank_keys` is below the key's value in
+        `ends`, and the position in `keys` of each row's key.
 
         Keys with fewer than `least` such rows are left out. Each segment returns at most `most`
         rows of a key, with the lowest ranks.
@@ -197,25 +202,27 @@ class Postings:
         return np.concatenate(rows).astype(np.int64), np.concatenate(positions)
 
     def freeze(self) -> tuple[Segment, ...]:
-        """Freeze the current segments. No rows are merged into them until they are replaced."""
+        """Freeze the current segments. No rows are merged into frozen segments. Call
+        `replace_frozen` afterwards."""
         self._segments = (*self._segments, _EMPTY)
         self._frozen = len(self._segments) - 1
         return self._segments[:-1]
 
     def replace_frozen(self, segment: Segment | None) -> None:
-        """Replace the frozen segments by this segment. If it is None, they may be merged again."""
+        """Replace the frozen segments with this segment. If `segment` is None, the frozen segments
+        stay and may be merged again."""
         first = self._segments[: self._frozen] if segment is None else (segment,)
         self._segments = (*first, *self._segments[self._frozen :])
         self._frozen = 0
 
     def replace(self, segment: Segment) -> None:
-        """Replace all rows by the rows of this segment."""
+        """Replace all rows with the rows of this segment."""
         self._segments, self._frozen = (segment, _EMPTY), 0
 
 
 def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
-    """Compute int64 keys that sort by `keys` (below 2 ** 31), and then by the first 32 bits of the
-    id.
+    """Compute int64 keys that sort by `keys` (below 2 ** 31), and then by the first 32 bits of
+    `ids`.
 
     These keys make it possible to find the rows with the lowest ids without reading the other rows.
     """

@@ -1,7 +1,7 @@
-"""Computes the visible rows of a version, and exact counts of them. Neither is ever stored.
+"""Computes the visible rows of a version, and counts over them. The results are never stored.
 
-The rarity of a name, and whether it connects documents, depend on the whole collection. So these
-counts change with every added, removed or hidden document. They are derived from the counts of
+The rarity of a name, and whether the name connects documents, depend on the whole collection. So
+the counts change with every added, removed or hidden document. They are derived from the counts of
 another version, and recomputed only for names that passages or documents gained or lost.
 """
 
@@ -35,17 +35,18 @@ _NO_DOCUMENT = np.iinfo(np.int64).max  # above every path key
 class Visible:
     """The visible rows of a version. Hidden sources and filtered-out documents do not count.
 
-    `documents` (d,), `passages` (e,) and `vectors` (r,) are flags by document, passage and vector
+    `documents`, `passages` and `vectors` have a flag for each document row, passage row and vector
     row. A visible passage row is a vertex.
 
-    `passage_rows` (p,) is the row of each passage number, -1 if it is not visible.
+    `passage_rows` has the row of each passage number, or -1 if the passage is not visible.
 
-    A passage can occur in several documents; it belongs to the document with the lowest `path_key`.
-    `document_of_number` (p,) and `document_of_row` (e,) contain that key. These documents are
-    numbered from 0 to below `document_count`, by ascending document row. `document_numbers` (e,) is
-    the number for each visible row, and `document_rows` the row of each document.
-    `rows_by_document` are the visible rows by document number, then ascending; the rows of
-    document n start at `document_starts[n]`.
+    A passage can occur in several documents. It belongs to the document with the lowest `path_key`.
+    `document_of_number` has this key for each passage number, and `document_of_row` for each
+    passage row. The documents to which passages belong are numbered from 0 to `document_count` - 1,
+    by ascending document row. `document_rows` has the row of each of these documents, and
+    `document_numbers` the document number for each visible passage row. `rows_by_document` are the
+    visible passage rows, sorted by document number, then by row. The rows of document n start at
+    `document_starts[n]`.
     """
 
     documents: Flags
@@ -64,10 +65,10 @@ class Visible:
     def compute(
         cls, index: LiveIndex, version: int, hidden: Mask, passes_filter: Flags | None = None
     ) -> Self:
-        """Compute the visible rows from the tables. `passes_filter` are the documents that pass a
-        filter.
+        """Compute the visible rows from the tables. `passes_filter` has a flag for each document
+        row: whether the document passes a filter.
 
-        A writer may append meanwhile, so a table is read before the tables that it refers to.
+        A writer may append rows meanwhile. So a table is read before the tables to which it refers.
         """
         intervals = index.passage_intervals
         in_force = (intervals.born <= version) & (version < intervals.died)
@@ -122,20 +123,20 @@ class Visible:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Counts over the visible rows. Arrays (k,) have one element for each name, by its number.
+    """Counts over the visible rows. Arrays have one element for each name, by the name's number.
 
     `in_questions` is the number of passages with the name in their questions, and `as_topic` the
     number of passages with the name as a topic. `as_document_name` is the number of passages whose
-    document has the name, and `only_as_document_name` the number of such passages without the name
-    in their questions. `mention_counts` adds both, but names of more than 32 passages count only in
-    questions.
-    `joins_documents` says whether passages of two or more documents mention the name. `is_topic`
-    says whether the name is a topic, or the name of a document with few passages.
+    document has the name. `only_as_document_name` is the number of these passages whose questions
+    lack the name. `mention_counts` is `in_questions` plus `only_as_document_name`, but document
+    names of more than 32 passages are not added. `joins_documents` says whether passages of two or
+    more documents mention the name. `is_topic` says whether the name is a topic, or a document name
+    of at most 32 passages.
 
-    The caches contain the terms that queries used so far, by key. `term_passage_counts` is the
-    number of passages with a term. `common_term_scores` are scores computed for the most common
-    terms. `term_rows` are, for some other terms, the rows of the `terms` table and their visible
-    passage rows.
+    Three caches contain terms that queries have used, by key. `term_passage_counts` is the number
+    of passages with a term. `common_term_scores` are scores computed for the most common terms.
+    `term_rows` are, for some other terms, the rows of the `terms` table and the visible passage row
+    of each.
     """
 
     visible: Visible
@@ -161,7 +162,8 @@ class Statistics:
         base: "Statistics | None" = None,
         passes_filter: Flags | None = None,
     ) -> Self:
-        """Count the visible rows at the version, by updating the counts of `base`."""
+        """Count the visible rows at the version. If counts of another version are given as `base`,
+        they are updated."""
         visible = Visible.compute(index, version, hidden, passes_filter)
         name_count, base = len(index.name_numbers), base or _NOTHING
         before = base.visible
@@ -227,7 +229,7 @@ def _resize(column: Column, length: int) -> Column:
 
 
 def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | int) -> Int32s:
-    """Return a copy of the counts, with the steps added to the counts of the names."""
+    """Return a copy of `counts` with this length, with `steps` added to the counts of the names."""
     sums: Int32s = _resize(counts, length)
     np.add.at(sums, names, np.int32(steps) if isinstance(steps, int) else steps)
     return sums
@@ -264,8 +266,8 @@ def _count_document_names(
 def find_differences(
     now: NDArray[np.generic], before: NDArray[np.generic], absent: object
 ) -> Flags:
-    """Return a flag for each value: whether it differs. If `before` is shorter, its missing values
-    are `absent`."""
+    """Return a flag for each value in `now`: whether `before` has a different value at the same
+    position. If `before` is shorter, its missing values count as `absent`."""
     if len(now) < len(before):  # `now` is an older version than `before`
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)
@@ -283,9 +285,10 @@ def _find_joining_names(
 ) -> Flags:
     """Return a flag for each name: whether passages of two or more documents mention it.
 
-    `is_document_name` has a flag for each name of the index: whether a passage mentions it through
-    the name of its document. `visible_rows` are all visible rows, if they are few compared with the
-    mentions of the names. For a common name, a sample of the mentions is nearly always enough.
+    `is_document_name` has a flag for each name of the index: whether the name counts as mentioned
+    by the passages of a document with this name. `visible_rows` are all visible passage rows, or
+    None. Pass None if the names have few mentions compared with all visible passages. For a common
+    name, a sample of the mentions is nearly always enough.
     """
     lowest = np.full(len(names), _NO_DOCUMENT)
     highest = np.full(len(names), -1, dtype=np.int64)
@@ -326,10 +329,10 @@ def _find_joining_names(
 def find_named_passages(
     index: LiveIndex, visible: Visible, rows: Integers, names: AnyIntegers
 ) -> tuple[Integers, Integers]:
-    """Return the visible passages that mention a name through their document.
+    """Return the visible passages whose document has one of the names.
 
-    Returns pairs of a passage number and a name, without duplicates, by ascending name. Only `rows`
-    of `document_names` are read; `names` has a number for the name of each row.
+    Returns pairs of a passage number and a name, without duplicates, by ascending name. `rows` are
+    rows of the table `document_names`. `names` has a number for the name of each of these rows.
     """
     document_names = index.document_names
     shown = take_flags(visible.documents, document_names.document_row[rows])
@@ -345,8 +348,8 @@ def find_named_passages(
 
 
 def has_topic(index: LiveIndex, passage_rows: Integers, names: AnyIntegers) -> Flags:
-    """Return a flag for each pair of a passage row and a name: whether the name is a topic of the
-    passage."""
+    """Return a flag for each pair of a passage row and a name (the two arrays have equal length):
+    whether the name is a topic of the passage."""
     return _find_mentions(index, passage_rows, names)[1]
 
 

@@ -1,11 +1,10 @@
-"""Defines the tables of the live index. Each is a frozen dataclass of arrays of equal length.
+"""Defines the tables of the live index. Each table is a frozen dataclass of arrays of equal length.
 
-A row is a position in every array of a table. The annotation of a column is its type, on disk too.
-Tables only grow, and a row keeps its number. A number in a column named `..._row` is a row of the
-table of that name. `..._start` and `..._end` are ranges of rows, the end excluded.
+A row is a position in every array of a table. The annotation of a column is its type in memory and
+on disk. Tables only grow, and a row keeps its number. A number in a column named `..._row` is a row
+of the table with that name. `..._start` and `..._end` are ranges of rows, without the end.
 
-A passage, name or document is also identified by a 63-bit content id or key, which the database has
-too.
+A passage, name or document is also identified by a 63-bit content id or key, as in the database.
 """
 
 from collections.abc import Mapping
@@ -29,8 +28,8 @@ class Table:
     >>> len(numbers), numbers.key.tolist()
     (2, [7, 9])
 
-    buffers: the array of each column with spare room behind it, in which `extend` puts rows. So
-    adding rows takes time for the new rows only. The arrays of a reader are never cut or moved.
+    `buffers` has the array of each column with spare capacity, to which `extend` adds rows. So the
+    time for adding rows depends only on the new rows. The arrays of a reader never change.
     """
 
     buffers: Mapping[str, Column] = field(default_factory=dict, repr=False)
@@ -48,13 +47,13 @@ class Table:
 
     @classmethod
     def empty(cls) -> Self:
-        """Make a table without rows."""
+        """Create a table without rows."""
         return cls._make({name: np.empty(0, dtype) for name, dtype in cls.dtypes().items()}, {})
 
     @classmethod
     def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
-        """Make a table of the first `length` rows of these arrays. Raises ValueError if an array
-        has the wrong type."""
+        """Create a table from the first `length` elements of these arrays. Raises ValueError if an
+        array has the wrong type."""
         for name, dtype in cls.dtypes().items():
             if buffers[name].dtype != dtype:
                 raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
@@ -71,9 +70,9 @@ class Table:
         return self._make({name: column[start:] for name, column in self.columns().items()}, {})
 
     def extend(self, new: Self) -> Self:
-        """Append the rows of `new`.
+        """Return a table with the rows of this table and of `new`.
 
-        Extend only the newest table, because it shares its arrays with its predecessors.
+        Extend only the newest table, because a table shares its arrays with its predecessors.
         """
         start, end = len(self), len(self) + len(new)
         buffers: dict[str, Column] = {}
@@ -98,10 +97,11 @@ class IntervalTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PassageTable(Table):
-    """The content of a passage with one question set: added once, never changed.
+    """The content of passages, each with one question set. Rows are never changed.
 
-    If the questions of a passage change, it gets another row with the same `passage_number`. The
-    first vector of a row represents the whole passage, each other vector one sentence.
+    If the questions of a passage change, the passage gets another row with the same
+    `passage_number`. The first vector of a row represents the whole passage, and each other vector
+    one sentence.
     """
 
     passage_id: Integers
@@ -131,7 +131,7 @@ class PassageIntervalTable(IntervalTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuestionTable(Table):
-    """Questions of one direction: a passage answers its `incoming` questions, but not its
+    """Questions of one direction. A passage answers its `incoming` questions, and raises its
     `outgoing` questions.
 
     The names of a question's keywords are consecutive rows of `question_keywords`.
@@ -146,7 +146,7 @@ class QuestionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OutgoingQuestionTable(QuestionTable):
-    """Outgoing questions. `match_row` is the question's match at the head, or -1."""
+    """Outgoing questions. `match_row` is the row of the question's match at the head, or -1."""
 
     match_row: Int32s
 
@@ -160,7 +160,7 @@ class QuestionKeywordTable(Table):
 class MentionTable(Table):
     """The distinct names in the questions of each passage row.
 
-    If `is_topic`, a question about the whole passage contains the name.
+    If `is_topic` is true, a question about the whole passage contains the name.
     """
 
     passage_row: Int32s
@@ -179,8 +179,8 @@ class SentenceMentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMentionTable(Table):
-    """The end of the sentence mentions of each vector row. They start at the end of the previous
-    row."""
+    """The end of each vector row's sentence mentions. They start at the end of the previous vector
+    row's mentions."""
 
     sentence_mention_end: Int32s
 
@@ -217,7 +217,7 @@ class DocumentTable(IntervalTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentPropertyTable(Table):
-    """The properties of documents; `property` is a position in `LiveIndex.properties`."""
+    """The properties of documents. `property` is a position in `LiveIndex.properties`."""
 
     document_row: Int32s
     property: Int32s
@@ -232,7 +232,8 @@ class DocumentKeyTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OccurrenceTable(Table):
-    """The occurrences of passages in documents; `ordinal` is the position in the document."""
+    """The occurrences of passages in documents. `ordinal` is the occurrence's position in the
+    document."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -241,7 +242,8 @@ class OccurrenceTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentNameTable(Table):
-    """The names of documents, each paired with each of the document's first passages."""
+    """The names of documents: a row for each name of a document and each of the document's first
+    passages."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -250,7 +252,8 @@ class DocumentNameTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkTable(Table):
-    """Links as written: the link at `position` of the passage at `ordinal` of the document."""
+    """Links as written. `ordinal` is the position of the passage in the document, and `position`
+    the position of the link in the passage."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -262,8 +265,7 @@ class LinkTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkCandidateTable(Table):
-    """The document keys that a link may point to, best first (see
-    `hopsyncd.index.links.Candidate`)."""
+    """The possible targets of links, best first (see `hopsyncd.index.links.Candidate`)."""
 
     key: Integers
     heading_key: Integers
@@ -272,7 +274,7 @@ class LinkCandidateTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkEdgeTable(IntervalTable):
-    """Links between passages: the numbers of both passages, and the row of the link."""
+    """Resolved links between passages: the numbers of both passages, and the row of the link."""
 
     source_passage: Int32s
     target_passage: Int32s
@@ -291,13 +293,13 @@ class MatchTable(IntervalTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPostings:
-    """The postings of each table, by which its rows are found by a key.
+    """The postings by which the rows of tables are found.
 
     A field is named after its table and its key: `mentions_by_name` finds the rows of `mentions`
-    with a name. `documents_by_key` and `documents_by_property` find rows of `documents`. The keys
-    of `matches_by_source` and `matches_by_target` are the passage rows of a match's source question
-    and target question. `incoming_by_keyword` has keys from `rank_keys`, which combine a
-    name with a question id.
+    with a name. `documents_by_key` and `documents_by_property` find rows of `documents`.
+    `matches_by_source` has the passage row of a match's source question as key, and
+    `matches_by_target` the passage row of its target question. `incoming_by_keyword` has keys from
+    `rank_keys`, which combine a name with a question id.
     """
 
     incoming_by_id: Postings = field(default_factory=Postings)
@@ -338,7 +340,8 @@ class _KeyTable(Table):
 
 
 class KeyNumbers:
-    """Assigns the numbers 0, 1, 2 and so on to 63-bit keys, in the order in which they are added.
+    """Assigns the numbers 0, 1, 2 and so on to 63-bit keys, in the order in which the keys are
+    added.
 
     >>> numbers = KeyNumbers()
     >>> numbers.add(np.array([70, 30, 70])).tolist(), numbers.find(np.array([30, 99])).tolist()
@@ -368,19 +371,20 @@ class KeyNumbers:
         return numbers[inverse]
 
     def find(self, keys: AnyIntegers) -> Integers:
-        """Return the number of each key, or -1 if it was not added."""
+        """Return the number of each key, or -1 if the key was not added."""
         numbers = np.full(len(keys), -1, dtype=np.int64)
         found, positions = self._postings.find_all(keys)
         numbers[positions] = found
         return numbers
 
     def move(self, buffer: Integers, length: int) -> None:
-        """Move the first `length` keys to this array, which already contains them."""
+        """Use `buffer` instead of the present array. The first `length` elements must be the same
+        keys."""
         new = self._table.key[length:]
         self._table = _KeyTable.from_buffers({"key": buffer}, length).extend(_KeyTable(key=new))
 
     def replace(self, buffer: Integers, length: int) -> None:
-        """Use only the first `length` keys of this array."""
+        """Replace all keys with the first `length` elements of `buffer`."""
         self._table = _KeyTable.from_buffers({"key": buffer}, length)
         order = np.argsort(self.keys, kind="stable")
         self._postings.replace(Segment(self.keys[order], int32(order)))

@@ -1,10 +1,11 @@
 """Makes bulk work yield to queries in the same process.
 
-A query takes the interpreter's lock hundreds of times. Each time, it would wait for any thread that
-reads many files or compares many vectors. So it would take several times as long, even with an idle
-processor. Such a thread therefore releases the lock soon, and pauses while queries run. Its pauses
-are proportional to its own work, so that it still finishes. They are rare and long, so that most
-queries do not overlap with the work at all. When the process ends, the work is abandoned.
+A query takes the interpreter's lock hundreds of times. Each time, the query would wait for a thread
+that reads many files or compares many vectors. So the query would take several times as long, even
+if processors are idle. Threads that do bulk work therefore release the lock soon, and pause while
+queries run. Pauses are proportional to the work done, so the work still finishes. Pauses are rare
+and long, so most queries do not overlap with the work at all. When the process ends, the work is
+abandoned.
 """
 
 import sys
@@ -24,14 +25,15 @@ _Result = TypeVar("_Result")
 
 
 def shorten_switch_interval() -> None:
-    """Let threads release the interpreter's lock sooner than after Python's 5 ms, which is half the
-    time of a query."""
+    """Make threads release the interpreter's lock after 0.2 ms. Python's default of 5 ms is half
+    the time of a query."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 @dataclass(slots=True)
 class _Pause:
-    """The pauses of threads that share bulk work: `factor` seconds for each second of work.
+    """The pauses of threads that share bulk work, with `factor` seconds of pause for each second of
+    work.
 
     `until_s` is the end of the current pause. `owed_s` is the total length of the pauses that are
     still due.
@@ -43,20 +45,20 @@ class _Pause:
 
 
 class ProcessEnds(Exception):
-    """Raised in bulk work to stop it, because the process ends and nobody needs the result."""
+    """Raised in bulk work to abandon the work, because the process is ending."""
 
 
 def is_ending() -> bool:
-    """Whether the main thread has ended, so that the process ends once its other threads have
-    ended."""
+    """Whether the process is ending: the main thread has ended, and only other threads still
+    run."""
     return not threading.main_thread().is_alive()
 
 
 class _Queries:
     """Tracks running queries, and queries that wait for bulk work.
 
-    It counts the threads that compute for a query, and records when the last query ended. While a
-    query waits for bulk work, that work does not pause.
+    Counts the threads that work on a query, and records when the last query ended. While a query
+    waits for bulk work, bulk work does not pause.
     """
 
     def __init__(self) -> None:
@@ -73,8 +75,8 @@ class _Queries:
                 self._changed.notify_all()
 
     def pause(self, pause: _Pause, worked_s: float) -> None:
-        """Pause in proportion to `worked_s`. End early if no query runs, or if one waits for this
-        work."""
+        """Pause in proportion to `worked_s`. The pause ends early if no query runs, or if a query
+        waits for bulk work."""
         with self._changed:
             pause.owed_s += pause.factor * worked_s
             now_s, max_s = time.monotonic(), pause.factor * _MAX_BURST_S
@@ -97,7 +99,7 @@ _thread = threading.local()
 
 @contextmanager
 def running_query() -> Iterator[None]:
-    """Count this thread as computing for a query during the block."""
+    """Count this thread as working on a query during the block."""
     _queries.change(+1)
     try:
         yield
@@ -107,7 +109,8 @@ def running_query() -> Iterator[None]:
 
 @contextmanager
 def waiting_for_work() -> Iterator[None]:
-    """Count this query as waiting for the result of another thread during the block."""
+    """Count this thread's query as waiting for another thread during the block. Use this only
+    inside `running_query`."""
     _queries.change(-1, waiting=+1)
     try:
         yield
@@ -117,7 +120,8 @@ def waiting_for_work() -> Iterator[None]:
 
 @contextmanager
 def yielding_to_queries(factor: float) -> Iterator[None]:
-    """Do bulk work in the block, with pauses of at most `factor` times the working time."""
+    """Let functions made by `throttle` in the block pause while queries run, for at most `factor`
+    times the working time."""
     _thread.pause = _Pause(factor) if factor else None
     try:
         yield
@@ -126,10 +130,12 @@ def yielding_to_queries(factor: float) -> Iterator[None]:
 
 
 def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
-    """Add pauses between the parts of the work, if this thread is yielding to queries.
+    """Return `work` with a pause after each call, if this thread is inside `yielding_to_queries`.
+    Otherwise return `work` itself.
 
-    Any thread may call the returned function. Threads that share it also pause for each other's
-    parts, so together they take no more time than a single thread.
+    Any thread may call the returned function. Threads that share the function also pause for each
+    other's work. So together they use no more processor time than a single thread. Raises
+    ProcessEnds if the process is ending.
     """
     pause: _Pause | None = getattr(_thread, "pause", None)
     if pause is None:

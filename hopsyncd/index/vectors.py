@@ -1,6 +1,7 @@
-"""Stores the vectors of the live index twice: exactly, on the grid, and as 8-bit codes.
+"""Stores the vectors of the live index twice: exactly, as integers on a grid, and rounded to 8-bit
+codes.
 
-Products of codes are computed several times as fast.
+Dot products of codes are computed several times as fast as dot products of exact vectors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,8 @@ _WIDTH = 6.0  # Components larger than this multiple of a typical component are 
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    """Grow an array in memory, to at least twice its size."""
+    """Return a copy of an array with space for at least `rows` rows, and at least twice its old
+    size."""
     room = max(rows, 2 * len(old), _FIRST_ROOM)
     grown = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
     grown[: len(old)] = old
@@ -38,8 +40,9 @@ class VectorTable:
     """Stores r vectors of d components, exactly (int16) and as codes (int8). Rows are only
     appended.
 
-    The first vector of each passage represents the whole passage. A second, contiguous copy of
-    these codes lets a comparison with all passages read a fraction of the rows.
+    The first vector of each passage represents the whole passage. The codes of these first vectors
+    are also stored in an array of their own. So a comparison with all passages reads only a
+    fraction of the codes.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
@@ -56,31 +59,33 @@ class VectorTable:
 
     @property
     def unit(self) -> np.float32:
-        """The factor that converts a product of two codes to the approximate product of the
-        vectors."""
+        """The factor that converts the dot product of two codes to the approximate dot product of
+        the vectors."""
         return np.float32(self.step**2)
 
     @property
     def exact(self) -> Vectors:
-        """(r, d) int16 vectors on the grid."""
+        """The exact vectors: an (r, d) int16 array on the grid, with a row for each of r
+        vectors."""
         rows = self._rows
         return self._exact[:rows]  # type: ignore[return-value]
 
     @property
     def codes(self) -> Codes:
-        """(r, d) int8 codes."""
+        """The codes of all vectors: an (r, d) int8 array."""
         rows = self._rows
         return self._codes[:rows]  # type: ignore[return-value]
 
     @property
     def passage_codes(self) -> Codes:
-        """(p, d) int8 codes of whole passages, by passage row."""
+        """The codes of whole passages: a (p, d) int8 array, with a row for each of p passage
+        rows."""
         passages = self._passages
         return self._passage_codes[:passages]  # type: ignore[return-value]
 
     def append(self, vectors: Vectors, passage_starts: Sequence[int] = ()) -> int:
-        """Append (m, d) vectors. The vectors at `passage_starts` represent whole passages. Returns
-        the first new row."""
+        """Append vectors, an (m, d) array. The vectors at the positions `passage_starts` represent
+        whole passages. Returns the first new row."""
         start, end = self._rows, self._rows + len(vectors)
         if end > len(self._exact):
             self._use_exact(self._grow("exact", self._exact, end))
@@ -111,10 +116,10 @@ class VectorTable:
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
-        """Return the approximate cosine (w,) of each of these rows with a (d,) vector on the grid.
+        """Return the approximate cosine of each of these rows with a vector on the grid.
 
-        Both are converted to codes, which changes a cosine by about 0.001. The result depends only
-        on the two vectors.
+        The cosine of two vectors is computed from their codes, which changes it by about 0.001. It
+        depends only on the two vectors.
         """
         cosines = np.empty(len(rows), dtype=np.float32)
         codes = np.asarray(self.codes)
@@ -125,8 +130,8 @@ class VectorTable:
         return cosines
 
     def start_cosines(self, vector: Vectors, codes: Codes) -> Callable[[], NDArray[np.float32]]:
-        """Start to compute the cosines with all `codes`, or all `passage_codes`. If there are many,
-        another thread helps.
+        """Start to compute the cosines of a vector with `codes`, which are `self.codes` or
+        `self.passage_codes`. If there are many codes, another thread helps.
 
         The returned function waits for the result and returns it.
         """
@@ -142,8 +147,8 @@ class VectorTable:
         return get
 
     def compare_with_all(self, vectors: Vectors, codes: Codes) -> NDArray[np.float32]:
-        """Return the cosines (m, n) of (m, d) vectors with (n, d) `codes`, as computed by
-        `start_cosines`. The codes are read once for all vectors."""
+        """Return an (m, n) array with the cosine of each of m vectors with each of n `codes`, as
+        computed by `start_cosines`. The codes are read only once for all vectors."""
         codes = np.asarray(codes)
         cosines = np.empty((len(vectors), len(codes)), dtype=np.float32)
         packed = numkong.dots_pack(self._encode(vectors))
@@ -162,7 +167,8 @@ class VectorTable:
     def _cosine_filler(
         self, vector: Vectors, cosines: NDArray[np.float32]
     ) -> Callable[[Codes, slice], None]:
-        """Return a function that writes the cosines of some codes into a part of `cosines`."""
+        """Return a function that computes the cosines of `vector` with some codes, and writes them
+        to a slice of `cosines`."""
         (code,), unit = self._encode(vector[None]), self._cosine_unit
 
         def fill(codes: Codes, part: slice) -> None:
@@ -182,7 +188,7 @@ class VectorTable:
         return products
 
     def take_floats(self, rows: AnyIntegers) -> NDArray[np.float32]:
-        """Return the exact vectors of these rows as floats (w, d)."""
+        """Return the exact vectors of these rows as floats, one per row."""
         vectors = self._exact_items[rows].view(np.int16).reshape(-1, self.dimensions)
         return vectors.astype(np.float32)
 
@@ -209,9 +215,10 @@ def split_slices(count: int, size: int) -> Iterator[slice]:
 
 
 def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
-    """Start to fill `rows` rows in parts. If there are many, another thread fills half of them.
+    """Call `fill` for all parts of `rows` rows. If there are many rows, another thread starts at
+    once and does about half of the calls.
 
-    The returned function fills the rest and waits.
+    The returned function makes the remaining calls and waits for the other thread. Call it once.
     """
     # an iterator over a list: two threads may take from it
     parts = iter([*split_slices(rows, _ROWS_PER_PART)])
