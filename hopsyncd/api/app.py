@@ -26,7 +26,7 @@ from hopsyncd.api.endpoints import NDJSON, Endpoint, endpoint, endpoints_of, ope
 from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.read_service import ReadService
-from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, NoParameters, SyncRequest
+from hopsyncd.api.requests import NoParameters, SyncRequest
 from hopsyncd.api.status_service import StatusService
 from hopsyncd.api.tokens import Right
 from hopsyncd.api.watch_service import WatchService
@@ -246,10 +246,10 @@ async def _parse(request: Request, endpoint: Endpoint) -> Any:
     repeated = [name for name in given if len(given.getlist(name)) > 1 or name in paths]
     if repeated or (endpoint.method == "POST" and given):
         name = next(iter(repeated or given))
-        why = "is given twice" if repeated else "is not a field of the body"
-        raise BadRequest(
-            "The request was refused", f"{name}: the parameter {why}", "Give each field once"
-        )
+        why, hint = "is given twice", "Give each field once"
+        if not repeated:
+            why, hint = "is in the query string", "Put it into the JSON body"
+        raise BadRequest("The request was refused", f"{name}: the parameter {why}", hint)
     try:
         if endpoint.method == "POST":
             return model.model_validate_json(await _body(request) or b"{}")
@@ -266,7 +266,7 @@ async def _body(request: Request) -> bytes:
             raise BadRequest(
                 "The request was refused",
                 f"its body is longer than {MAX_BODY_BYTES:,} bytes",
-                f"A question may have at most {MAX_QUESTION_CHARACTERS:,} characters",
+                "Send less; docs/reference/limits.md lists the limits",
             )
     return bytes(received)
 

@@ -116,7 +116,7 @@ class CollectionService:
             bridges = find_bridges(connection, head, _TRIED_EXAMPLES) if known is None else []
         if known is None:
             known = self._answerable(bridges, caller)
-            self._examples = {key: known, **dict([*self._examples.items()][:_KEPT_EXAMPLES])}
+            self._examples = {key: known, **dict([*self._examples.items()][: _KEPT_EXAMPLES - 1])}
         return {"version": key[0], "questions": known}
 
     def _answerable(self, bridges: Sequence[Bridge], caller: Caller) -> list[ExampleQuestion]:

@@ -21,8 +21,8 @@ _TAG = re.compile(r"[\w/-]{1,60}")
 def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
     """Write a note to a new file in the folder. Returns its path. Raises BadRequest.
 
-    `author` is the user if the request comes from another machine, otherwise empty. The daily limit
-    is per author.
+    `author` is the user who wrote the note; empty for the daemon's owner. The daily limit is per
+    author.
     """
     line = " ".join(title.split())
     if not line or not text.strip():

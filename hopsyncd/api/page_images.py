@@ -66,7 +66,7 @@ class PageImages:
         self._timer: threading.Timer | None = None
 
     def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
-        """Draw a page. Raises NotFound if the file has changed since it was indexed."""
+        """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy."""
         # The file is read even if the picture is cached, so that a changed file is not shown.
         data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
         key = (wanted.content, wanted.page, wanted.text)

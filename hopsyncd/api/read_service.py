@@ -121,7 +121,7 @@ def add_price(cost: AskCost, usage: Usage, config: LlmConfig) -> AskCost:
 
 
 class ReadService:
-    """The endpoints that read a version. `workers` are processes that may answer queries."""
+    """The endpoints that read a version."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts

@@ -248,7 +248,7 @@ class GcRequest(_Body):
 class PurgeRequest(_Body):
     """A request to purge a document. `document`: its path in the source, or an absolute path.
 
-    With `again`, scans may index a purged document once more.
+    With `again`, later scans may index the purged document again.
     """
 
     document: str = Field(min_length=1, max_length=4096)

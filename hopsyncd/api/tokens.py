@@ -261,7 +261,7 @@ class Tokens:
         parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
         token = self._known.get(parsed["id"]) if parsed else None
         if parsed is None or token is None:
-            raise WrongToken("this daemon does not know its token")
+            raise WrongToken("this daemon has no such token")
         if not hmac.compare_digest(_digest(parsed["secret"]), token.sha256):
             raise WrongToken("its token has the wrong secret", token.id)
         if token.is_expired(self._now_s()):
@@ -319,7 +319,7 @@ class OneToken:
             secret = ""
         if secret and hmac.compare_digest(sent, secret.encode()):
             return self._token
-        raise WrongToken("this daemon does not know its token")
+        raise WrongToken("this daemon has no such token")
 
 
 def warn_of_former_files(config: Config) -> None:

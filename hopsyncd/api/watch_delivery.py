@@ -13,8 +13,8 @@ database is the queue: a change waits there until it is recorded as delivered, a
 changes of each watch are kept. Watches take turns, so a slow receiver delays only its own changes.
 
 A change is delivered once its program has started, or its webhook has answered. If the daemon is
-killed before recording that, the delivery is repeated with the same id. A webhook that cannot be
-reached, or that reports a server error (5xx), is tried again after 5, 30 and 120 s.
+killed before recording that, the delivery is repeated with the same id. If a webhook cannot be
+reached, or answers with 429 or a server error (5xx), it is called again after 5, 30 and 120 s.
 """
 
 import json
@@ -45,7 +45,7 @@ from store.operational import Notification, Watch
 
 ACTIONS_NAME = "watch_actions.json"  # the file in the data_dir
 _MAX_BYTES = 4 << 20
-_MAX_KEPT = 300  # actions in effect, and as many proposed; a database has 100 watches
+_MAX_KEPT = 300  # actions in effect, and as many proposed; there are at most 300 watches
 _MAX_ARGUMENTS = 100
 
 
@@ -103,7 +103,7 @@ class WatchActions:
         except (OSError, ValueError, RecursionError) as error:
             self.problem = (
                 f"The programs and webhooks of all watches are off: {file} {_why(error)}."
-                f" {_what_to_do(error, file)}, then restart the daemon."
+                f" {_what_to_do(error, file)}"
             )
         else:
             self._actions = {(action.watch, action.question): action for action in read.actions}
@@ -215,8 +215,12 @@ def _why(error: Exception) -> str:
 
 def _what_to_do(error: Exception, file: Path) -> str:
     if isinstance(error, OpenToOthers):
-        return f"Check that nobody has changed it, run `chmod 600 {shlex.quote(str(file))}`"
-    return "Correct it, or move it away and add the watches again"
+        command = f"`chmod 600 {shlex.quote(str(file))}`"
+        return f"Check that nobody has changed it, run {command}, then restart the daemon."
+    return (
+        "Correct it or move it away, then restart the daemon. If you moved it, add the programs"
+        " and webhooks again after the restart."
+    )
 
 
 def _replace(file: Path, content: bytes) -> None:
@@ -366,7 +370,7 @@ class WatchDelivery:
                         why=str(error) or type(error).__name__,
                     )
                 self._put_off(
-                    delivery, "the delivery could not be recorded", _FAILED_NOTE_S, failures=0
+                    delivery, "the change could not be read or recorded", _FAILED_NOTE_S, failures=0
                 )
             finally:
                 with self._lock:

@@ -176,7 +176,7 @@ def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
     ]
     most = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
     if len(own_watches) >= most:
-        why = f"{most} questions are watched"
+        why = f"you already watch {most} questions, the limit for your role"
     elif len(watches) >= _MAX_WATCHES:
         why = f"all users together watch {_MAX_WATCHES} questions"
     else:

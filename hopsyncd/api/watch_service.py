@@ -23,8 +23,7 @@ from hopsyncd.errors import BadRequest, Forbidden
 
 
 class WatchService:
-    """The endpoints of watched questions. `watched` compares the answers and sends
-    notifications."""
+    """The endpoints of watched questions."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts

@@ -3,7 +3,7 @@
 A separate thread compares the answers, so a commit waits only while a change is recorded. The
 record of a change has passages and versions but no text. When a user looks at a change, the
 question is asked again at both versions. A change is recorded in one transaction with the new
-state. `watch_delivery` notifies programs and webhooks, which are in `watch_actions`.
+state. `watch_delivery` notifies programs and webhooks, which are in `watch_actions.json`.
 """
 
 import json

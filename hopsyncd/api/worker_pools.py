@@ -176,9 +176,9 @@ def greediest(
 ) -> Held | None:
     """Choose the candidate to remove for a new request, or return None to refuse the new request.
 
-    Candidates are requests of users who hold more than the new request's user, and of processes of
-    the same user that hold more. The first candidate of the user or process that holds most is
-    chosen.
+    A candidate can be removed if its user holds more than the new request's user or, for the same
+    user, if its process holds more. Returns the first such candidate of the user or process that
+    holds most.
     """
     candidates = [*candidates]
     if not candidates:

@@ -200,7 +200,7 @@ def _print_removal(done: Mapping[str, Any]) -> None:
     kept = "erased from all versions" if done["purged"] else "older versions keep them"
     click.echo(
         f"Removed {done['name']} with {plural(done['documents'], 'document')} ({kept})."
-        f" The newest version is {done['version']}."
+        + (f" The newest version is {done['version']}." if done["version"] else "")
     )
     for source, document in done["held_by"]:
         click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
@@ -261,7 +261,7 @@ def _print_details(source: dict[str, Any]) -> None:
         "restored": source["pinned"] or None,
         "last scan": relative_time(source["scanned"]),
         "next scan": relative_time(source["next"]) if source["next"] else None,
-        "file events": source["watch_problem"] or "working",
+        "file events": source["watch_problem"] or ("working" if source["watching"] else None),
     }
     rights = source.get("rights") or {"visible_to": ["members"], "paths": []}
     if rights["paths"] or rights["visible_to"] != ["members"]:

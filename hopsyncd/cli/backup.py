@@ -199,7 +199,8 @@ def restore(
     done, service = _swap(config, database)
     started = _start(service)
     if done is None:
-        click.echo("A daemon that was started meanwhile has completed the restore.")
+        message = "A daemon that was started meanwhile has completed the restore."
+        click.echo(message, err=as_json)
         return
     answer = {**asdict(done), "replaced": str(done.replaced or ""), "started": started}
     if not print_if_json(answer, as_json):
@@ -398,4 +399,4 @@ def _report(done: "Restored", started: bool) -> None:
             f"The replaced database cannot be read ({printable(done.unread)}): purge again what was"
             " purged since the backup."
         )
-    click.echo("The daemon was started again." if started else "Start it with `hopsyncd serve`.")
+    click.echo("The daemon was started again." if started else "Run `hopsyncd serve`.")

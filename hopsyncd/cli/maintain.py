@@ -86,8 +86,8 @@ def rebuild(
     vectors are used, and edits are indexed as usual.
 
     To estimate a switch to other models, change the encoder, the language model or `llm.questions`
-    in the configuration. Before you reload, run --estimate to show the passages, the time, the
-    tokens and, with prices, the cost of the switch. Nothing is rebuilt or sent.
+    in the configuration. Before you reload, run --estimate to show the passages, time, tokens
+    and, with prices, cost of the switch. Nothing is rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
     """
@@ -110,7 +110,7 @@ def rebuild(
     done = send_long(context, calls.rebuild(encoder), "rebuilding")
     if print_if_json(done, as_json):
         return
-    detail = "All passages have new vectors." if encoder else "No questions were generated."
+    detail = "All passages have new vectors." if encoder else "The stored questions were used."
     click.echo(f"Rebuilt. Serving version {done['version']}. {detail}")
 
 
@@ -167,8 +167,8 @@ def copy(context: click.Context, to: str) -> None:
 
     PLACE is a file that does not exist, or the URL of a PostgreSQL database.
 
-    Stop the daemon first. Afterwards set [store] url or daemon.data_dir to the copy. If a copy is
-    interrupted, run the command again to continue it.
+    Stop the daemon first. Afterwards set [store] url to the URL, or move the file to hopsyncd.db in
+    a new daemon.data_dir. If a copy is interrupted, run the command again to continue it.
 
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
@@ -269,7 +269,10 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
 def _numbers(versions: list[int]) -> str:
     if not versions:
         return "none"
-    return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+    first, last = versions[0], versions[-1]
+    if len(versions) <= last - first:  # tagged versions between them are kept
+        return f"between {first} and {last}"
+    return str(first) if first == last else f"{first} to {last}"
 
 
 @click.command()

@@ -75,7 +75,11 @@ _SIMILAR_LINES = 5
     type=WholeNumber(1, 1000),
     help="How many passages. Default: query.k in the configuration.",
 )
-@click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search. Default: hop.")
+@click.option(
+    "--strategy",
+    type=click.Choice(ALL_STRATEGIES),
+    help="How to search. Default: query.strategy in the configuration.",
+)
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),

@@ -172,9 +172,9 @@ def show(
 ) -> None:
     """Print a whole passage or document.
 
-    ID is the id of a passage, as `query` prints it, or its first characters. DOCUMENT is a path.
-    Its source may precede it (`notes: people/ada.md`), and a line may follow it. With #HEADING,
-    only the passages below that heading are printed.
+    ID is the id of a passage, as `query` prints it, or at least its first 8 characters. DOCUMENT
+    is a path. Its source may precede it (`notes: people/ada.md`), and a line may follow it. With
+    #HEADING, only the passages below that heading are printed.
 
     \b
     Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"
@@ -187,7 +187,9 @@ def show(
             return
     warn(found["degraded"])
     if skipped:
-        counts = found.get("skipped", {})
+        if "skipped" not in found:
+            raise click.UsageError("--skipped needs a document, not the id of a passage.")
+        counts = found["skipped"]
         for kind, count in sorted(counts.items()):
             click.echo(f"{printable(kind)}: {count:,}")
         if not counts:

@@ -74,7 +74,7 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
     for source in found["sources"]:
         _print_preview(source)
     if waiting := sum(found["waiting"].values()):
-        click.echo(f"{plural(waiting, 'passage')} already waiting for the LLM to write questions.")
+        click.echo(f"Already waiting for questions from the LLM: {plural(waiting, 'passage')}.")
     click.echo("This was a dry run: nothing was changed, and no LLM was called.")
 
 
@@ -125,7 +125,7 @@ def print_sync_report(result: Mapping[str, Any]) -> None:
         for problem in unreadable[:_SHOWN]:
             click.echo(f"    {printable(problem['document'])}: {printable(problem['why'])}")
         if len(unreadable) > _SHOWN:
-            click.echo("    and more; `hopsyncd status` lists them")
+            click.echo(f"    and more; `hopsyncd sources {source['name']}` lists more of them")
     click.echo(f"Serving version {result['version']}.")
     warn(result["degraded"])
 

@@ -159,7 +159,7 @@ def _print_progress(client: Client, ended: Event) -> None:
         count = plural(state["documents"], "document")
         click.echo(f"{lead}Indexed {count}, {plural(state['passages'], 'passage')}.")
         if found:
-            click.echo("Questions that take two of them:")
+            click.echo("Questions that need two of these documents:")
         for question in found:
             click.echo(f"  {printable(question['question'])}")
             click.echo(f"    {printable(' → '.join(question['path']))}")

@@ -113,7 +113,8 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
         remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
         if not llm.api_key_env:
             remedy = "Set llm.api_key_env to the environment variable with its key"
-        yield Diagnosis("llm", "fail", f"{host} refuses the key", remedy)
+        why = "refuses the key" if key else "needs a key, and none is set"
+        yield Diagnosis("llm", "fail", f"{host} {why}", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
         yield Diagnosis("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
@@ -211,9 +212,9 @@ def _check_answer(config: Config) -> Iterator[Diagnosis]:
     yield from _check_reload(status["configuration"])
     for problem in status["watch_problems"]:
         yield Diagnosis("watched questions", "warn", problem, "See docs/history.md")
-    if found := len(status["problems"]):
+    if found := sum(source["problems"] for source in status["sources"]):
         detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
-        yield Diagnosis("documents", "warn", detail, "`hopsyncd status` lists them")
+        yield Diagnosis("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
     for source in status["sources"]:
         name = f"source {source['name']}"
         if source["problem"]:

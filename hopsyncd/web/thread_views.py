@@ -179,7 +179,7 @@ def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_question(asked: str) -> Call[Any]:
-    """Return the call for a posted question. Raises BadRequest."""
+    """Return the call for a posted question. Raises RequestFailed."""
     given = _parse(asked)
     if not isinstance(given, dict):
         raise _refusal()
@@ -202,7 +202,7 @@ def _read_question(asked: str) -> Call[Any]:
 
 
 def _turns(given: object) -> list[dict[str, Any]]:
-    """Read the turns of a posted conversation. Raises BadRequest."""
+    """Read the turns of a posted conversation. Raises RequestFailed."""
     if not isinstance(given, list) or not given:
         raise _refusal()
     turns = []
@@ -226,7 +226,7 @@ def _parse(text: str) -> object:
 
 
 def _refusal() -> RequestFailed:
-    return RequestFailed(400, "bad_request", "The question cannot be read", "Load the page again")
+    return RequestFailed(400, "bad_request", "The form cannot be read", "Load the page again")
 
 
 def _make_printable(text: str) -> str:

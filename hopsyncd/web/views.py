@@ -17,7 +17,7 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.errors import REPORTABLE, BadRequest, DaemonUnavailable, Forbidden, NotFound
 from hopsyncd.web.confirmations import DONE
 from hopsyncd.web.evidence import document_key
-from hopsyncd.web.index_state import ImportClock, describe_state
+from hopsyncd.web.index_state import ImportClock, IndexState, describe_state
 from hopsyncd.web.links import Links, read_asked
 from hopsyncd.web.reading import passage_citation
 from hopsyncd.web.rendering import make_templates
@@ -135,16 +135,17 @@ class View:
             state = self.client.status()
             log = recent_log.result()["versions"]
             self.shared.note_rights(state)
+            described = describe_state(state, self.shared.clock)
         except REPORTABLE:
             if template != "error.html":
                 raise
-            state, log = _NO_STATUS, []
+            state, log, described = _NO_STATUS, [], _UNKNOWN
         asked = read_asked(request)
         shown = next((entry for entry in log if str(entry["version"]) == asked.at), None)
         frame = {
             "frame": state,
             "status": state,
-            "state": describe_state(state, self.shared.clock),
+            "state": described,
             "recent_versions": log,
             "shown_version": shown,
         }
@@ -225,7 +226,7 @@ class View:
             error=error,
             frame=_NO_STATUS,
             status=_NO_STATUS,
-            state=describe_state(_NO_STATUS, self.shared.clock),
+            state=_UNKNOWN,
             recent_versions=[],
             shown_version=None,
         )
@@ -240,14 +241,5 @@ def _confirmation(request: Request) -> str:
     return sentence
 
 
-_NO_STATUS: Any = {
-    "documents": 0,
-    "passages": 0,
-    "progress": None,
-    "sources": [],
-    "error": "The daemon does not answer",
-    "syncing": False,
-    "llm_answers": False,
-    "notes": False,
-    "pending": False,
-}
+_UNKNOWN = IndexState("warn", "State unknown")
+_NO_STATUS: Any = {"llm_answers": False, "notes": False}

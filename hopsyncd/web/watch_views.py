@@ -41,7 +41,9 @@ class WatchViews(View):
     def _watch(self, request: Request, question: str) -> Response:
         watched = self.client.watches()["watches"]
         same = [
-            watch for watch in watched if watch["question"] == question.strip() and not watch["act"]
+            watch
+            for watch in watched
+            if watch["question"] == question.strip() and not watch["action"]
         ]
         known = [watch for watch in same if not watch["unavailable"]]
         watch = known[0] if known else self.client.watch(question)["watch"]

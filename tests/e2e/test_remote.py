@@ -161,7 +161,7 @@ def test_expired_revoked_wrong_and_absent_tokens_open_nothing(server: Server) ->
     assert server.place.run("token", "revoke", gone).returncode == 0
     for text, why in (
         (texts["old"], "its token has expired"),
-        (texts["gone"], "does not know its token"),
+        (texts["gone"], "has no such token"),
         (None, "it has no token"),
     ):
         status, body, headers = server.ask("status", text)

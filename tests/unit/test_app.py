@@ -122,8 +122,9 @@ def test_a_body_is_read_up_to_its_limit_only(client: TestClient, service: FakeSe
     frame = b'{"question": "x"}'
     longest = frame + b" " * (MAX_BODY_BYTES - len(frame))
     assert client.post("/v1/query", content=longest).status_code == 200
-    message = refused(client.post("/v1/query", content=longest + b" "), 400, "bad_request")
-    assert f"{MAX_BODY_BYTES:,}" in message
+    too_long = client.post("/v1/query", content=longest + b" ")
+    assert f"{MAX_BODY_BYTES:,}" in refused(too_long, 400, "bad_request")
+    assert "limits.md" in too_long.json()["error"]["hint"]
     assert len(service.queries) == 1
 
 
@@ -255,7 +256,8 @@ def test_a_misspelt_field_of_a_body_is_refused_with_the_right_one(client: TestCl
     assert "profil: there is no such field" in refused(answer, 400, "bad_request")
     assert '"profile"' in answer.json()["error"]["hint"]
     answer = client.post("/v1/query?k=3", json={"question": "who?"})
-    assert "k" in refused(answer, 400, "bad_request")
+    assert "k: the parameter is in the query string" in refused(answer, 400, "bad_request")
+    assert answer.json()["error"]["hint"] == "Put it into the JSON body"
 
 
 def test_a_backup_needs_an_absolute_path(client: TestClient) -> None:

@@ -180,6 +180,25 @@ def test_doctor_distinguishes_a_missing_a_stale_and_a_replaced_socket(
     assert "crashed" in found.detail
 
 
+def test_all_unreadable_documents_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status lists at most 100 of them."""
+    quiet = {"problem": None, "watch_problem": None, "rights": None}
+    state: dict[str, Any] = {
+        **{"pid": 1, "version": 2, "error": None, "watch_problems": [], "problems": [{}] * 100},
+        "configuration": {"refused": None, "restart_needed": []},
+        "sources": [
+            {"name": "notes", "problems": 150, **quiet},
+            {"name": "mail", "problems": 50, **quiet},
+        ],
+    }
+    monkeypatch.setattr(reachable, "_why_unreachable", lambda config: "")
+    monkeypatch.setattr(Client, "status", lambda self: state)
+    found = [check for check in serving.check_daemon(config_of(tmp_path)) if check.level != "ok"]
+    assert [check.detail for check in found] == ["200 documents cannot be read"]
+
+
 def test_sources_that_cannot_be_read_fail_each_with_its_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,11 +232,16 @@ class _Models(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("key", "model", "level"),
-    [("right", "small", "ok"), ("right", "large", "warn"), ("wrong", "small", "fail")],
+    ("key", "model", "level", "detail"),
+    [
+        ("right", "small", "ok", "small at"),
+        ("right", "large", "warn", "lists no model large"),
+        ("wrong", "small", "fail", "refuses the key"),
+        ("", "small", "fail", "needs a key, and none is set"),
+    ],
 )
 def test_the_endpoint_is_asked_for_its_models_alone(
-    key: str, model: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, model: str, level: str, detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Models) as server:
@@ -226,7 +250,7 @@ def test_the_endpoint_is_asked_for_its_models_alone(
         config = config_of(tmp_path, f'[llm]\nbase_url = "{url}"\nmodel = "{model}"\n')
         found = list(reachable.endpoint(config))
         server.shutdown()
-    assert levels(found) == [("llm", level)]
+    assert levels(found) == [("llm", level)] and detail in found[0].detail
     assert levels(reachable.endpoint(config)) == [("llm", "warn")], "nobody answers any more"
 
 

@@ -51,6 +51,16 @@ def test_a_restore_names_the_sources_that_only_the_backup_closes(config_file: Pa
     assert "Closed to members" not in again.output
 
 
+def test_a_restore_that_a_daemon_completes_prints_no_text_instead_of_json(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_command, "_swap", lambda config, database: (None, ()))
+    arguments = ["--config", str(config_file), "backup", "restore", "latest", "--yes", "--json"]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0 and done.stdout == ""
+    assert "has completed the restore" in done.stderr
+
+
 def test_a_daemon_whose_data_folder_is_gone_must_be_stopped_first(
     config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

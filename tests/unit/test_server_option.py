@@ -93,7 +93,7 @@ def test_a_refused_token_is_named_by_its_file(
     configure(tmp_path, LAPTOP, monkeypatch)
 
     def refuse(_: Server) -> None:
-        raise RequestFailed(401, "unauthorized", "this daemon does not know its token", "")
+        raise RequestFailed(401, "unauthorized", "this daemon has no such token", "")
 
     monkeypatch.setattr(Server, "connect", refuse)
     ran = CliRunner().invoke(cli, ["status"])

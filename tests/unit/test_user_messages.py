@@ -7,8 +7,11 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 
 from hopsyncd.api.failures import bad_request
+from hopsyncd.api.mcp.tools import _cut
 from hopsyncd.api.requests import QueriesRequest
+from hopsyncd.cli.add import _print_details, _print_removal
 from hopsyncd.cli.main import cli
+from hopsyncd.cli.maintain import _numbers
 from hopsyncd.cli.progress import _total_progress
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
@@ -90,3 +93,61 @@ def test_a_mistyped_subcommand_of_backup_writes_no_file(
     ran = CliRunner().invoke(cli, ["backup", "lst"])
     assert ran.exit_code == 2 and "lst" in ran.output
     assert not [*tmp_path.iterdir()]
+
+
+def test_gc_names_no_range_that_has_kept_versions() -> None:
+    assert [_numbers(versions) for versions in ([], [3], [3, 4, 5])] == ["none", "3", "3 to 5"]
+    assert _numbers([3, 5, 6]) == "between 3 and 6"
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (0, "Removed new with 0 documents (older versions keep them).\n"),
+        (
+            7,
+            "Removed new with 0 documents (older versions keep them). The newest version is 7.\n",
+        ),
+    ],
+)
+def test_a_removal_without_a_version_names_none(
+    version: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print_removal(
+        {
+            **{"name": "new", "documents": 0, "version": version},
+            **{"purged": False, "held_by": [], "erased": True},
+        }
+    )
+    assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize(
+    ("watching", "problem", "told"),
+    [
+        (True, None, "file events:   working"),
+        (True, "some fail. Wait", "file events:   some fail. Wait"),
+        (False, None, ""),
+    ],
+)
+def test_only_a_watched_source_has_working_file_events(
+    watching: bool, problem: str | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = dict.fromkeys(
+        ("problem", "hint", "pinned", "scanned", "next"),
+    ) | {
+        **{"name": "mail", "kind": "imap", "location": "x", "state": "ok", "documents": 1},
+        **{"problems": 0, "watching": watching, "watch_problem": problem},
+    }
+    _print_details(source)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "events" in line]
+    assert lines == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("shortened", "wanted", "told"),
+    [(1, 1, "1 text shortened, 0 left out."), (2, 5, "2 texts shortened, 3 left out.")],
+)
+def test_an_agent_is_told_what_was_cut(shortened: int, wanted: int, told: str) -> None:
+    cut = _cut([{"shortened": True}] * shortened, wanted)["cut"]
+    assert cut.startswith(f"To fit max_tokens: {told} `get` with an id")

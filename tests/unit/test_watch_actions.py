@@ -214,7 +214,8 @@ def test_an_unusable_file_is_reported_with_the_mistake_and_the_remedy(
     problem = WatchActions(file).problem or ""
     assert problem.startswith(f"The programs and webhooks of all watches are off: {file} {why}")
     assert problem.endswith(
-        "Correct it, or move it away and add the watches again, then restart the daemon."
+        "Correct it or move it away, then restart the daemon. If you moved it, add the programs"
+        " and webhooks again after the restart."
     )
 
 

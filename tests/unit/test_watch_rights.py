@@ -109,7 +109,7 @@ def test_a_program_is_not_started_once_its_maker_is_no_admin(
 def test_the_number_of_a_users_watches_is_bounded(watching: Watching) -> None:
     for index in range(20):
         watching.watched.add(f"Question {index}?", ANN)
-    with pytest.raises(BadRequest, match="20 questions are watched"):
+    with pytest.raises(BadRequest, match="you already watch 20 questions"):
         watching.watched.add("One more?", ANN)
     watching.watched.add("One more?", BOB)
     watching.watched.add("One more?", OWNER)

@@ -285,7 +285,7 @@ def test_a_webhook_gets_the_change_and_its_redirect_is_not_followed(
 def test_the_number_of_watches_is_bounded(watching: Watching) -> None:
     for index in range(100):
         watching.watched.add(f"Question {index}?", OWNER)
-    with pytest.raises(BadRequest, match="100 questions are watched"):
+    with pytest.raises(BadRequest, match="you already watch 100 questions"):
         watching.watched.add("One more?", OWNER)
     watching.watched.remove(7, OWNER)
     watching.watched.add("One more?", OWNER)

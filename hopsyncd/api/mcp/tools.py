@@ -449,6 +449,6 @@ def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
     if not left_out and not short:
         return {}
     return {
-        "cut": f"To fit max_tokens, {short} texts were shortened and {left_out} left out."
+        "cut": f"To fit max_tokens: {plural(short, 'text')} shortened, {left_out} left out."
         " `get` with an id returns a whole text; a higher max_tokens shows more."
     }
