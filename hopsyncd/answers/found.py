@@ -242,7 +242,7 @@ class DocumentsAnswer(TypedDict):
 
 
 class FileTextAnswer(TypedDict):
-    """The text of the file of a document, exactly as it is indexed now."""
+    """The text of a document's file, which has not changed since it was indexed."""
 
     version: int
     source: str

@@ -40,7 +40,7 @@ _LEAST_CONNECTIONS = 8
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to WANTED or the hard limit, and return it."""
+    """Raise the soft limit of open files to WANTED, or to a lower hard limit. Returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
     if soft == resource.RLIM_INFINITY or soft >= allowed:

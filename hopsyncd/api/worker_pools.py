@@ -177,8 +177,8 @@ def greediest(
     """Choose the candidate to remove for a new request, or return None to refuse the new request.
 
     A candidate can be removed if its user holds more than the new request's user or, for the same
-    user, if its process holds more. Returns the first such candidate of the user or process that
-    holds most.
+    user, if its process holds more. The new request is counted. Returns the first such candidate of
+    the user or process that holds most.
     """
     candidates = [*candidates]
     if not candidates:

@@ -82,7 +82,7 @@ class AsyncClient(Methods):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections of running requests."""
+        """Close all connections, including connections of running requests."""
         await self._http.aclose()
 
     async def send(self, call: Call[Answer]) -> Answer:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 BROWSER_HEADER = "Hopsyncd-Browser"
-"""The header with which the daemon's own page names the browser's address. Its token names the
-user."""
+"""The header in which the daemon's own page sends the browser's address. The bearer token in the
+same request identifies the user."""
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0

@@ -1,7 +1,7 @@
 """Writes a file for support: the state of hopsyncd, without content of documents.
 
-Every text passes through `Redactor`, except the names of packages that hopsyncd requires and the
-names of tables that it creates.
+Every text passes through `Redactor`, except the metrics, the versions of the system and of the
+packages that hopsyncd requires, and the names of tables that it creates.
 """
 
 import io

@@ -70,7 +70,7 @@ class Pair:
 
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
-    """List all pairs, in a random order that depends on the seed."""
+    """Yield the pairs of passages in different documents, in an order that depends on the seed."""
     edges = served.list_edges()
     sources, targets = edges.source_question, edges.target_question
     asked, answered = served.index.outgoing, served.index.incoming

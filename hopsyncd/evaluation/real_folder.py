@@ -188,9 +188,7 @@ def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """Return the path in `keep` of the database for this folder, question maker and
-    installation.
-    """
+    """Return the database's folder in `keep` for this source, generation and installation."""
     identity = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 

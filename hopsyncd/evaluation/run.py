@@ -157,7 +157,7 @@ def gold_of(corpus: Mapping[str, Passage]) -> Gold:
 def kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
-    """Return the database's path in `keep` for this corpus, generation settings and budget."""
+    """Return the database's folder in `keep` for this corpus, generation settings and budget."""
     name = f"{corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 

@@ -1,7 +1,7 @@
 """The encoder, which turns texts into vectors, and the reranker. Both run offline.
 
-The default encoder runs in ONNX Runtime. Other encoders, and the reranker, run in
-sentence-transformers.
+The default encoder runs in ONNX Runtime. So do other encoders, if they can be exported
+(embedding/folder_encoder.py); otherwise they run in sentence-transformers, as the reranker does.
 """
 
 import hashlib

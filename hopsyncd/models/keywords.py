@@ -84,9 +84,10 @@ def topic_of(heading: str) -> str:
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
-    """Convert spans to mentions in order of appearance. Skips function words and repeated names.
+    """Convert spans to mentions in order of appearance.
 
-    Numbers, amounts and the names of table columns are skipped too.
+    Skips function words, numbers, amounts, the names of table columns, and a second mention of the
+    same keyword at the same position. A name that occurs again later is kept.
     """
     codes = (match.span() for match in _CODE.finditer(text))
     found = {

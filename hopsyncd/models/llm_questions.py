@@ -282,8 +282,9 @@ class LlmExtractor:
     """Asks an LLM for the output about each passage, in rounds of a few calls.
 
     If a call with several passages returns too little for one of them, a second call asks about
-    that passage alone, and its reply is accepted. After one round without any reply, or two rounds
-    without a usable reply, the work ends, because the passages are not the cause.
+    that passage alone, and the longer of the two outputs is kept. After one round without any
+    reply, or two rounds without a usable reply, the work ends, because the passages are not the
+    cause.
     """
 
     def __init__(

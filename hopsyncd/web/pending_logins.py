@@ -23,7 +23,8 @@ class PendingLogin:
     """A login in progress.
 
     browser: the value of the browser's cookie. to: the requested path. address: the browser's
-    address. network: the network for which failed tokens are counted.
+    address. network: the network of that address; if there are too many logins, they are counted
+    by network.
     """
 
     state: str

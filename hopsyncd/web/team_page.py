@@ -77,7 +77,7 @@ class SessionForms:
 class TeamPage:
     """The web interface at `address`, such as "https://notes.example.org", for ASGI.
 
-    client_of: creates a client for a browser's address and a token. has_ended: as in Sessions.
+    client_of: creates a client for a token and a browser's address. has_ended: as in Sessions.
     """
 
     def __init__(

@@ -148,7 +148,7 @@ class HttpEncoder(PromptedEncoder):
         self._probe = probe
 
     def verify(self) -> None:
-        """Request one vector to check the endpoint.
+        """Request the probe's vector to check the endpoint; the first time, also the centre texts'.
 
         Raises EncoderUnavailable if that fails or if the vector is from another model.
         """

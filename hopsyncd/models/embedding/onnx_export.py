@@ -121,9 +121,9 @@ def _remove_body(out: Path) -> None:
 def _check(
     out: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
 ) -> Choice:
-    """Compare an export with the original model. Raises CannotExport if they differ too much.
+    """Compare an export with the original model. Returns the choice with its cosines and digests.
 
-    Returns the choice with its cosines and digests.
+    The caller checks the cosines. Raises CannotExport if a vector has numbers that are not finite.
     """
     model = FolderModel(out, plain, 1)
     exported = model.vectors(texts)
