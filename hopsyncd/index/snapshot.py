@@ -1,14 +1,13 @@
-"""A snapshot: the live index at one version, as a query reads it, possibly without some sources.
+"""A snapshot: the live index at one version, as a query reads it, possibly without hidden sources.
 
 In an ACL view, sources are hidden. A hidden passage is not a vertex, not an end of an edge, and not
-counted. Questions that were matched with it are matched with visible passages instead, and links
-are resolved among the visible documents. So the graph is the same as if these sources did not
-exist, and an answer reveals nothing about hidden content.
+counted. Questions are matched only with visible passages, and links are resolved among the visible
+documents. So the graph is the same as if the hidden sources did not exist, and an answer reveals
+nothing about hidden content.
 
 Filtered-out passages are excluded from results, edges and counts too. But a filter does not
-restrict access: no question is matched again and no link is resolved again, so a filtered search is
-as fast as any other. Only matches between two remaining passages stay
-(`Snapshot.filter_documents`).
+restrict access: matches and links are not recomputed, so a filtered search is as fast as any other
+search. Only matches between two remaining passages stay (`Snapshot.filter_documents`).
 """
 
 from collections.abc import Sequence
@@ -47,10 +46,10 @@ _FEW_LINKS = 16  # with fewer links per requested passage, scanning all links is
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:
-    """The m mentions of names; `name_position` is the position of each name in the request.
+    """Mentions of names, as columns. `name_position` is the position of the name in the request.
 
-    A passage as a whole mentions the names of its document. These mentions have its first vector
-    and the weight NAME_WEIGHT; a mention by a sentence has weight 1.
+    A passage as a whole mentions the names of its document. Such a mention has the passage's first
+    vector and the weight NAME_WEIGHT. A mention by a sentence has weight 1.
     """
 
     passage_row: Integers
@@ -64,8 +63,8 @@ class Edges:
     """Edges in the direction of the walk: from passage row `start` to `end`.
 
     `source_question` and `target_question` are the outgoing and the incoming question of the edge.
-    `similarity` is Eq. 1. If `is_backward`, the walk follows the edge from its target to its
-    source.
+    `similarity` is Eq. 1. If `is_backward` is true, the walk follows the edge from its target to
+    its source.
     """
 
     start: Integers
@@ -88,7 +87,7 @@ class LinkEdges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsByEnd:
-    """Rows that connect two ends, which can be found by either end."""
+    """Rows with two ends, such as edges. Rows can be found by either end."""
 
     start: Integers
     end: Integers
@@ -107,15 +106,14 @@ class RowsByEnd:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AclOverlay:
-    """The matches and links of an ACL view, which replace those in the whole index.
+    """The matches and links of an ACL view that differ from the whole index.
 
-    `question_similarity` (q,) is the similarity of each outgoing question's match, or UNMATCHED.
-    `is_rematched` (q,) marks the visible questions whose match differs from the whole index.
-    `matches` are their matches by ascending source question; `match_ends` has the passage rows of
-    both ends.
+    `question_similarity` is the similarity of each outgoing question's match, or UNMATCHED.
+    `is_rematched` has a flag for each outgoing question: whether it is visible and its match
+    differs. `matches` are these matches by ascending question. `match_ends` has their passage rows.
 
-    `relinked` are the numbers of the passages whose links may lead elsewhere, ascending. `links`
-    are all links of these passages, between passage numbers, and `link_rows` the row of each link
+    `relinked` are the ascending numbers of the passages whose links may have other targets. `links`
+    are all links of these passages, between passage numbers. `link_rows` has the row of each link
     in `LiveIndex.links`.
     """
 
@@ -130,11 +128,11 @@ class AclOverlay:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Snapshot:
-    """Reads the live index at `version`, without hidden sources. Counts and edge threshold exclude
-    hidden content.
+    """Reads the live index at `version`, without hidden sources. The counts and the edge threshold
+    exclude hidden content.
 
-    `passes_filter` are the documents that pass a filter, or None. The statistics count only these;
-    `unfiltered` is the same snapshot without the filter.
+    With a filter, `passes_filter` has a flag for each document row, the statistics count only
+    documents that pass, and `unfiltered` is the same snapshot without the filter.
     """
 
     index: LiveIndex
@@ -146,14 +144,14 @@ class Snapshot:
     unfiltered: "Snapshot | None" = None
 
     def filter_documents(self, passes_filter: Flags) -> "Snapshot":
-        """Return this snapshot, limited to these documents."""
+        """Return this snapshot, limited to the documents with a true flag."""
         counts = Statistics.count(
             self.index, self.version.id, self.hidden, passes_filter=passes_filter
         )
         return replace(self, statistics=counts, passes_filter=passes_filter, unfiltered=self)
 
     def select_visible_documents(self, ids: Sequence[int]) -> set[int]:
-        """Return the visible documents among `ids`, which are their rows in the store."""
+        """Return the ids of the visible documents among `ids` (row ids in the database)."""
         shown = self.index.documents.id[np.flatnonzero(self.statistics.visible.documents)]
         wanted = np.array(ids, dtype=np.int64)
         return {*wanted[np.isin(wanted, shown)].tolist()}
@@ -173,7 +171,7 @@ class Snapshot:
         return self.statistics.visible.document_of_row[passage_rows]
 
     def find_passage(self, passage_id: int) -> int | None:
-        """Return the row of a passage, or None if it is not visible."""
+        """Return the row of a passage, or None if the passage is not visible."""
         number = int(self.index.passage_numbers.find(np.array([passage_id]))[0])
         visible = self.statistics.visible
         if not 0 <= number < len(visible.passage_rows):
@@ -184,21 +182,21 @@ class Snapshot:
     # Names
 
     def find_name(self, name: str) -> int:
-        """Return the number of a name that a visible passage mentions, or -1 if there is none."""
+        """Return the number of a name, or -1 if no visible passage mentions the name."""
         number = int(self.index.name_numbers.find(np.array([name_key(name)]))[0])
         counts = self.statistics.mention_counts
         return number if 0 <= number < len(counts) and counts[number] else -1
 
     def select_mentioned_names(self, names: Sequence[str]) -> set[str]:
-        """Return the names that a visible passage mentions."""
+        """Return those names that a visible passage mentions."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.index.name_numbers.find(keys)
         mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
         return {names[row] for row in np.flatnonzero(mentioned).tolist()}
 
     def find_by_topic(self, name: int) -> Integers:
-        """Return the rows of the passages with this name as a topic or as their document's name,
-        ascending."""
+        """Return the ascending rows of the visible passages with this name as a topic or as their
+        document's name."""
         rows = self.index.postings.mentions_by_name.find(name)
         mentions = self.index.mentions
         passage_rows = mentions.passage_row[rows[mentions.is_topic[rows]]]
@@ -231,16 +229,16 @@ class Snapshot:
         )
 
     def find_sentence_mentions(self, vector_rows: Integers) -> tuple[Integers, Integers]:
-        """Return the rows of `sentence_mentions` for these vectors, visible or not, and each row's
-        name."""
+        """Return the rows of `sentence_mentions` for these vector rows, visible or not, and each
+        row's name."""
         ends = self.index.vector_mentions.sentence_mention_end
         starts = np.where(vector_rows, ends[vector_rows - 1], 0)
         rows, _ = expand_ranges(starts, ends[vector_rows])
         return rows, self.index.sentence_mentions.name[rows].astype(np.int64)
 
     def find_by_document_names(self, names: Integers) -> tuple[Integers, Integers]:
-        """Return the passage rows of documents with one of these names, and the position of that
-        name. Passages that have the name as a topic are left out."""
+        """Return the passage rows of documents with one of these names, and each row's position in
+        `names`. Passages that have the name as a topic are left out."""
         index, visible = self.index, self.statistics.visible
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
@@ -249,8 +247,8 @@ class Snapshot:
         return passage_rows[mentions_it], positions[mentions_it]
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """Return pairs of a passage's position and a name that it mentions. Each pair
-        occurs once."""
+        """Return the distinct pairs of a position in `passage_rows` and a name that this passage
+        mentions."""
         index, statistics = self.index, self.statistics
         passages = index.passages
         rows, positions = expand_ranges(
@@ -273,8 +271,8 @@ class Snapshot:
         return positions, names
 
     def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
-        """Return a flag for each pair of a passage row and a name: whether it is mentioned as its
-        document's name."""
+        """Return a flag for each pair of a passage row and a name: whether the passage mentions the
+        name because its document has this name."""
         counts = self.statistics
         is_specific = counts.as_document_name[names] <= MAX_NAMED_PASSAGES
         mentions: Flags = is_specific & (counts.in_questions[names] > 0)
@@ -284,7 +282,7 @@ class Snapshot:
 
     def find_edges(self, passage_rows: AnyIntegers) -> Edges:
         """Return all edges of the passages: first the outgoing edges, then the incoming edges,
-        backwards."""
+        reversed."""
         postings = self.index.postings
         outgoing, _ = postings.matches_by_source.find_all(passage_rows)
         incoming, _ = postings.matches_by_target.find_all(passage_rows)
@@ -314,7 +312,8 @@ class Snapshot:
         )
 
     def _select_in_force(self, rows: Integers | None) -> tuple[MatchColumns, Integers]:
-        """Return the matches in force among `rows` (None: all rows), and their positions in it."""
+        """Return the matches in force among `rows` (None: all rows), and their positions in
+        `rows`."""
         table, version = self.index.matches, self.version.id
         born, died = table.born, table.died
         if rows is not None:
@@ -336,8 +335,7 @@ class Snapshot:
         return take_flags(shown, sources) & take_flags(shown, targets)
 
     def _is_edge(self, matches: MatchColumns) -> Flags:
-        """Return a flag for each match: whether it is an edge, that is, within the edge
-        threshold."""
+        """Return a flag for each match: whether it is within the edge threshold and so an edge."""
         threshold = self.version.edge_threshold
         if threshold is None:
             return np.ones(len(matches), dtype=np.bool_)
@@ -357,7 +355,7 @@ class Snapshot:
     def of_questions(self, questions: Integers) -> MatchColumns:
         """Return the matches of these outgoing questions that have two visible ends.
 
-        Questions and matches are ordered by question. Questions without such a match are left out.
+        `questions` must be ascending. Matches are ordered by question.
         """
         passage_rows = sort_distinct(self.index.outgoing.passage_row[questions].astype(np.int64))
         rows, _ = self.index.postings.matches_by_source.find_all(passage_rows)
@@ -378,7 +376,7 @@ class Snapshot:
         return matches.take(self._has_visible_ends(matches))
 
     def list_edges(self) -> MatchColumns:
-        """Return all matches that are edges, by the id of their source question."""
+        """Return all matches that are edges, ordered by the id of their source question."""
         matches = self.list_matches()
         edges = matches.take(self._is_edge(matches))
         return edges.take(np.argsort(self.index.outgoing.id[edges.source_question]))
@@ -392,7 +390,7 @@ class Snapshot:
 
     def find_links(self, passage_rows: AnyIntegers) -> LinkEdges:
         """Return all links of the passages: first the outgoing links, then the incoming links,
-        backwards."""
+        reversed."""
         outgoing, incoming = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
         return LinkEdges(
             np.concatenate([outgoing.start, incoming.start]),
@@ -405,7 +403,7 @@ class Snapshot:
         return self._find_links(passage_rows, is_backward=False)
 
     def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """Return the links to these passages, followed backwards."""
+        """Return the links that lead to these passages, reversed."""
         return self._find_links(passage_rows, is_backward=True)
 
     def _find_links(self, passage_rows: AnyIntegers, *, is_backward: bool) -> LinkEdges:
@@ -454,20 +452,20 @@ class Snapshot:
         return np.flatnonzero(visible.passages & is_of_document)
 
     def list_document_passages(self, document_numbers: Integers) -> tuple[Integers, Integers]:
-        """Return the passage rows of documents, given by `Visible.document_numbers`, and the
-        position of each row's document."""
+        """Return the passage rows of documents (numbers as in `Visible.document_numbers`), and each
+        row's position in `document_numbers`."""
         visible = self.statistics.visible
         starts = visible.document_starts
         positions, documents = expand_ranges(starts[document_numbers], starts[document_numbers + 1])
         return visible.rows_by_document[positions], documents
 
     def find_other_parts(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """Return the passages directly before and after each of these passages in the same section.
+        """Return the passages directly before and after each given passage in the same section.
 
         A section that is too long for one passage is split into several passages with the same
         headings. If a passage occurs several times in its document, only the first occurrence is
-        used. Returns the rows of the neighbours found, and for each the position in `passage_rows`
-        of the passage next to it.
+        used. Returns the rows of the neighbours, and for each neighbour the position in
+        `passage_rows` of the passage next to it.
         """
         visible, occurrences = self.statistics.visible, self.index.occurrences
         documents = visible.document_rows[visible.document_numbers[passage_rows]]
