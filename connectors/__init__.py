@@ -1,4 +1,4 @@
 """Connects sources of documents: lists their items, fetches the items, and reports problems.
 
-This package imports no index, model or SQL.
+This package imports nothing from hopsyncd or store.
 """

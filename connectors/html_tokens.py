@@ -22,7 +22,8 @@ _MAX_HREF_CHARACTERS = 4000
 class Token:
     """A piece of text as written, or the start or end tag of an element.
 
-    `start` is the offset in the source. `attributes` are the attributes of a start tag, as written.
+    `start` is the offset in the source. `attributes` is the text after the name of a start tag, as
+    written, with the final `>`.
     """
 
     kind: Literal["text", "open", "close"]

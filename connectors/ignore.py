@@ -17,8 +17,9 @@ inside a hidden folder. A path that is not hidden is listed if `include` matches
 Ignore files come with the folder or repository, so they are not trusted. In Python's regular
 expressions, a few `*` and a long name would block the process with hours of backtracking, so
 `linear` makes each pattern match in linear time. If an ignore file is too long or has too many
-patterns, its folder is not listed, because hopsyncd cannot know which paths the file hides. Each
-file is compiled once, however often its folder is listed.
+patterns, its folder is not listed, because hopsyncd cannot know which paths the file hides. In a
+git repository, the whole repository is not listed. Each file is compiled once, however often its
+folder is listed.
 """
 
 import errno

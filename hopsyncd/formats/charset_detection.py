@@ -43,7 +43,7 @@ _ALPHABETS = frozenset(("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "ARMEN
 _FOREIGN = _ALPHABETS - {"LATIN"}
 _ASCII_LETTER = re.compile(rb"[A-Za-z]")
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-# The prior probability of each character set.
+# The weight of each character set's confidence. Other character sets get _RARE.
 _PRIOR = {"cp1252": 1.2} | dict.fromkeys(
     "cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 iso8859-2 iso8859-5 iso8859-6"
     " iso8859-7 iso8859-8 iso8859-13 iso8859-15 koi8-r koi8-u cp866 gb18030 big5 cp932 euc_jp cp949"

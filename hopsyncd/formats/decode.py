@@ -39,8 +39,9 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
 
     1. A byte order mark of UTF-8, UTF-16 or UTF-32.
     2. `charset`, if the source declared one, then the document's declaration: `<meta charset>`, an
-       XML prolog, or a coding cookie. Valid UTF-8 with several non-ASCII characters overrides both:
-       programs declare Windows-1252 for UTF-8, and no other text looks like UTF-8.
+       XML prolog, or a coding cookie. Valid UTF-8 with a non-ASCII character overrides both,
+       because programs declare Windows-1252 for UTF-8. If a multibyte character set such as
+       Shift JIS is declared, at least four such characters are required.
     3. The escape sequences of ISO-2022.
     4. UTF-8; UTF-16 without a mark.
     5. UTF-8 with invalid bytes replaced, if valid non-ASCII characters outnumber them (a truncated

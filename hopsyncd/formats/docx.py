@@ -200,8 +200,8 @@ class _Reader:
     def _inline(
         self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
     ) -> None:
-        """Append the text of an element to `line`, and collect objects such as tables and
-        pictures."""
+        """Append the text of an element to `line`, and collect its notes, text boxes, charts,
+        diagrams and pictures in `beside`."""
         for child in _visible_children(parent):
             name = local_name(child)
             if name == "t":

@@ -120,8 +120,9 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     """Separate front matter from the text. In the text, blank lines replace the front matter. Line
     numbers stay the same.
 
-    Front matter begins in the first line, between two lines of `---` (the second may be `...`) or
-    `+++`. It is YAML or TOML. A `---` with ordinary text below it is a horizontal rule.
+    Front matter begins in the first line. It is YAML between two lines of `---` (the second may be
+    `...`), TOML between two lines of `+++`, or lines such as `tags:: a, b`, as in Logseq. A `---`
+    with ordinary text below it is a horizontal rule.
     """
     fenced = _find_fence(text)
     if fenced:

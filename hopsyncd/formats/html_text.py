@@ -166,8 +166,7 @@ class InlineText:
             self._text(Event("text", state, line))
 
     def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
-        """Return the collected text and its links with their offsets, and start with empty text
-        again."""
+        """Return the collected text and its links with their offsets. `begin` starts a new text."""
         if not self.parts:
             return "", ()
         text = self._tidy(pre=pre)

@@ -256,7 +256,8 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     if tag == "button":
         return "buttons" if _is_label(element) else None
     is_marked = tag == "nav" or role in _NAVIGATION_ROLES or any(map(_is_navigation, words))
-    # An element with this tag but no paragraph contains labels; a class name proves nothing.
+    # A `nav` element without a paragraph contains only labels. A class name such as "menu" does
+    # not prove that.
     is_menu = tag == "nav" and next(element.iter("p"), None) is None
     most = _MAX_HANDLE_CHARACTERS if is_menu else _MAX_LABEL_CHARACTERS
     if is_marked and (sizes.is_linked(element) or size <= most):

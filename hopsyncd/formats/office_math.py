@@ -1,5 +1,5 @@
 """Writes formulas of Office documents (OMML, MathML) in one line, such as
-`x=(b±√(b^2+4ac))/(2a)`."""
+`x=(-b±√(b^2-4ac))/(2a)`."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element

@@ -200,7 +200,7 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
 
 
 def _pitch(lines: Sequence[Line]) -> float:
-    """Return the usual distance between the tops of neighbouring lines."""
+    """Return the median distance between the middles of neighbouring lines, in points."""
     gaps = [
         above.middle - line.middle
         for above, line in pairwise(lines)

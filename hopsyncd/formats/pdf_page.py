@@ -74,7 +74,8 @@ def _find_boxes(
 
 
 def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
-    """Return the spans that contain words of the passage `wanted`, in the order of `spans`.
+    """Return the spans that contain words of the passage `wanted`, from top to bottom and left to
+    right.
 
     Short spans occur in many places. They count only between longer spans of the passage, or if the
     passage has no longer spans.

@@ -50,7 +50,7 @@ class SheetRow:
 def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
     """Yield the blocks of a table that may be long. Such tables rarely mark their header.
 
-    The table is built in parts of some hundred rows, each with the same header, so that the whole
+    The table is built in parts of 1,000 rows, each with the same header, so that the whole
     table is never in memory. Rows above the header that describe the whole table come first.
     """
     headers: tuple[Row, ...] = ()

@@ -65,7 +65,7 @@ def tokens(text: str) -> int:
     """Estimate the number of tokens in `text`: a quarter of its UTF-8 bytes, rounded up.
 
     The vocabulary of all-MiniLM-L6-v2 has 4.4 bytes per token in English, 3.4 in Japanese, 2.2 in
-    Russian and 2.7 in code, so the estimate does not depend on the language.
+    Russian and 2.7 in code. One estimate serves all languages.
     """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
@@ -190,6 +190,6 @@ def unwrap_lines(text: str) -> str:
         text = _SOFT_HYPHEN.sub("", text)
     if "\n" in text:
         text = _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text))
-        # Where it also joins words within a line, it is not a sign of hyphenation.
+        # If U+2010 also joins words within a line, it does not mark a hyphenated line end.
         text = _HYPHENATED.sub("\u2010" if _OWN_HYPHEN.search(text) else "", text)
     return " ".join(text.split())

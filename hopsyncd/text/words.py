@@ -99,7 +99,7 @@ def index_terms(text: str) -> tuple[str, ...]:
 def _find_terms(text: str) -> tuple[str, ...]:
     if not text.isascii():
         return terms_of_each([text])[text]
-    # Most words of other texts are cached, and word boundaries are the same for the tokenizer.
+    # The words of ASCII texts are mostly cached, and WORD splits ASCII like the tokenizer.
     terms = terms_of_each(WORD.findall(text.lower()))
     return tuple(sorted(frozenset().union(*terms.values())))
 

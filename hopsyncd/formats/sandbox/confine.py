@@ -1,4 +1,4 @@
-"""Confines a process to the system calls that a parser needs, also for native code.
+"""Forbids a process the system calls and files that a parser does not need.
 
 Landlock and seccomp need no privileges and cannot be undone. There is no C library for Landlock and
 no maintained Python library for either, so this module makes the few system calls itself.
