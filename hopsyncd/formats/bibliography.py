@@ -68,7 +68,9 @@ def _value(
             if offset > end:
                 line_end = text.find("\n", begin, end)
                 offset = end if line_end < 0 else line_end
-            parts.append(text[begin + 1 : offset - 1])
+                parts.append(text[begin + 1 : offset].rstrip().removesuffix(","))
+            else:
+                parts.append(text[begin + 1 : offset - 1])
         elif bare := _BARE.match(text, offset, end):
             offset = bare.end()
             parts.append(strings.get(bare[0].lower(), bare[0]))

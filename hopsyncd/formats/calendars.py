@@ -238,12 +238,20 @@ _DAYS = {
     "SU": "Sunday",
 }
 
+_MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+_ORDINALS = ["last", "first", "second", "third", "fourth", "fifth"]
+_BYDAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)\Z")
+
 
 def _rule(text: str) -> str:
     """Describe in words how an event repeats.
 
     >>> _rule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;UNTIL=20261231T000000Z")
     'every 2 weeks, on Monday and Thursday, until 2026-12-31'
+    >>> _rule("FREQ=YEARLY;BYMONTH=11;BYDAY=4TH")
+    'every year, on the fourth Thursday, in November'
     """
     fields = dict(part.split("=", 1) for part in text.upper().split(";") if "=" in part)
     unit = _EVERY.get(fields.get("FREQ", ""))
@@ -251,16 +259,62 @@ def _rule(text: str) -> str:
         return text
     interval = fields.get("INTERVAL", "1")
     parts = [f"every {unit}" if interval == "1" else f"every {interval} {unit}s"]
-    days = [
-        _DAYS.get(day.lstrip("+-0123456789"), day) for day in fields.get("BYDAY", "").split(",")
-    ]
-    if fields.get("BYDAY"):
-        parts.append("on " + " and ".join(days))
+    parts += _days_of(fields)
     if "COUNT" in fields:
         parts.append(f"{fields['COUNT']} times")
     if "UNTIL" in fields:
         parts.append(f"until {_time(_Value(fields['UNTIL'], {}))[:10]}")
     return ", ".join(parts)
+
+
+def _days_of(fields: Mapping[str, str]) -> Iterator[str]:
+    """Describe the days and months to which a rule is limited. Values that RFC 5545 does not define
+    stay as written."""
+    days = " and ".join(map(_weekday, filter(None, fields.get("BYDAY", "").split(","))))
+    places = [*filter(None, fields.get("BYSETPOS", "").split(","))]
+    if days and places:
+        joint = " of " if " " in days else " "
+        days = f"the {' and '.join(map(_ordinal, places))}{joint}{days}"
+    if days:
+        yield f"on {days}"
+    month_days = [*filter(None, fields.get("BYMONTHDAY", "").split(","))]
+    if any(day.startswith("-") for day in month_days):
+        yield f"on the {' and '.join(map(_ordinal, month_days))} day"
+    elif month_days:
+        yield f"on day {' and '.join(month_days)}"
+    if months := [*filter(None, fields.get("BYMONTH", "").split(","))]:
+        yield f"in {' and '.join(map(_month, months))}"
+
+
+def _weekday(text: str) -> str:
+    """Describe a value of BYDAY: "MO" is "Monday", "-1FR" is "the last Friday"."""
+    found = _BYDAY.match(text)
+    if not found:
+        return text
+    day = _DAYS[found[2]]
+    return f"the {_ordinal(found[1])} {day}" if found[1] else day
+
+
+def _ordinal(text: str) -> str:
+    """Write a position in words where English has short ones.
+
+    >>> _ordinal("2"), _ordinal("-1"), _ordinal("-2"), _ordinal("21")
+    ('second', 'last', 'second to last', '21st')
+    """
+    if not re.fullmatch(r"[+-]?[1-9]\d{0,2}", text, re.ASCII):
+        return text
+    number = int(text)
+    if number < -1:
+        return f"{_ordinal(str(-number))} to last"
+    if number < len(_ORDINALS):
+        return _ORDINALS[max(number, 0)]
+    is_teen = number // 10 % 10 == 1
+    return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _month(text: str) -> str:
+    number = int(text) if text.isdecimal() and len(text) < 3 else 0
+    return _MONTHS[number - 1] if 1 <= number <= 12 else text
 
 
 def _plain(text: str) -> str:

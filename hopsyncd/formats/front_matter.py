@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
+from html import unescape
 
 from hopsyncd.formats.blocks import WrittenLink, link_to_name
 
@@ -26,6 +27,7 @@ _PLAIN_KEY = re.compile(r"[a-z][a-z0-9_-]*:(?: |\Z)|[ \t]+\S")
 _RULE = re.compile(r"(---|\+\+\+)[ \t]*\Z")
 _ENDS = {"---": ("---", "..."), "+++": ("+++",)}
 _MAX_LINES = 1000
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 _PROPERTY = re.compile(r"(?:- |  )?([A-Za-z][\w-]{0,60})(::)(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _VALUE = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]+)""")
@@ -219,7 +221,8 @@ def _build_front_matter(properties: str, declared: Sequence[_Property]) -> Front
     for entry in declared:
         key = entry.key.lower()
         if key == "title" and not title and entry.text:
-            title, title_line = entry.text, entry.line
+            title = _ENTITY.sub(lambda found: unescape(found[0]), entry.text)
+            title_line = entry.line
         elif key in ("alias", "aliases"):
             aliases += entry.values
         elif key in ("tag", "tags"):

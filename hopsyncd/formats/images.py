@@ -26,7 +26,7 @@ def without_text(hint: str) -> DocumentUnreadable:
 def is_worth_reading(data: bytes) -> bool:
     """Whether a picture is larger than an icon. Only its header is read.
 
-    Raises DocumentUnreadable if the picture has too many pixels or no readable size.
+    Raises DocumentUnreadable if the picture has too many pixels or pages, or no readable size.
     """
     try:
         pixels = sum(width * height for width, height in _sizes(data))
@@ -82,7 +82,12 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
                 (size[tag],) = struct.unpack_from(order + form, data, offset + 8)
         yield size[_WIDTH], size[_HEIGHT]
         (place,) = struct.unpack_from(order + "I", data, place + 2 + 12 * count)
-    yield MAX_PIXELS, 2  # too many pages: the offsets may form a cycle
+    if place:  # too many pages, or the offsets form a cycle
+        raise DocumentUnreadable(
+            "the document",
+            f"it has more than {_MOST_PAGES} pages, or its list of pages is damaged",
+            "Split it into smaller files, or add it to `ignore`",
+        )
 
 
 def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:

@@ -65,7 +65,7 @@ def latex_blocks(text: str) -> tuple[Block, ...]:
     blocks = with_title(blocks, title, line)
     if blocks and reader.facts:
         blocks = (replace(blocks[0], properties=tuple(reader.facts)), *blocks[1:])
-    skipped = {"drawings": reader.drawings, "files that others include": reader.inline.left_out}
+    skipped = {"drawings": reader.drawings, "included files": reader.inline.left_out}
     return (*blocks, skipped_block(skipped)) if blocks and any(skipped.values()) else blocks
 
 

@@ -43,7 +43,7 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     running = running_lines(document.pages)
     if all(id(item) in running for page in document.pages for item in page.items):
         running = set()  # nothing would be left
-    skipped["running heads and feet"] = len(running)
+    skipped["page headers and footers that repeat"] = len(running)
     headings = Headings(document.pages, document.bookmarks, running)
     blocks: list[Block] = []
     for page in document.pages:

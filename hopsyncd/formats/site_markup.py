@@ -49,7 +49,7 @@ _NO_SHORTCODES = frozenset(
 _MOST_IMPORT_LINES = 40
 _MAX_LINE_CHARACTERS = 1000  # longer lines are text
 _INDENT = 4
-_SIGNS = (":::", "!!!", "???", '=== "', "{", "import ")
+_SIGNS = (":::", "!!!", "???", '=== "', "{", "import ", "label=", "title=", "summary=")
 
 
 def without_site_markup(text: str) -> tuple[str, Counter[str]]:

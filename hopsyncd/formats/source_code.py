@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.text_layout import runs_of
@@ -114,14 +115,29 @@ def _indent(line: str) -> int:
 def notebook_blocks(text: str) -> tuple[Block, ...]:
     """Read a notebook. Line numbers count cells, from 1. Outputs are counted as skipped.
 
-    Raises ValueError if the text is not a notebook.
+    Raises DocumentUnreadable if the text is not a notebook.
     """
-    notebook = json.loads(text) if text.strip() else {"cells": []}
-    sheets = notebook.get("worksheets") or [notebook]  # in versions up to 3 of the format
-    cells = [cell for sheet in sheets for cell in sheet["cells"]]
-    blocks = [block for number, cell in enumerate(cells, 1) for block in _cell(cell, number)]
-    outputs = sum(len(cell.get("outputs") or ()) for cell in cells)
+    if not text.strip():
+        return ()
+    try:
+        notebook = json.loads(text)
+        sheets = notebook.get("worksheets") or [notebook]  # in versions up to 3 of the format
+        cells = [cell for sheet in sheets for cell in sheet["cells"]]
+        blocks = [block for number, cell in enumerate(cells, 1) for block in _cell(cell, number)]
+        outputs = sum(len(cell.get("outputs") or ()) for cell in cells)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise _no_notebook(str(error)) from error
+    except KeyError as error:
+        raise _no_notebook("it has no cells") from error
     return (*blocks, skipped_block({"outputs": outputs})) if outputs else tuple(blocks)
+
+
+def _no_notebook(reason: str) -> DocumentUnreadable:
+    return DocumentUnreadable(
+        "the notebook",
+        f"it is not a Jupyter notebook ({reason})",
+        "Save it again in Jupyter, or add it to `ignore`",
+    )
 
 
 def _cell(cell: dict[str, Any], number: int) -> Iterator[Block]:

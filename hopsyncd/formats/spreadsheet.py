@@ -26,6 +26,7 @@ from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
 from hopsyncd.formats.xls_styles import Style, styles_of
 
 _MAX_REPEATED = 1000  # copies of a repeated row or cell; cells of a merged area
+_MAX_COLUMNS = 16_384  # the limit of Excel and LibreOffice
 _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _FILTER = re.compile(rb'<(?:\w+:)?autoFilter\s[^>]*?ref="\$?([A-Z]+)\$?(\d+):\$?([A-Z]+)\$?\d+"')
@@ -136,7 +137,7 @@ def _lenient_parser() -> Any:
 
 
 def xls_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a workbook of Excel 97 to 2003."""
+    """Read a workbook with calamine: .xls, and .xlsx files that openpyxl cannot read."""
     calamine = library("python_calamine")
     styles = styles_of(data)
     try:
@@ -161,8 +162,8 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             raise
         raise DocumentUnreadable(
             "the document",
-            "it is not a valid .xls file",
-            "Save it as .xlsx, or add it to `ignore`",
+            "it is not a valid workbook",
+            "Save it again as .xlsx, or add it to `ignore`",
         ) from error
 
 
@@ -388,23 +389,35 @@ def _plain_rows(
 def _ods_rows(table: Element) -> Iterator[SheetRow]:
     number = 0
     for row, is_header in table_rows(table, False):
-        cells: list[SheetCell | None] = []
-        for cell in row:
-            if local_name(cell) != "table-cell":
-                cells += [None] * min(count_of(cell, "columns-repeated"), _MAX_REPEATED)
-                continue
-            text = "\n".join("".join(part.itertext()) for part in cell.iterfind("{*}p"))
-            rowspan, colspan = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
-            sheet_cell = SheetCell(" ".join(text.split()), rowspan, colspan, is_header)
-            repeated = count_of(cell, "columns-repeated")
-            cells += [sheet_cell] * (repeated if text or repeated <= _MAX_REPEATED else 1)
-        while cells and not (cells[-1] and cells[-1].text):
-            cells.pop()
+        cells = _ods_cells(row, is_header)
         repeated = count_of(row, "rows-repeated")
         for _ in range(min(repeated, _MAX_REPEATED) if cells else 1):
             number += 1
             yield _row(number, 1, cells)
         number += 0 if cells else repeated - 1
+
+
+def _ods_cells(row: Element, is_header: bool) -> list[SheetCell | None]:
+    """Return the cells of a row up to the last cell with text."""
+    cells: list[SheetCell | None] = []
+    gaps: list[tuple[SheetCell | None, int]] = []  # cells without text, and how often they repeat
+    for cell in row:
+        repeated = count_of(cell, "columns-repeated")
+        if local_name(cell) != "table-cell":
+            gaps.append((None, repeated))
+            continue
+        text = "\n".join("".join(part.itertext()) for part in cell.iterfind("{*}p"))
+        rowspan, colspan = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
+        sheet_cell = SheetCell(" ".join(text.split()), rowspan, colspan, is_header)
+        if not sheet_cell.text:
+            gaps.append((sheet_cell, repeated))
+            continue
+        for gap, count in gaps:
+            cells += [gap] * min(count, _MAX_COLUMNS - len(cells))
+        copies = min(repeated, _MAX_REPEATED, max(_MAX_COLUMNS - len(cells), 1))
+        cells += [sheet_cell] * copies
+        gaps = [(SheetCell("", is_header=is_header), repeated - copies)]
+    return cells
 
 
 def _read_attached(archive: ZipFile, member: str) -> Iterator[Block]:

@@ -49,7 +49,8 @@ def _cues(lines: list[str]) -> Iterator[_Cue]:
         shown = _SPEAKER.sub(r"\1: ", " ".join(lines[first:index]))
         shown = " ".join(unescape(_MARKUP.sub("", shown)).split())
         # Live captions repeat the previous line until it scrolls away.
-        new = shown[len(previous) :].strip() if previous and shown.startswith(previous) else shown
+        is_repeated = bool(previous) and f"{shown} ".startswith(f"{previous} ")
+        new = shown[len(previous) :].strip() if is_repeated else shown
         if new:
             hours, minutes, seconds, *end = (int(part or 0) for part in found.groups())
             begin_s = hours * 3600 + minutes * 60 + seconds

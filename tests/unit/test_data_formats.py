@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import skipped_of
 from hopsyncd.formats.media_types import IPYNB
 from hopsyncd.formats.readers import extract
@@ -56,6 +57,16 @@ def test_headings_of_old_notebooks_are_read_and_outputs_counted() -> None:
     assert skipped_of(found) == {"outputs": 1}
 
 
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "3", "{", '{"cells": [1]}', '{"cells": 1}', '{"cells": [{"source": 1}]}']
+)
+def test_json_that_is_no_notebook_is_refused(text: str) -> None:
+    assert extract(b"", IPYNB) == extract(b'{"cells": []}', IPYNB) == ()
+    with pytest.raises(DocumentUnreadable, match="not a Jupyter notebook") as error:
+        extract(text.encode(), IPYNB)
+    assert "KeyError" not in str(error.value)
+
+
 def test_a_calendar_file_is_its_events() -> None:
     text = (
         "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Launch\nDTSTART;VALUE=DATE:20260701\n"
@@ -79,6 +90,24 @@ def test_an_event_of_whole_days_ends_on_its_last_day(end: str, shown: list[str])
         f"DTEND;VALUE=DATE:{end}\nEND:VEVENT\nEND:VCALENDAR\n"
     )
     assert texts(text, "text/calendar") == ["Fair", "Start: 2024-05-14", *shown]
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ("FREQ=WEEKLY;BYDAY=MO,WE;COUNT=3", "every week, on Monday and Wednesday, 3 times"),
+        ("FREQ=MONTHLY;BYDAY=1MO,-1FR", "every month, on the first Monday and the last Friday"),
+        ("FREQ=MONTHLY;BYDAY=TU;BYSETPOS=-2", "every month, on the second to last Tuesday"),
+        ("FREQ=MONTHLY;BYDAY=SA,SU;BYSETPOS=1", "every month, on the first of Saturday and Sunday"),
+        ("FREQ=MONTHLY;BYMONTHDAY=1,15", "every month, on day 1 and 15"),
+        ("FREQ=MONTHLY;BYMONTHDAY=-1", "every month, on the last day"),
+        ("FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=15", "every year, on day 15, in March"),
+        ("FREQ=YEARLY;BYDAY=22MO,XX;BYMONTH=13", "every year, on the 22nd Monday and XX, in 13"),
+    ],
+)
+def test_a_rule_of_repetition_names_its_days_and_months(rule: str, shown: str) -> None:
+    text = f"BEGIN:VEVENT\nSUMMARY:Choir\nRRULE:{rule}\nEND:VEVENT\n"
+    assert texts(text, "text/calendar") == ["Choir", f"Repeats: {shown}"]
 
 
 def test_lines_above_the_names_and_commas_at_the_end_hide_no_column() -> None:

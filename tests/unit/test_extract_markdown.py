@@ -43,6 +43,8 @@ def test_front_matter_title_becomes_the_heading_where_there_is_none() -> None:
         Block("list_item", "date: 1", 2, 2),
         Block("paragraph", "text", 6, 6),
     )
+    (head, *_) = blocks("---\ntitle: R&D &amp; Mills &#43; a&copy=b\n---\ntext\n")
+    assert head.text == "R&D & Mills + a&copy=b"
     own = blocks("---\ntitle: Foo\n---\n# Own\n\ntext\n")
     assert [(block.text, block.level) for block in own] == [("Own", 1), ("text", 0)]
 
@@ -364,6 +366,12 @@ puts "{% x %}"
 
 After `{{< kept >}}` and {{ site.title }}.
 """
+
+
+@pytest.mark.parametrize("name", ["label", "title", "summary"])
+def test_the_title_of_a_component_is_shown_without_other_markup(name: str) -> None:
+    read = blocks(f'<Tab {name}="Apple">\n\nA fruit.\n\n</Tab>\n')
+    assert [block.text for block in read if block.text] == ["Apple:", "A fruit."]
 
 
 def test_the_markup_of_site_generators_shows_titles_only() -> None:

@@ -126,7 +126,7 @@ def test_running_heads_and_page_numbers_are_skipped_and_counted() -> None:
     assert said.count("Lofoten Harbour Report") == 1
     assert "Page " not in said
     assert said.count("nobody") == 20
-    assert skipped_of(blocks) == {"running heads and feet": 7}
+    assert skipped_of(blocks) == {"page headers and footers that repeat": 7}
 
 
 def test_real_hyphens_stay_and_broken_words_are_joined() -> None:

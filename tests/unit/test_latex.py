@@ -78,7 +78,7 @@ def test_title_authors_links_and_lines_are_known() -> None:
     (paragraph,) = [block for block in blocks if block.text.startswith("The café")]
     assert (paragraph.first_line, paragraph.last_line) == (16, 18)
     assert [link.target for _, link in paragraph.links] == ["https://example.org/x"]
-    assert skipped_of(extract(PAPER.encode(), "text/x-tex")) == {"files that others include": 1}
+    assert skipped_of(extract(PAPER.encode(), "text/x-tex")) == {"included files": 1}
 
 
 def test_tables_have_their_captions_and_all_rows_of_their_headers() -> None:

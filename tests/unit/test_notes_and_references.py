@@ -1,5 +1,7 @@
 """Org files, subtitles, bibliographies and contacts: what a reader of them would keep."""
 
+import pytest
+
 from connectors.media_type import is_text_name, media_type
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
@@ -129,6 +131,8 @@ def test_long_speech_is_split_at_sentences_and_scrolling_lines_are_read_once() -
     assert all(block.text.endswith(".") and len(block.text) < 600 for block in blocks)
     scrolled = "00:01.000 --> 00:02.000\none two\n\n00:02.000 --> 00:03.000\none two\nthree four\n"
     assert [block.text for block in read(scrolled, "a.vtt")] == ["[0:00:01] one two\nthree four"]
+    other = scrolled.replace("one two\n\n", "I\n\n").replace("one two\nthree four", "It was late")
+    assert [block.text for block in read(other, "a.vtt")] == ["[0:00:01] I\nIt was late"]
 
 
 def test_the_entries_of_a_bibliography_are_items() -> None:
@@ -141,6 +145,13 @@ def test_the_entries_of_a_bibliography_are_items() -> None:
         ("[open] Ada Lovelace (eds.). Not closed.", 9),
         ("[last] May 1999. Last.", 11),
     ]
+
+
+@pytest.mark.parametrize("end", ["", ",", " ,\n", "\n}\n@misc{b, title={Other}}"])
+def test_an_unclosed_value_keeps_its_last_character(end: str) -> None:
+    for mark in '{"':
+        (first, *_) = read(f"@book{{a, title = {mark}Cut off{end}", "refs.bib")
+        assert "Cut off." in first.text
 
 
 def test_a_contact_becomes_a_row() -> None:

@@ -127,8 +127,7 @@ def test_a_bomb_is_refused_by_its_head_alone() -> None:
     jpeg = b"\xff\xd8\xff\xe0\0\x02\xff\xc0\0\x11\x08\xff\xff\xff\xff"
     wide, high = (struct.pack("<HHII", tag, 4, 1, 60_000) for tag in (256, 257))
     tiff = b"II*\0\x08\0\0\0\x02\0" + wide + high + b"\0\0\0\0"
-    circle = b"II*\0\x08\0\0\0\0\0\x08\0\0\0"
-    for bomb in (png, jpeg, tiff, circle):
+    for bomb in (png, jpeg, tiff):
         with pytest.raises(DocumentUnreadable, match="the limit is"):
             is_worth_reading(bomb)
     for form in ("PNG", "JPEG", "TIFF"):
@@ -136,6 +135,21 @@ def test_a_bomb_is_refused_by_its_head_alone() -> None:
         assert not is_worth_reading(saved(drawn(SAID).resize((32, 32)), form))
     with pytest.raises(DocumentUnreadable, match="its file extension is wrong"):
         is_worth_reading(b"no picture")
+
+
+def test_a_tiff_with_too_many_pages_or_a_circle_of_them_is_refused() -> None:
+    def tiff(pages: int) -> bytes:
+        tags = b"".join(struct.pack("<HHII", tag, 4, 1, 100) for tag in (256, 257))
+        starts = [8 + 30 * page for page in range(pages)]
+        following = [*starts[1:], 0]
+        return b"II*\0\x08\0\0\0" + b"".join(
+            b"\x02\0" + tags + struct.pack("<I", place) for place in following
+        )
+
+    assert is_worth_reading(tiff(200))
+    for wrong in (tiff(201), b"II*\0\x08\0\0\0\0\0\x08\0\0\0"):
+        with pytest.raises(DocumentUnreadable, match="more than 200 pages, or its list of pages"):
+            is_worth_reading(wrong)
 
 
 @pytest.mark.skipif(confine.landlock_version() < 1, reason="no Landlock here")

@@ -274,6 +274,18 @@ def test_sheets_of_opendocument_show_their_texts_and_spans() -> None:
     ]
 
 
+@pytest.mark.parametrize("count", [5, 1500, 999999999])
+def test_repeated_cells_keep_the_columns_of_an_opendocument_sheet(count: int) -> None:
+    gap = '<table:table-cell table:number-columns-repeated="{}"/>'
+    both = [f"{cell('N')}{gap.format(count)}{cell('O')}"]
+    both += [f"{cell('x')}{gap.format(count - 1)}<table:table-cell/>{cell('y')}"]
+    sheet = "".join(f"<table:table-row>{row}</table:table-row>" for row in both)
+    assert rows(extract(ods(sheet), ODS)) == ["N: x | O: y"]
+    many = cell("x", f'table:number-columns-repeated="{count}"')
+    (row,) = rows(extract(ods(f"<table:table-row>{many}</table:table-row>"), ODS))
+    assert row.count("x") == min(count, 1000)
+
+
 def _sheet(*given: list[Any], bold: tuple[int, ...] = ()) -> list[str]:
     """The rows that are read of a sheet with these rows, some of them in bold."""
     book = openpyxl.Workbook()
