@@ -108,7 +108,11 @@ def _blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
 
 def too_deep() -> DocumentUnreadable:
     """Make the error for a message with too deeply nested messages."""
-    return DocumentUnreadable("the message", "its parts are nested too deeply", "Leave it out.")
+    return DocumentUnreadable(
+        "the message",
+        "its parts are nested too deeply",
+        "Delete the forwarded messages in it, or add it to `ignore`",
+    )
 
 
 def _head(message: Message) -> list[Block]:

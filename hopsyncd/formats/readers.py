@@ -184,7 +184,8 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             f"hopsyncd cannot read {kind or 'a document without a media type'}",
-            f"Readable types: {', '.join(MEDIA_TYPES)}",
+            "Convert it to a format that hopsyncd reads, such as PDF, DOCX, HTML, Markdown or plain"
+            " text, or add it to `ignore`",
         )
     if kind in _BINARY:
         return read(data) if data else ()

@@ -342,7 +342,7 @@ def _unavailable(kind: str, why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         f"Documents of the type {kind} cannot be read",
         why,
-        "Run `hopsyncd doctor` to test each reader. The next sync retries these documents",
+        "Run `hopsyncd doctor` to test each reader. The next scan tries again",
     )
 
 

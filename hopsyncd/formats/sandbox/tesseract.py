@@ -107,7 +107,10 @@ def _require_success(code: int) -> None:
     if code == -signal.SIGKILL:
         raise Died("was ended from outside, probably because memory ran out", killed=True)
     if code:
-        raise Died(f"fails (tesseract ended with status {code})")
+        raise Died(
+            f"fails: tesseract ended with status {code}. `tesseract --list-langs` shows whether the"
+            " configured languages are installed"
+        )
 
 
 def main() -> None:
