@@ -98,13 +98,17 @@ def whole_passages(found: Answer, count: int) -> Material:
 
 
 def has_all(question: QuotedQuestion, data: Mapping[str, Any]) -> bool:
-    """Whether every sentence that the question needs is in the prompt."""
+    """Whether the prompt has every sentence that the question needs, from its document."""
     shown = [
-        _words(f"{excerpt['title']} {excerpt['heading']} {excerpt['text']}")
+        (excerpt["path"], _words(f"{excerpt['title']} {excerpt['heading']} {excerpt['text']}"))
         for excerpt in excerpts_in(data)
     ]
     return all(
-        any(_words(quote.text) in text for quote in quotes for text in shown)
+        any(
+            quote.document.startswith(path) and _words(quote.text) in text
+            for quote in quotes
+            for path, text in shown  # long paths are shortened
+        )
         for quotes in question.evidence
     )
 
