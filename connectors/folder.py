@@ -213,8 +213,8 @@ class FolderConnector:
             root.left_out[kind_of_name(id_)] += 1
             return None
         if id_ != printable_id(id_):
-            hint = "Rename it, for example with convmv."
-            return Problem(printable_id(id_), "its name is not UTF-8", hint, is_folder)
+            hint = "Rename the file or folder, for example with convmv."
+            return Problem(printable_id(id_), "the name is not UTF-8", hint, is_folder)
         if kind == stat.S_IFLNK:
             return _check_link(root, entry, is_folder)
         if is_folder and (len(id_) > MAX_ID_CHARACTERS or id_.count("/") >= MAX_DEPTH):
@@ -224,7 +224,7 @@ class FolderConnector:
     def _classify_file(self, entry: _Entry, state: os.stat_result) -> Item | Problem:
         id_ = entry.id
         if not stat.S_ISREG(state.st_mode):
-            return Problem(id_, "it is not a regular file but a pipe, socket or device", _IGNORE_IT)
+            return Problem(id_, "not a regular file, but a pipe, socket or device", _IGNORE_IT)
         if problem := self._settings.size_problem(id_, state.st_size):
             why, hint = problem
             return Problem(id_, why, _AS_MAILBOX if media_type(id_) == MBOX else hint)
@@ -243,7 +243,7 @@ class FolderConnector:
             folders.close()
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
-                f"it is inside hopsyncd's own data at {inside[0]}",
+                f"the folder is inside hopsyncd's own data at {inside[0]}",
                 "Choose another folder as `path` of this source in config.toml.",
             )
         state = os.fstat(folders.root)
@@ -259,21 +259,22 @@ class FolderConnector:
         if (state.st_dev, state.st_ino) != (root.device, root.inode):
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
-                "it was unmounted or replaced during the listing",
-                "Mount it again. Its documents stay searchable, and the next scan starts over.",
+                "the folder was unmounted or replaced during the listing",
+                "Mount the folder again. Indexed documents stay searchable, and the next scan"
+                " starts over.",
             )
 
     def _unavailable(self, error: OSError) -> SourceUnavailable:
         hints = {
-            FileNotFoundError: "Mount or create it, or correct `path` of this source in",
-            NotADirectoryError: "Set `path` of this source to the folder that has the file, in",
+            FileNotFoundError: "Mount or create the folder, or correct `path` of this source in",
+            NotADirectoryError: "Set `path` of this source to the folder with the file, in",
             PermissionError: "Give the daemon's user read permission, or choose another folder in",
         }
         hint = hints.get(type(error), "Check the disk or its mount, and `path` of this source in")
         return SourceUnavailable(
             f"Cannot list the folder {self._root}",
             _reason(error),
-            f"{hint} config.toml. Its documents stay searchable.",
+            f"{hint} config.toml. Indexed documents stay searchable.",
         )
 
 
@@ -289,10 +290,10 @@ def widen_changed_ids(ids: Sequence[str]) -> list[str] | None:
 
 
 _AS_MAILBOX = (
-    "Make it a source of its own, which reads message by message: `hopsyncd add PATH`. Or raise "
-    "`max_bytes` of this source in config.toml, or add it to `ignore`."
+    "Add the mailbox as a separate source, which reads one message at a time: `hopsyncd add PATH`. "
+    "Or raise `max_bytes` of this source in config.toml, or add the mailbox to `ignore`."
 )
-_IGNORE_IT = "Move it out of the folder or add it to `ignore`."
+_IGNORE_IT = "Move the file out of the folder, or add it to `ignore`."
 
 
 def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
@@ -320,9 +321,8 @@ def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
         return None
     return Problem(
         entry.id,
-        "it is a symbolic link that leads out of the folder, "
-        f"to {printable_id(os.path.normpath(target))}",
-        "Add its target as a separate source, or add the link to `ignore`.",
+        f"the symbolic link leads out of the folder, to {printable_id(os.path.normpath(target))}",
+        "Add the link's target as a separate source, or add the link to `ignore`.",
         subtree=is_folder,
     )
 
@@ -330,18 +330,18 @@ def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
 def _too_deep(id_: str) -> Problem:
     return Problem(
         id_[:MAX_ID_CHARACTERS],
-        f"it is more than {MAX_DEPTH:,} folders deep or its path has more than "
+        f"the folder is more than {MAX_DEPTH:,} levels deep, or its path has more than "
         f"{MAX_ID_CHARACTERS:,} characters",
-        "Move its content to a higher folder, or add it to `ignore`.",
+        "Move the folder's content to a higher folder, or add the folder to `ignore`.",
         subtree=True,
     )
 
 
 def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
     hint = (
-        "Give the daemon's user read permission, or add it to `ignore`."
+        "Give the daemon's user read permission, or add the path to `ignore`."
         if isinstance(error, PermissionError)
-        else "The next scan tries again. Check the disk if this continues."
+        else "The next scan tries again. Check the disk if the error persists."
     )
     return Problem(printable_id(id_), _reason(error), hint, subtree)
 
@@ -394,4 +394,4 @@ def _reason(error: OSError) -> str:
     with the file's name."""
     name = os.fsdecode(error.filename or "").rpartition("/")[2]
     why = (error.strerror or str(error)).lower()
-    return f"its {name}: {why}" if name in IGNORE_FILES else why
+    return f"the ignore file {name}: {why}" if name in IGNORE_FILES else why

@@ -180,8 +180,8 @@ class GitConnector:
         if data.startswith(_LFS_POINTER):
             raise ItemUnreadable(
                 f"Cannot index {item.id!r}",
-                "Git LFS keeps its content outside the repository",
-                "Add it to `ignore`.",
+                "Git LFS keeps the file's content outside the repository",
+                "Add the file to `ignore`.",
             )
         check_text(item.id, data)
         if self._changes_of is None:
@@ -207,9 +207,11 @@ class GitConnector:
         )
         if not commit:
             raise repository.unavailable(
-                f'it has no branch "{self._branch}"' if self._branch else "it has no commits",
-                "Correct `branch` of this source in config.toml, or make a commit. Its index is"
-                " kept.",
+                f'the repository has no branch "{self._branch}"'
+                if self._branch
+                else "the repository has no commits",
+                "Correct `branch` of this source in config.toml, or make a commit. Indexed"
+                " documents stay searchable.",
             )
         return commit.decode().strip()
 
@@ -220,17 +222,17 @@ class GitConnector:
         if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
             why = "the cursor is from another branch or other settings"
         elif not repository.succeeds("merge-base", "--is-ancestor", commit, tip):
-            why = "the branch has been rewritten since, or has moved too far"
+            why = "the commit is too old, or is no longer on the branch"
         elif any(
             _name(entry.path) == OWN_IGNORE_FILE for entry in _differences(repository, commit, tip)
         ):
-            why = f"a {OWN_IGNORE_FILE} has changed since"
+            why = f"a {OWN_IGNORE_FILE} file has changed since that commit"
         else:
             return commit
         raise CursorExpired(
             f"Cannot list the repository {repository.location} since commit {commit[:12]}",
             why,
-            "The whole repository is listed instead; unchanged files are not read again.",
+            "The whole repository is listed instead. Unchanged files are not reread.",
         )
 
     def _fingerprint(self) -> str:
@@ -277,14 +279,18 @@ class GitConnector:
         another word if a partial clone lacks the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
-            return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
+            return Problem(id_, "the file name is not UTF-8", "Rename the file in the repository.")
         if not {"", ".", ".."}.isdisjoint(id_.split("/")):
             return Problem(
-                id_, "a part of its path is empty or only dots", "Rename it in the repository."
+                id_,
+                "a part of the path is empty or only dots",
+                "Rename the file in the repository.",
             )
         if not size.isdecimal():
-            why = f"the repository lacks its content, object {entry.blob}"
-            return Problem(id_, why, "Fetch it: `git fsck` lists the objects that a clone lacks.")
+            why = f"the repository lacks the content of the file, object {entry.blob}"
+            return Problem(
+                id_, why, "Fetch the object: `git fsck` lists the objects that a clone lacks."
+            )
         if problem := self._settings.size_problem(id_, int(size)):
             return Problem(id_, *problem)
         return Item(id_, entry.blob)

@@ -26,8 +26,8 @@ NO_PROTOCOL = "none"  # not the name of any transport, so git has no network acc
 LIMIT_S = 600.0
 _PIECE_BYTES = 1 << 16
 MAX_RECORDS = 2_000_000
-"""The limit of paths in a tree. A tree of a few kilobytes can name more paths than fit into memory.
-"""
+"""The maximum number of paths in a tree. A tree of a few kilobytes can name more paths than fit
+into memory."""
 _MAX_RECORD_BYTES = 1 << 13
 _MAX_MESSAGE_BYTES = 4096
 
@@ -101,12 +101,13 @@ class Repository:
                 *parts, rest = (rest + piece).split(b"\0")
                 if len(rest) > _MAX_RECORD_BYTES:
                     raise self.unavailable(
-                        "it contains a path of more than 8 KiB", "Shorten that path."
+                        "the repository contains a path of more than 8 KiB", "Shorten that path."
                     )
                 count += len(parts)
                 if count > MAX_RECORDS:
                     raise self.unavailable(
-                        f"it has more than {MAX_RECORDS:,} paths", "Use a smaller repository."
+                        f"the repository has more than {MAX_RECORDS:,} paths",
+                        "Use a smaller repository.",
                     )
                 yield from parts
 
@@ -168,7 +169,7 @@ class Repository:
         except (FileNotFoundError, NotADirectoryError) as error:
             if self.path.is_dir():
                 raise self.unavailable("git is not installed", "Install git.") from error
-            raise self.unavailable(f"there is no folder {self.path}", _PLACE) from error
+            raise self.unavailable(f"the folder {self.path} does not exist", _PLACE) from error
         except OSError as error:
             raise self.unavailable((error.strerror or str(error)).lower(), _PLACE) from error
 
@@ -250,7 +251,7 @@ class BlobReader:
         process.stdout.read(1)  # the newline after the content
         if len(data) != size:
             raise repository.unavailable(
-                f"its object {blob} is truncated", "Run `git fsck` in the repository."
+                f"the object {blob} is truncated", "Run `git fsck` in the repository."
             )
         return data
 
@@ -268,35 +269,35 @@ class BlobReader:
         return process
 
 
-_PLACE = "Correct `path` or `url` of this source in config.toml. Its documents stay searchable."
+_PLACE = "Correct `path` or `url` of this source in config.toml. Indexed documents stay searchable."
 _FAILURES = (
     (
         ("prompts disabled", "could not read username", "could not read password",
          "authentication failed", "permission denied (publickey", "returned error: 401",
          "returned error: 403", "permission denied, please try again"),
-        "it asks for credentials and accepted none",
+        "the server asks for credentials and accepted none",
         'Write token = "${NAME}" for this source, or configure a git credential helper. For ssh,'
         " use an agent or a key without a passphrase.",
     ),
     (
         ("host key verification failed",),
-        "ssh does not know its host's key",
+        "ssh does not know the key of the host",
         "Connect to the host once with ssh, as the daemon's user, and accept its key.",
     ),
     (
         ("couldn't find remote ref", "remote branch"),
-        "it has no such branch, or no commit yet",
-        "Correct `branch` of this source in config.toml. Its documents stay searchable.",
+        "the repository has no such branch, or no commit yet",
+        "Correct `branch` of this source in config.toml. Indexed documents stay searchable.",
     ),
     (
         ("dubious ownership",),
-        "it belongs to another user, which git does not trust",
+        "the repository belongs to another user, whom git does not trust",
         "As the daemon's user, run `git config --global --add safe.directory PATH`.",
     ),
     (
         ("not a git repository", "does not appear to be a git repository", "repository not found",
          "does not exist"),
-        "it is not a git repository",
+        "not a git repository, or not accessible",
         _PLACE,
     ),
 )  # fmt: skip
@@ -338,24 +339,24 @@ def protocol_of(url: str) -> str:
     ('https', 'ssh')
     """
     if not url.isprintable() or " " in url or url.startswith("-"):
-        raise ValueError("it is not the address of a git repository")
+        raise ValueError("not the address of a git repository")
     if _HELPER.match(url):
-        raise ValueError("it names a helper program (`::`), which could run anything")
+        raise ValueError("the address names a helper program (`::`), which could run anything")
     if "://" not in url:
         if _SSH_SHORT.fullmatch(url):
             return "ssh"
-        raise ValueError("it is not the address of a git repository")
+        raise ValueError("not the address of a git repository")
     parts = urlsplit(url)
     if parts.scheme not in PROTOCOLS:
         raise ValueError(
             f"{parts.scheme}:// is not supported. Supported are {', '.join(PROTOCOLS)}"
         )
     if parts.password is not None:
-        raise ValueError("it contains a password, which belongs in `token`")
+        raise ValueError("the address contains a password, which belongs in `token`")
     if parts.netloc.startswith("-") or (parts.hostname or "").startswith("-"):
-        raise ValueError("it is not the address of a git repository")
+        raise ValueError("not the address of a git repository")
     if (parts.scheme == "file") == bool(parts.netloc):
-        raise ValueError("it is not the address of a git repository")
+        raise ValueError("not the address of a git repository")
     return parts.scheme
 
 
@@ -366,7 +367,7 @@ def branch_name(branch: str) -> str:
     """
     bad = (branch.endswith(("/", ".", ".lock")), ".." in branch, "//" in branch, "@{" in branch)
     if branch and (not _BRANCH.fullmatch(branch) or any(bad)):
-        raise ValueError("it is not a valid branch name")
+        raise ValueError("not a valid branch name")
     return branch
 
 
@@ -433,7 +434,7 @@ class Mirror:
         size = sum(_size(path) for path in self.folder.glob("objects/**/*"))
         if size > self.max_bytes:
             raise self.repository.unavailable(
-                f"its objects take more than {self.max_bytes:,} bytes",
+                f"the repository's objects take more than {self.max_bytes:,} bytes",
                 "Raise `max_repository_bytes` of this source in config.toml, or lower `depth`.",
             )
 

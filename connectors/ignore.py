@@ -77,7 +77,8 @@ GIT_IGNORE_FILE = ".gitignore"
 IGNORE_FILES = (OWN_IGNORE_FILE, GIT_IGNORE_FILE)
 MAX_IGNORE_FILE_BYTES = 1 << 20
 MAX_PATTERNS = 5_000
-"""The limit of different patterns in an ignore file, and in all ignore files above a path."""
+"""The maximum number of different patterns in an ignore file, and in all ignore files above a
+path."""
 
 _MAX_PATTERN_CHARACTERS = 4_096  # the longest path on Linux
 _KEPT_COMPILED = 32
@@ -214,11 +215,11 @@ class Patterns:
         distinct = [*dict.fromkeys(reversed([line for line in lines if _may_be_pattern(line)]))]
         if len(distinct) > MAX_PATTERNS:
             raise TooManyPatterns(
-                f"it has {len(distinct):,} different patterns; the limit is {MAX_PATTERNS:,}"
+                f"too many different patterns ({len(distinct):,}; the limit is {MAX_PATTERNS:,})"
             )
         if any(len(line) > _MAX_PATTERN_CHARACTERS for line in distinct):
             raise TooManyPatterns(
-                f"it has a pattern of more than {_MAX_PATTERN_CHARACTERS:,} characters"
+                f"a pattern is longer than {_MAX_PATTERN_CHARACTERS:,} characters"
             )
         patterns = cls(())
         patterns._set(map(_parse_or_none, reversed(distinct)))
@@ -263,7 +264,7 @@ def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ..
     count = sum(len(level.own) + len(level.git) for level in levels)
     if level and count > MAX_PATTERNS:
         raise TooManyPatterns(
-            f"the ignore files in it and above it have {count:,} patterns; the limit is"
+            f"the ignore files in the folder and above have {count:,} patterns; the limit is"
             f" {MAX_PATTERNS:,}"
         )
     return levels

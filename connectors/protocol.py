@@ -171,7 +171,9 @@ class ItemUnreadable(ConnectorError):
 
 def vanished_error(id_: str) -> ItemVanished:
     """Make the error for an item that no longer exists when it is fetched."""
-    return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan updates the index.")
+    return ItemVanished(
+        f"Cannot read {id_!r}", "the document no longer exists", "The next scan updates the index."
+    )
 
 
 def printable_id(text: str) -> str:
@@ -241,7 +243,7 @@ def parse_known(since: str, mark: str, where: str, read: Callable[[Any], _T]) ->
         made_with, values = json.loads(since)
         known = {str(name): read(value) for name, value in values.items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise expired_error("its cursor cannot be read") from error
+        raise expired_error("the cursor cannot be read") from error
     if made_with != mark:
-        raise expired_error("its settings have changed")
+        raise expired_error("the settings of the source have changed")
     return known

@@ -63,7 +63,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     except OSError as error:
         raise _translate_error(error, id_) from error
     raise ItemUnreadable(
-        f"Cannot read {id_!r}", "it is still being written", "The next scan reads it."
+        f"Cannot read {id_!r}", "the file is still being written", "The next scan reads the file."
     )
 
 
@@ -109,14 +109,14 @@ def check_text(id_: str, data: bytes) -> None:
     if data.startswith(_COMPOUND_FILE):
         raise ItemUnreadable(
             f"Cannot index {id_!r}",
-            "it is a Word or PowerPoint file in a format from before 2007, which cannot be read",
-            "Save it as .docx or .pptx.",
+            "Word and PowerPoint files in a format from before 2007 cannot be read",
+            "Save the file as .docx or .pptx.",
         )
     if is_binary(data):
         raise ItemUnreadable(
             f"Cannot index {id_!r}",
-            "it is binary: it contains NUL bytes",
-            "Add it to `ignore` if it is not text, or save it as UTF-8.",
+            "the file contains NUL bytes, so it is binary",
+            "Add the file to `ignore` if it is not text, or save it as UTF-8.",
         )
 
 
@@ -128,8 +128,8 @@ def is_binary(data: bytes) -> bool:
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     return (
-        f"it is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
-        "Raise `max_bytes` of its source in config.toml, split it, or add it to `ignore`.",
+        f"the document is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
+        "Raise `max_bytes` of the source in config.toml, split the document or add it to `ignore`.",
     )
 
 
@@ -141,11 +141,13 @@ def check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
 def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
     if stat.S_ISDIR(state.st_mode):
         raise ItemVanished(
-            f"Cannot read {id_!r}", "it is a folder now", "The next scan updates the index."
+            f"Cannot read {id_!r}",
+            "the file was replaced with a folder",
+            "The next scan updates the index.",
         )
     if not stat.S_ISREG(state.st_mode):
         raise ItemUnreadable(
-            f"Cannot read {id_!r}", "it is not a regular file", "Add it to `ignore`."
+            f"Cannot read {id_!r}", "not a regular file", "Add the path to `ignore`."
         )
     check_size(id_, state.st_size, max_bytes)
 
@@ -161,9 +163,9 @@ def _translate_error(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
     if error.errno in GONE:
         return vanished_error(id_)
     hint = (
-        "Give the daemon's user read permission, or add it to `ignore`."
+        "Give the daemon's user read permission, or add the file to `ignore`."
         if isinstance(error, PermissionError)
-        else "The next scan tries again. Check the disk if this continues."
+        else "The next scan tries again. Check the disk if the error persists."
     )
     return ItemUnreadable(f"Cannot read {id_!r}", (error.strerror or str(error)).lower(), hint)
 

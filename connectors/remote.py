@@ -50,12 +50,13 @@ _COARSE_TICK_S = 1.0
 _ATTEMPTS = 3
 _GONE = (FileNotFoundError, NotADirectoryError)
 _MAX_DEPTH = 100
-_PLACE = "Correct `url` of this source in config.toml. Its documents stay searchable."
-_SHORTEN = "Shorten it."
-_RENAME = "Rename it, or add it to `ignore`."
+_PLACE = "Correct `url` of this source in config.toml. Indexed documents stay searchable."
+_SHORTEN = "Shorten the ignore file."
+_RAISE = "Move the folder's content to a higher folder, or add the folder to `ignore`."
+_RENAME = "Rename the file or folder, or add it to `ignore`."
 _FORBIDDEN = (
-    "the configured credentials do not allow reading it",
-    "Renew them, or set others in `options` of this source in config.toml.",
+    "the configured credentials do not allow reading this path",
+    "Renew the credentials, or set other credentials in `options` of this source in config.toml.",
 )
 
 
@@ -169,7 +170,9 @@ class RemoteConnector:
         except PermissionError as error:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *_FORBIDDEN) from error
         raise ItemUnreadable(
-            f"Cannot read {item.id!r}", "it is still being written", "The next scan reads it."
+            f"Cannot read {item.id!r}",
+            "the file is still being written",
+            "The next scan reads the file.",
         )
 
     def close(self) -> None:
@@ -235,15 +238,15 @@ class RemoteConnector:
         if facts.get("islink") or facts.get("type") not in ("file", "directory"):
             return None
         if not name or name in (".", ".."):
-            return Problem(id_, "a part of its path is empty or only dots", _RENAME, is_folder)
+            return Problem(id_, "a part of the path is empty or only dots", _RENAME, is_folder)
         if self._rules.hides(id_, is_folder, levels):
             return None
         if not is_folder and not self._rules.includes(id_):
             return None
         if id_ != printable_id(id_):
-            return Problem(printable_id(id_), "its name is not UTF-8", _RENAME, is_folder)
+            return Problem(printable_id(id_), "the name is not UTF-8", _RENAME, is_folder)
         if is_folder and id_.count("/") >= _MAX_DEPTH:
-            return Problem(id_, f"it is more than {_MAX_DEPTH} folders deep", _RENAME, True)
+            return Problem(id_, f"the folder is more than {_MAX_DEPTH} levels deep", _RAISE, True)
         if is_folder:
             return _Folder(id_, levels)
         if problem := self._settings.size_problem(id_, size_of(facts)):
@@ -272,7 +275,7 @@ class RemoteConnector:
         try:
             return patterns_in(data)
         except TooManyPatterns as error:
-            raise TooManyPatterns(f"its {name}: {error.why}") from error
+            raise TooManyPatterns(f"the ignore file {name}: {error.why}") from error
 
     def _path(self, id_: str) -> str:
         """Return the driver's path for an id. The empty id is the root."""

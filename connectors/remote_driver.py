@@ -47,13 +47,13 @@ def checked_url(url: str) -> str:
 
     scheme, separator, _ = url.partition("://")
     if not separator or not url.isprintable():
-        raise ValueError("it is not an address such as s3://bucket/folder")
+        raise ValueError("not an address such as s3://bucket/folder")
     if "::" in scheme or "::" in url.partition("/")[2].replace("[::", "["):
         raise ValueError("chained addresses (`::`) are not supported")
     if scheme not in fsspec.available_protocols():
         raise ValueError(f"fsspec has no driver for {scheme}://")
     if urlsplit(url).password is not None and scheme != "github":
-        raise ValueError("it contains a password, which belongs in `options`")
+        raise ValueError("the address contains a password, which belongs in `options`")
     return url
 
 
@@ -87,7 +87,7 @@ class Driver:
         found = self._call_with_limit(lambda: system.ls(folder, detail=True))
         if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
             raise self.unavailable(
-                "its fsspec driver did not return a list of files", "Check its `url`."
+                "the fsspec driver did not return a list of files", "Check `url` of this source."
             )
         return found
 
@@ -96,7 +96,9 @@ class Driver:
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.info(path))
         if not _is_entry(found):
-            raise self.unavailable("its fsspec driver did not describe a file", "Check its `url`.")
+            raise self.unavailable(
+                "the fsspec driver did not describe a file", "Check `url` of this source."
+            )
         return dict(found)
 
     def read(self, path: str, max_bytes: int) -> bytes:
@@ -130,8 +132,8 @@ class Driver:
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= _MOST_STUCK:
             raise self.unavailable(
-                "it does not answer, and earlier requests to it are still pending",
-                "Restart hopsyncd if this continues.",
+                "the server does not answer, and earlier requests are still pending",
+                "Restart hopsyncd if the error persists.",
             )
         result: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
         thread = threading.Thread(target=_put_result, args=(call, result), daemon=True)
@@ -142,7 +144,7 @@ class Driver:
             self._stuck.append(thread)
             self._system = None
             raise self.unavailable(
-                f"it did not answer within {self.limit_s:.0f} s",
+                f"the server did not answer within {self.limit_s:.0f} s",
                 "Check the network, or raise `timeout_s`. The next scan tries again.",
             ) from late
         if error is not None:
@@ -167,8 +169,8 @@ class Driver:
 
 def install_hint(protocol: str) -> str:
     if protocol in EXTRAS:
-        return f"Install its driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
-    return "Install the driver that it names with pip."
+        return f"Install the driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
+    return "Install the missing driver with pip."
 
 
 def _put_result(

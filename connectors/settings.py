@@ -26,7 +26,7 @@ _SAFE = "!$&'()*+,;=:@/?%-._~[]"
 Tls = Literal["tls", "starttls", "off"]
 
 MAX_TABLE_BYTES = 1 << 20
-"""The limit for CSV and TSV files. Larger files are mostly data, with too many passages."""
+"""The size limit for CSV and TSV files. Larger files are mostly data, with too many passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,9 @@ class FileSettings:
         if any(line.lower().endswith(f".{suffix}") for line in self.include):
             return None
         return (
-            f"it is a table of {size_bytes:,} bytes; the limit for CSV and TSV is"
-            f" {MAX_TABLE_BYTES:,}",
-            f'Add "*.{suffix}" to `include` of its source in config.toml to read it, or add it to'
-            " `ignore`.",
+            f"the table has {size_bytes:,} bytes; the limit for CSV and TSV is {MAX_TABLE_BYTES:,}",
+            f'Add "*.{suffix}" to `include` of the source in config.toml to read the table, or add'
+            " the table to `ignore`.",
         )
 
     def rules(self) -> Rules:

@@ -95,7 +95,9 @@ class Database:
 
     def refusal(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(
-            f"Cannot list the database {self.path}", why, f"{hint} Its documents stay searchable."
+            f"Cannot list the database {self.path}",
+            why,
+            f"{hint} Indexed documents stay searchable.",
         )
 
     @contextmanager
@@ -142,7 +144,7 @@ class Database:
             raise FileNotFoundError
         never = [os.path.realpath(folder) for folder in self.never]
         if any(Path(os.path.realpath(self.path)).is_relative_to(folder) for folder in never):
-            raise self.refusal("it is hopsyncd's own database", "Choose another file.")
+            raise self.refusal("the file is hopsyncd's own database", "Choose another file.")
         found = self.path.stat()
         return _State(
             (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
@@ -151,7 +153,7 @@ class Database:
 
     def _slow(self, limit_s: float) -> SourceUnavailable:
         return self.refusal(
-            f"it takes more than {limit_s:g} seconds to read",
+            f"reading takes more than {limit_s:g} seconds",
             "Select fewer rows with `query`, or add an index on `key`.",
         )
 
@@ -160,9 +162,9 @@ class Database:
         if isinstance(error, FileNotFoundError):
             why = "there is no such file"
         elif isinstance(error, MemoryError):
-            why = f"it takes more than {MAX_MEMORY_BYTES >> 20} MiB of memory to read"
+            why = f"reading takes more than {MAX_MEMORY_BYTES >> 20} MiB of memory"
         elif "too big" in why:
-            why = f"it has values that are longer than {self.max_value_bytes:,} bytes"
+            why = f"the database has values that are longer than {self.max_value_bytes:,} bytes"
         hint = next(
             (hint for part, hint in _HINTS.items() if part in why),
             "Correct `path`, or restore the file.",
@@ -176,11 +178,12 @@ class TooBig(SourceUnavailable):
 
 
 _HINTS = {
-    "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
-    "locked": "Another program writes to it. The next scan tries again.",
+    "no such file": "Mount or create the file, or correct `path` of this source in config.toml.",
+    "locked": "Another program is writing to the database. The next scan tries again.",
     "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
-    "memory": "Select fewer rows with `query`, or sort less in its views.",
-    "longer than": "Raise `max_bytes` of this source in config.toml, or exclude them with `query`.",
+    "memory": "Select fewer rows with `query`, or sort less in the database's views.",
+    "longer than": "Raise `max_bytes` of this source in config.toml, or exclude the long values"
+    " with `query`.",
 }
 
 
@@ -313,7 +316,8 @@ class SqliteConnector:
         for count, row in enumerate(rows):
             if count >= MAX_ROWS:
                 raise self._database.refusal(
-                    f"it has more than {MAX_ROWS:,} rows", "Select fewer rows with `query`."
+                    f"the table or query has more than {MAX_ROWS:,} rows",
+                    "Select fewer rows with `query`.",
                 )
             is_new = row.id not in found
             found[row.id] = (
@@ -330,7 +334,7 @@ class SqliteConnector:
         except TooBig as error:
             raise ItemUnreadable(what, error.why, error.hint) from error
         if row is None:
-            raise ItemVanished(what, "it is gone", "The next scan updates the index.")
+            raise ItemVanished(what, "the row no longer exists", "The next scan updates the index.")
         title, updated, *texts = row
         data = _join_values(texts)
         if len(data) > self._settings.max_bytes:
@@ -380,12 +384,12 @@ class SqliteConnector:
                 raise
             return Problem(
                 _displayed_id(id_),
-                f"it is too large: more than {2 * self._settings.max_bytes:,} bytes; the limit is"
-                f" {self._settings.max_bytes:,}",
-                "Raise `max_bytes` of its source in config.toml, or exclude it with `query`.",
+                f"the row is too large: more than {2 * self._settings.max_bytes:,} bytes; the limit"
+                f" is {self._settings.max_bytes:,}",
+                "Raise `max_bytes` of the source in config.toml, or exclude the row with `query`.",
             )
         if row is None:
-            return Problem(_displayed_id(id_), "it cannot be found by its key", _KEY_HINT)
+            return Problem(_displayed_id(id_), "the row cannot be found by its key", _KEY_HINT)
         return self._classify((key, *row))
 
     def _classify(self, row: Sequence[Any]) -> Item | Problem:
@@ -394,7 +398,7 @@ class SqliteConnector:
         if not id_:
             return Problem(_displayed_id(id_), f"a row has no {self._settings.key!r}", _KEY_HINT)
         if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
-            why = f"its {self._settings.key!r} is longer than {MAX_KEY_BYTES:,} bytes"
+            why = f"the value of {self._settings.key!r} is longer than {MAX_KEY_BYTES:,} bytes"
             return Problem(_displayed_id(id_), why, _KEY_HINT)
         size_bytes = len(_join_values(texts))
         if size_bytes > self._settings.max_bytes:

@@ -190,7 +190,10 @@ class ImapConnector:
             opened = self._open(name)
             if opened is None:
                 yield Problem(
-                    name, "the server refuses to open it", "Exclude it in `folders`.", subtree=True
+                    name,
+                    "the server refuses to open the folder",
+                    "Exclude the folder in `folders`.",
+                    subtree=True,
                 )
                 if name in known:
                     now[name] = known[name]
@@ -247,7 +250,7 @@ class ImapConnector:
         messages in response to FETCH (RFC 3501, 7.4.1).
         """
         if self._opened is not opened:
-            raise imaplib.IMAP4.abort("another folder was opened while this one was listed")
+            raise imaplib.IMAP4.abort("the connection opened another folder during the listing")
         status, data = self._connect().fetch(f"{first}:{last}", "(UID RFC822.SIZE)")
         _check(status, data)
         rows = fetch_rows(data)
@@ -273,7 +276,7 @@ class ImapConnector:
         if opened is None:
             raise ItemVanished(
                 f"Cannot read {item.id!r}",
-                "its folder was deleted",
+                "the message's folder was deleted",
                 "The next scan updates the index.",
             )
         limit = self.settings.max_bytes
@@ -342,9 +345,11 @@ class ImapConnector:
         late = self._deadline is not None and self._deadline.passed
         return SourceUnavailable(
             f"Cannot read the mail of {self._where}",
-            f"it took longer than {self.settings.limit_s:g} s" if late else _translate_error(error),
+            f"the server took longer than {self.settings.limit_s:g} s"
+            if late
+            else _translate_error(error),
             "Check the account, its password and the server in config.toml. "
-            "Its documents stay searchable; the next scan tries again.",
+            "Indexed mail stays searchable, and the next scan tries again.",
         )
 
 

@@ -112,7 +112,7 @@ def log_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
         raise SourceUnavailable(
             f"Cannot read the mail of {settings.user} at {settings.host}",
             f"the environment variable {settings.password_env} is not set",
-            "Set it to the account's password in the environment of the daemon.",
+            "Set this variable to the account's password in the environment of the daemon.",
         )
     context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
     # The limits are class attributes, because the constructor already reads the greeting.

@@ -74,12 +74,12 @@ class MaildirConnector:
                     yield from self._list(folder, parts)
         if not found_any:
             raise self._unavailable(
-                "there is no Maildir in it",
+                "the folder contains no Maildir",
                 "Set `path` to the folder that contains `cur` and `new`",
             )
         if self._identity() != before:
             raise self._unavailable(
-                "it was unmounted or replaced during the listing", "Mount it again"
+                "the folder was unmounted or replaced during the listing", "Mount the folder again"
             )
 
     def fetch(self, item: Item) -> Fetched:
@@ -164,7 +164,9 @@ class MaildirConnector:
             return
         for unique in names.strange:
             yield Problem(
-                f"{folder}/{unique}" if folder else unique, "its name is not UTF-8", "Rename it."
+                f"{folder}/{unique}" if folder else unique,
+                "the file name is not UTF-8",
+                "Rename the file.",
             )
         for unique in sorted(names.paths):
             id_ = f"{folder}/{unique}" if folder else unique
@@ -195,7 +197,7 @@ class MaildirConnector:
 
     def _judge(self, id_: str, state: os.stat_result) -> Item | Problem:
         if not stat.S_ISREG(state.st_mode):
-            return Problem(id_, "it is not a regular file", "Move it out of the Maildir.")
+            return Problem(id_, "not a regular file", "Move the file out of the Maildir.")
         if state.st_size > self._max_bytes:
             return Problem(id_, *too_large(state.st_size, self._max_bytes))
         return Item(id_, _revision(state))
@@ -230,7 +232,7 @@ class MaildirConnector:
             f"Cannot list the Maildir {self._root}",
             why,
             f"{hint.rstrip('.')}, or correct `path` of this source in config.toml. "
-            "Its documents stay searchable.",
+            "Indexed mail stays searchable.",
         )
 
 

@@ -145,15 +145,15 @@ class MboxConnector:
             raise self._unavailable((error.strerror or str(error)).lower()) from error
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise self._unavailable("it is not a file")
+            raise self._unavailable("the path is not a file")
         return os.fdopen(handle, "rb", buffering=0)
 
     def _unavailable(self, why: str) -> SourceUnavailable:
         return SourceUnavailable(
             f"Cannot list the mailbox {self._path}",
             why,
-            "The next scan tries again; if this continues, check that `path` of this source in "
-            "config.toml is an mbox file. Its documents stay searchable.",
+            "The next scan tries again. If the error persists, check that `path` of this source in "
+            "config.toml is an mbox file. Indexed mail stays searchable.",
         )
 
 

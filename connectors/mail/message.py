@@ -88,8 +88,8 @@ def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     return (
-        f"it is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
-        "Raise `max_bytes` of its source in config.toml.",
+        f"the message is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
+        "Raise `max_bytes` of the source in config.toml.",
     )
 
 

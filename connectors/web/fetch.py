@@ -145,7 +145,7 @@ class PageFetcher:
         packing = reply.header("content-encoding").strip().lower() or "identity"
         if packing not in ("identity", "gzip", "x-gzip"):
             raise Unreachable(
-                f"its response uses the compression {packing!r}, which was not requested"
+                f"the response uses the compression {packing!r}, which was not requested"
             )
         body = bytearray()
         async for part in parts:
@@ -192,14 +192,14 @@ def decompress(data: bytes, max_bytes: int) -> bytes:
     try:
         body = inflater.decompress(data, limit + 1)
     except zlib.error as error:
-        raise Unreachable("its response is damaged: it is not valid gzip") from error
+        raise Unreachable("the response is not valid gzip") from error
     if len(body) > limit:
         raise too_large(limit)
     return body
 
 
 def too_large(max_bytes: int) -> Unreachable:
-    return Unreachable(f"it is too large: more than {max_bytes:,} bytes")
+    return Unreachable(f"the page is too large: more than {max_bytes:,} bytes")
 
 
 @functools.cache
@@ -273,8 +273,8 @@ class Visitor:
                 return Visit(url, reply, url if redirects else "")
             url = self._target(url, reply)
             if not self.is_wanted(url):
-                raise Unreachable(f"it redirects to {url}, which is at another host")
-        raise Unreachable(f"it redirects more than {_MAX_REDIRECTS} times")
+                raise Unreachable(f"the page redirects to {url}, which is on another host")
+        raise Unreachable(f"the page redirects more than {_MAX_REDIRECTS} times")
 
     def _rules(self, url: str) -> Protego:
         host = self._host(url)
@@ -296,7 +296,7 @@ class Visitor:
                 break
             robots_url = self._target(robots_url, reply)
         if reply.status >= 500 or reply.status in (*_REDIRECTS, 429):
-            raise Unreachable(f"its robots.txt cannot be read (HTTP {reply.status})")
+            raise Unreachable(f"the site's robots.txt cannot be read (HTTP {reply.status})")
         return read_robots(reply.body if reply.status == 200 else b"")
 
     def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> HttpReply:
@@ -317,13 +317,13 @@ class Visitor:
             host.next_s = self.clock_s() + max(self.delay_s, host.delay_s)
         host.failures = 0
         if reply.status == 429:
-            host.down = "its host asks for fewer requests (HTTP 429)"
+            host.down = "the host asks for fewer requests (HTTP 429)"
         return reply
 
     def _target(self, url: str, reply: HttpReply) -> str:
         target = address(reply.header("location"), url)
         if target is None:
-            raise Unreachable("it redirects to an address that is not http or https")
+            raise Unreachable("the page redirects to an address that is not http or https")
         return target
 
     def _host(self, url: str) -> _Host:

@@ -172,7 +172,7 @@ def links_of(data: bytes, limit: int) -> FeedLinks:
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError, ValueError) as error:
-        raise NoFeed(f"it is damaged ({error})") from error
+        raise NoFeed(f"the sitemap or feed is damaged ({error})") from error
     return reader.links
 
 
@@ -184,14 +184,14 @@ class _Reader:
         self._said = ""
 
     def entity(self, *_: object) -> None:
-        raise NoFeed("it declares entities, which are not allowed because they can be harmful")
+        raise NoFeed("the XML declares entities, which are not allowed because they can be harmful")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(" ")[2]
         if not self._path and local not in _ROOTS:
-            raise NoFeed(f"it is XML, but not a sitemap, RSS or Atom: its root is {local[:50]!r}")
+            raise NoFeed(f"the XML is not a sitemap, RSS or Atom: its root is {local[:50]!r}")
         if len(self._path) >= _MAX_DEPTH:
-            raise NoFeed("its elements are nested too deeply")
+            raise NoFeed("the XML elements are nested too deeply")
         self._path.append(local)
         self._said = ""
         is_entry = self._path[:-1] == ["feed", "entry"]
@@ -235,7 +235,7 @@ def page_of(text: str, url: str) -> Page:
     """
     pieces = list(islice(tokens(text, _HIDDEN), _MAX_PIECES + 1))
     if len(pieces) > _MAX_PIECES:
-        raise Unreachable(f"it has more than {_MAX_PIECES:,} tags")
+        raise Unreachable(f"the page has more than {_MAX_PIECES:,} tags")
     body = list(_without(pieces))
     mains = (list(_inside(body, name)) for name in _MAIN)
     kept = next((part for part in mains if any(not p.tag and p.value.strip() for p in part)), body)

@@ -152,10 +152,12 @@ class WebConnector:
         answer = self._ask(item.id, _UNKNOWN, keep=False)
         if answer.kind == "gone":
             raise ItemVanished(
-                f"Cannot read {item.id}", "it is gone", "The next scan updates the index."
+                f"Cannot read {item.id}",
+                "the page no longer exists",
+                "The next scan updates the index.",
             )
         if answer.content is None or answer.content.page is None:
-            why = answer.why or "it is no longer a page"
+            why = answer.why or "the address is no longer a page"
             raise ItemUnreadable(
                 f"Cannot read {item.id}", why, answer.hint or "The next scan updates the index."
             )
@@ -195,7 +197,7 @@ class WebConnector:
             raise SourceUnavailable(
                 f"Cannot read {self._starts[0]}",
                 troubles[0].why,
-                f"{troubles[0].hint} Its documents stay searchable.",
+                f"{troubles[0].hint} Indexed pages stay searchable.",
             )
         return named
 
@@ -212,9 +214,9 @@ class WebConnector:
                 if any(left not in known for left in pages[index:]):
                     yield Problem(
                         url,
-                        f"it and {len(pages) - index} other pages exceed the limit of "
+                        f"this page and {len(pages) - index} other pages exceed the limit of "
                         f"{self._settings.max_pages:,} pages",
-                        "Raise `max_pages` of its source in config.toml.",
+                        "Raise `max_pages` of the source in config.toml.",
                     )
                 return
             answer = self._ask(url, known.get(url, _UNKNOWN))
@@ -264,21 +266,21 @@ class WebConnector:
                     return self._ask(url, _UNKNOWN, keep=keep)
                 return _Answer("page" if state.revision else "list", state)
             if status != 200:
-                return _trouble(f"its server answers HTTP {status}")
+                return _trouble(f"the server answers HTTP {status}")
             limit = 10 * self._settings.max_pages
             content = content_of(visit, self._settings.max_bytes, limit)
         except RobotsForbidden:
-            why = "the site's robots.txt forbids it"
+            why = "the site's robots.txt forbids reading the page"
             kind: Literal["trouble", "none"] = "trouble" if state.revision else "none"
             return _Answer(
-                kind, why=why, hint="Ask the site's owner, or remove it from the source."
+                kind, why=why, hint="Ask the site's owner, or remove the page from the source."
             )
         except Unreachable as error:
             return _trouble(error.why)
         except NoFeed as error:
             return _trouble(str(error))
         if content is None:
-            why = f"its type is not supported ({visit.reply.media_type or 'none given'})"
+            why = f"the page's type is not supported ({visit.reply.media_type or 'none given'})"
             return _Answer("none", why=why, hint="Use the URL of a page, a sitemap or a feed.")
         known = _State(
             _short(visit.reply.header("etag")),
@@ -297,8 +299,8 @@ class WebConnector:
         others = [link for link in links if not self._is_ours(link)]
         return Problem(
             others[0],
-            f"{url} lists it and {len(others) - 1} other pages at hosts outside the source",
-            f'Add their hosts to `hosts` in config.toml, such as "{host_of(others[0])}".',
+            f"{url} lists this page and {len(others) - 1} other pages on hosts outside the source",
+            f'Add the pages\' hosts to `hosts` in config.toml, such as "{host_of(others[0])}".',
         )
 
     def _is_ours(self, url: str) -> bool:
@@ -321,4 +323,6 @@ def _short(validator: str) -> str:
 
 
 def _trouble(why: str) -> _Answer:
-    return _Answer("trouble", why=why, hint="Open it in a browser. The next scan tries again.")
+    return _Answer(
+        "trouble", why=why, hint="Open the page in a browser. The next scan tries again."
+    )

@@ -16,5 +16,5 @@ def library(name: str) -> Any:
         raise ReaderUnavailable(
             "Documents of this type cannot be read",
             f"the library {name} cannot be loaded ({reason})",
-            "Install hopsyncd again, or free memory. The next scan tries again",
+            "Reinstall hopsyncd, or free memory. The next scan tries again",
         ) from error

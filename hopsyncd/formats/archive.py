@@ -34,9 +34,9 @@ def open_archive(data: bytes) -> ZipFile:
     if size > _MAX_BYTES or len(members) > _MAX_MEMBERS:
         raise DocumentUnreadable(
             "the document",
-            f"it unpacks to {size >> 20} MiB in {len(members)} files; the limits are"
-            f" {_MAX_BYTES >> 20} MiB and {_MAX_MEMBERS}",
-            "Save it in smaller parts, or add it to `ignore`",
+            f"the file unpacks to {size >> 20} MiB in {len(members)} parts; the limits are"
+            f" {_MAX_BYTES >> 20} MiB and {_MAX_MEMBERS} parts",
+            "Split the file, or add it to `ignore`",
         )
     return archive
 

@@ -62,7 +62,7 @@ Kind = Literal[
     "heading", "paragraph", "code", "table", "list_item", "figure", "note", "picture", "skipped"
 ]
 Links = tuple[tuple[int, WrittenLink], ...]
-"""Links of a text, each with the offset where it begins, in ascending order."""
+"""The links in a block's text, each with its start offset, in ascending order."""
 
 # Every passage repeats the headings above it, so an endless heading must become a paragraph.
 MAX_HEADING_CHARACTERS = 300

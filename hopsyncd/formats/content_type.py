@@ -103,10 +103,12 @@ def refuse_old_office(data: bytes, media_type: str) -> None:
         return
     if _ENCRYPTED in data:
         raise DocumentUnreadable(
-            "the document", "it is protected by a password", "Save a copy without the password."
+            "the document",
+            "the file is protected by a password",
+            "Save a copy without the password.",
         )
     raise DocumentUnreadable(
         "the document",
-        "it is a Word or PowerPoint file in a format from before 2007, which cannot be read",
-        "Save it as .docx or .pptx.",
+        "Word and PowerPoint files in a format from before 2007 cannot be read",
+        "Save the file as .docx or .pptx.",
     )

@@ -169,7 +169,9 @@ def canvas_blocks(text: str) -> tuple[Block, ...]:
         arrows = [edge for edge in edges if isinstance(edge, dict)]
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DocumentUnreadable(
-            "the canvas", f"it is not a JSON Canvas file ({error})", "Save it again in Obsidian"
+            "the canvas",
+            f"not a valid JSON Canvas file ({error})",
+            "Save the canvas again in Obsidian",
         ) from error
     blocks = [block for number, card in enumerate(cards, 1) for block in _card(card, number)]
     return (*blocks, *_arrows(arrows, cards))

@@ -54,8 +54,8 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
     if "\0" in text:
         raise DocumentUnreadable(
             "the document",
-            "it has NUL bytes, so it is binary",
-            "Add it to `ignore`, or convert it to a text format",
+            "the file contains NUL bytes, so it is binary",
+            "Add the file to `ignore`, or convert it to a text format",
         )
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -89,8 +89,8 @@ def _by_mark(data: bytes, encoding: str) -> str:
             return text
         raise DocumentUnreadable(
             "the document",
-            f"its byte order mark says {encoding}, but byte {error.start} is not valid in it",
-            "Save it again as UTF-8",
+            f"the byte order mark says {encoding}, but byte {error.start} is not valid {encoding}",
+            "Save the file as UTF-8",
         ) from error
 
 
@@ -140,8 +140,8 @@ def _guess(data: bytes) -> str:
         return text
     raise DocumentUnreadable(
         "the document",
-        "its character set is not declared and cannot be detected from the bytes",
-        "Save it again as UTF-8, or add it to `ignore`",
+        "the character set is not declared and cannot be detected from the bytes",
+        "Save the file as UTF-8, or add it to `ignore`",
     )
 
 

@@ -57,8 +57,8 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
     if skipped[_DAMAGED] and not blocks:
         raise DocumentUnreadable(
             "the document",
-            "all of its chapters are damaged",
-            "Get the book again, or add it to `ignore`",
+            "all chapters of the book are damaged",
+            "Download the book again, or add it to `ignore`",
         )
     metadata = child_of(tree, "metadata")
     titled = with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))

@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # TIFF tags and a TIFF type
 
 def without_text(hint: str) -> DocumentUnreadable:
     """Make the error for a PDF without any text."""
-    return DocumentUnreadable("the document", "its pages contain no text and may be scanned", hint)
+    return DocumentUnreadable("the document", "the pages contain no text and may be scanned", hint)
 
 
 def is_worth_reading(data: bytes) -> bool:
@@ -35,14 +35,14 @@ def is_worth_reading(data: bytes) -> bool:
     if not pixels:
         raise DocumentUnreadable(
             "the document",
-            "it is damaged, or its file extension is wrong",
-            "Save it again as PNG, JPEG or TIFF, or add it to `ignore`",
+            "the picture is damaged, or its file extension is wrong",
+            "Save the picture again as PNG, JPEG or TIFF, or add it to `ignore`",
         )
     if pixels > MAX_PIXELS:
         raise DocumentUnreadable(
             "the document",
-            f"it has {pixels:,} pixels; the limit is {MAX_PIXELS:,}",
-            "Save it at a lower resolution, or add it to `ignore`",
+            f"the picture has {pixels:,} pixels; the limit is {MAX_PIXELS:,}",
+            "Save the picture at a lower resolution, or add it to `ignore`",
         )
     return pixels >= _LEAST_PIXELS
 

@@ -92,8 +92,8 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     if not blocks and data.strip():
         raise DocumentUnreadable(
             "the document",
-            "it is not an mbox file: it has no line that begins with `From `",
-            "Rename it with the extension of its real type, or add it to `ignore`",
+            "not an mbox file: no line begins with `From `",
+            "Give the file the extension of its real type, or add it to `ignore`",
         )
     return (*blocks, *reader.skipped_blocks())
 
@@ -110,8 +110,8 @@ def too_deep() -> DocumentUnreadable:
     """Make the error for a message with too deeply nested messages."""
     return DocumentUnreadable(
         "the message",
-        "its parts are nested too deeply",
-        "Delete the forwarded messages in it, or add it to `ignore`",
+        "the parts of the message are nested too deeply",
+        "Delete the forwarded messages in the message, or add the file to `ignore`",
     )
 
 

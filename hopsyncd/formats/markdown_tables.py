@@ -27,7 +27,7 @@ _NO_GRID_BEFORE = "no grid table begins before this line"
 GridCell = tuple[str, int, int]
 """The text of a cell, and the rows and columns that it spans."""
 Rows = list[tuple[int, int, Sequence[str | GridCell]]]
-"""Rows as (first line, line after the last, cells)."""
+"""Rows as (first line, line after the last line, cells)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     Raises DocumentUnreadable if the file is not a compound file that contains a message.
     """
     if not data.startswith(_MAGIC):
-        raise _not_a_message("it has no compound file header")
+        raise _not_a_message("the compound file header is missing")
     try:
         with library("olefile").OleFileIO(io.BytesIO(data)) as file:
             if _is_cut_off(file, len(data)):
@@ -63,7 +63,7 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     except RecursionError as error:
         raise too_deep() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
-        raise _not_a_message("it has no message properties")
+        raise _not_a_message("the message properties are missing")
     return message_blocks(lambda: _message(root, _HEADER_BYTES), extract)
 
 
@@ -87,8 +87,8 @@ def _is_cut_off(file: Any, size_bytes: int) -> bool:
 def _not_a_message(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
-        f"it is not an Outlook message: {why}",
-        "Save it again in Outlook, or add it to `ignore`",
+        f"not a valid Outlook message: {why}",
+        "Save the message again in Outlook, or add the file to `ignore`",
     )
 
 

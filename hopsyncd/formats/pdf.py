@@ -91,11 +91,11 @@ def open_pdf(data: bytes) -> Any:
             raise DocumentUnreadable(
                 "the document",
                 "Not a valid PDF",
-                "Export it again, or add it to `ignore`",
+                "Export the PDF again, or add it to `ignore`",
             ) from None
         raise DocumentUnreadable(
             "the document",
-            "it is protected by a password",
+            "the PDF is protected by a password",
             "Save a copy without the password, or add it to `ignore`",
         ) from None
 

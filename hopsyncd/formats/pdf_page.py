@@ -34,7 +34,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
         pages = len(document)
         if not 1 <= number <= pages:
             raise DocumentUnreadable(
-                "the document", f"it has {pages} pages", "Choose a page from 1 to that number"
+                "the document", f"the PDF has {pages} pages", f"Choose a page from 1 to {pages}"
             )
         init_forms(document, raw)
         with closing(document[number - 1]) as page:

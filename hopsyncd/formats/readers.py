@@ -157,13 +157,13 @@ def _run_reader(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
         if isinstance(error, ImportError):  # also if memory runs out
             raise DocumentUnreadable(
                 "the document",
-                f"a library that reads it cannot be loaded ({reason})",
-                "Install hopsyncd again, or free memory, then sync",
+                f"a library for this file type cannot be loaded ({reason})",
+                "Reinstall hopsyncd, or free memory, and then sync",
             ) from error
         raise DocumentUnreadable(
             "the document",
-            f"it is damaged, or its file extension is wrong ({reason})",
-            "Export it again, or add it to `ignore`",
+            f"the file is damaged, or its file extension is wrong ({reason})",
+            "Export the file again, or add it to `ignore`",
         ) from error
 
 
@@ -175,17 +175,17 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     if kind in IMAGES:
         raise DocumentUnreadable(
             "the document",
-            "it is a picture, and text recognition is off",
-            'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or add it to'
-            " `ignore`",
+            "the file is a picture, and text recognition is off",
+            'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or add the file'
+            " to `ignore`",
         )
     read = reader_of(kind)
     if read is None:
         raise DocumentUnreadable(
             "the document",
             f"hopsyncd cannot read {kind or 'a document without a media type'}",
-            "Convert it to a format that hopsyncd reads, such as PDF, DOCX, HTML, Markdown or plain"
-            " text, or add it to `ignore`",
+            "Convert the file to a format that hopsyncd reads, such as PDF, DOCX, HTML, Markdown or"
+            " plain text, or add it to `ignore`",
         )
     if kind in _BINARY:
         return read(data) if data else ()

@@ -73,8 +73,8 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
     if not data.startswith(b"{\\rtf"):
         raise DocumentUnreadable(
             "the document",
-            "it is not RTF, although its file extension is",
-            "Rename it with the extension of its real type, or add it to `ignore`",
+            "the file has the extension of RTF, but its content is not RTF",
+            "Give the file the extension of its real type, or add it to `ignore`",
         )
     return _Reader().blocks(data)
 

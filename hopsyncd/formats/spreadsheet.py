@@ -162,8 +162,8 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             raise
         raise DocumentUnreadable(
             "the document",
-            "it is not a valid workbook",
-            "Save it again as .xlsx, or add it to `ignore`",
+            "not a valid workbook",
+            "Save the workbook again as .xlsx, or add it to `ignore`",
         ) from error
 
 

@@ -158,7 +158,7 @@ class TestCursorsThatExpire:
         _, cursor = listed(connector)
         repository.git("commit", "--quiet", "--amend", "--message=rewritten")
         repository.put("a.md", b"# Rewritten")
-        with pytest.raises(CursorExpired, match="rewritten"):
+        with pytest.raises(CursorExpired, match="no longer on the branch"):
             list(connector.discover(cursor))
         assert ids(listed(connector)[0]) == ["a.md", "b/c.txt"]
 
@@ -193,5 +193,5 @@ class TestCursorsThatExpire:
         _, cursor = listed(connector)
         repository.put("d.md", b"1")
         repository.put("d.md", b"2")
-        with pytest.raises(CursorExpired, match="too far"):
+        with pytest.raises(CursorExpired, match="too old"):
             list(connector.discover(cursor))

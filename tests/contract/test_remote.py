@@ -146,7 +146,7 @@ class TestOnEachFileSystem:
     def test_a_truncated_ignore_file_is_not_applied(self, remote: Remote) -> None:
         remote.put("sub/.gitignore", b"#" * (1 << 20) + b"\nprivate.md\n")
         remote.put("sub/private.md", b"x")
-        with pytest.raises(SourceUnavailable, match=r"sub/\.gitignore: it is too large"):
+        with pytest.raises(SourceUnavailable, match=r"sub/\.gitignore: the document is too large"):
             listed(remote)
 
     def test_a_huge_and_a_binary_file_do_not_stop_the_others(self, remote: Remote) -> None:

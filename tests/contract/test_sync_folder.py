@@ -182,7 +182,7 @@ def test_a_name_that_is_not_utf8_is_reported_and_the_rest_goes_on(notes: Notes) 
     notes.stack.sync()
     assert notes.documents().keys() == {"a.md", "x/b.md", "c.md"}
     problems = {path: item.why for path, item in notes.seen().items() if item.why}
-    assert problems == {"caf\\xe9.md": "its name is not UTF-8"}
+    assert problems == {"caf\\xe9.md": "the name is not UTF-8"}
 
 
 class Hasty(FolderConnector):

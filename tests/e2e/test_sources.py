@@ -226,7 +226,7 @@ def test_content_that_crashed_a_reader_is_quarantined_until_hopsyncd_changes(sma
         (problem,) = small.status()["problems"]
         return str(problem["why"])
 
-    assert restarted_with(READER) == "reading it takes too long"
+    assert restarted_with(READER) == "reading the file takes too long"
     assert small.status()["quarantined"] == 1
     assert "reading took too long or crashed: 1 file" in small.run("status").stdout
     small.stop()

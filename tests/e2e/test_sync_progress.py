@@ -53,7 +53,7 @@ def test_the_summary_of_a_sync_names_changes_and_unreadable_files(place: Place) 
     output = place.run("sync", "--wait").stdout.splitlines()
     assert output[0] == "notes: 6 added"
     assert output[1] == "  1 document cannot be read:"
-    assert output[2].startswith("    bad.md: it is binary")
+    assert output[2].startswith("    bad.md: the file contains NUL bytes")
     version = place.status()["version"]
     assert output[-1] == f"Serving version {version}."
     again = place.run("sync", "--wait").stdout.splitlines()

@@ -67,7 +67,7 @@ def test_old_formats_are_refused_with_what_to_do(kind: str) -> None:
         extract(OLD, kind)
     assert ("before 2007" in refused.value.why, refused.value.hint) == (
         True,
-        "Save it as .docx or .pptx.",
+        "Save the file as .docx or .pptx.",
     )
     with pytest.raises(DocumentUnreadable, match="password"):
         extract(OLD + "EncryptedPackage".encode("utf-16-le"), kind)

@@ -46,7 +46,7 @@ def test_what_is_too_deep_to_be_listed_is_a_problem(root: Path) -> None:
     [problem] = FolderConnector(root).discover(None)
     assert isinstance(problem, Problem)
     assert problem.subtree
-    assert "10,000 folders deep" in problem.why
+    assert "10,000 levels deep" in problem.why
 
 
 def test_a_walk_keeps_few_folders_open(root: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_damaged_chapter_is_counted_and_the_others_are_read() -> None:
 
 def test_a_book_of_which_all_chapters_are_damaged_is_refused() -> None:
     data = book(f"<p>{MARK.decode()}</p>")
-    with pytest.raises(DocumentUnreadable, match="all of its chapters are damaged"):
+    with pytest.raises(DocumentUnreadable, match="all chapters of the book are damaged"):
         extract(data.replace(MARK, MARK.swapcase()), EPUB)
 
 

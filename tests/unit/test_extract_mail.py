@@ -212,7 +212,7 @@ def test_an_mbox_file_is_one_document_with_a_section_for_each_message() -> None:
 
 
 def test_a_file_that_is_no_mbox_file_is_refused() -> None:
-    with pytest.raises(DocumentUnreadable, match="no line that begins with"):
+    with pytest.raises(DocumentUnreadable, match="no line begins with"):
         extract(b"Dear all,\nnothing.\n", MBOX)
     assert extract(b"", MBOX) == ()
 

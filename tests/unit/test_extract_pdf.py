@@ -180,7 +180,7 @@ def test_a_damaged_file_says_what_to_do() -> None:
         extract(b"%PDF-1.7 no more", PDF)
     assert (problem.value.why, problem.value.hint) == (
         "Not a valid PDF",
-        "Export it again, or add it to `ignore`",
+        "Export the PDF again, or add it to `ignore`",
     )
 
 

@@ -312,4 +312,4 @@ def test_an_old_word_file_is_to_be_saved_as_docx(tmp_path: Path) -> None:
     with pytest.raises(ItemUnreadable) as refused:
         FolderConnector(tmp_path).fetch(item("old.txt"))
     assert "format from before 2007" in refused.value.why
-    assert refused.value.hint == "Save it as .docx or .pptx."
+    assert refused.value.hint == "Save the file as .docx or .pptx."

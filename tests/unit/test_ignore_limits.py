@@ -62,7 +62,10 @@ def test_a_folder_with_too_many_patterns_is_a_problem_and_its_siblings_are_liste
     assert len(found) == 301
     problem = found["sub"]
     assert isinstance(problem, Problem) and problem.subtree
-    assert problem.why == "its .gitignore: it has 5,001 different patterns; the limit is 5,000"
+    assert (
+        problem.why
+        == "the ignore file .gitignore: too many different patterns (5,001; the limit is 5,000)"
+    )
 
 
 def test_the_patterns_above_a_path_count_together(notes: Path) -> None:
@@ -72,12 +75,12 @@ def test_the_patterns_above_a_path_count_together(notes: Path) -> None:
     (notes / "sub/.hopsyncdignore").write_text("x\n")
     problems = [item for item in connector(notes).discover(None) if isinstance(item, Problem)]
     assert [problem.id for problem in problems] == ["sub"]
-    assert "the ignore files in it and above it have 5,001 patterns" in problems[0].why
+    assert "the ignore files in the folder and above have 5,001 patterns" in problems[0].why
 
 
 def test_too_many_patterns_at_the_top_make_the_source_unavailable(notes: Path) -> None:
     (notes / ".gitignore").write_text(distinct(MAX_PATTERNS + 1))
-    with pytest.raises(SourceUnavailable, match=r"its \.gitignore: it has 5,001"):
+    with pytest.raises(SourceUnavailable, match=r"\.gitignore: too many different patterns"):
         list(connector(notes).discover(None))
 
 

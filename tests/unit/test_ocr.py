@@ -96,7 +96,7 @@ def test_pages_without_any_text_are_reported_and_a_photo_is_empty(
 @needs_tesseract
 def test_a_damaged_picture_is_reported_as_damaged(reader: ExtractionProcess) -> None:
     cut_short = saved(drawn(SAID), "PNG")[:400]
-    with pytest.raises(DocumentUnreadable, match="recognizing its text fails"):
+    with pytest.raises(DocumentUnreadable, match="recognizing the text in the file fails"):
         reader.extract(cut_short, "image/png")
 
 

@@ -74,7 +74,7 @@ def test_a_bad_document_is_named_and_the_next_one_is_read(said: bytes, why: str)
 
 
 def test_the_processor_time_of_a_document_is_limited(process: ExtractionProcess) -> None:
-    assert why_of(process, b"spin") == "reading it takes too much processor time"
+    assert why_of(process, b"spin") == "reading the file takes too much processor time"
 
 
 def test_a_worker_writes_no_file(process: ExtractionProcess, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ REQUEST = Struct("!IIII")
 LENGTH = Struct("!I")
 MAX_BLOCKS = 250_000
 _BLOCKS_A_LINE = 1000
-_TOO_MANY_HINT = "Split it, or add it to `ignore`"
+_TOO_MANY_HINT = "Split the file, or add it to `ignore`"
 _KINDS = frozenset(get_args(Kind))
 
 
@@ -38,7 +38,7 @@ def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
 def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
     """Encode a reply, without its length."""
     if not isinstance(result, DocumentUnreadable | ReaderUnavailable) and len(result) > MAX_BLOCKS:
-        why = f"it has more than {MAX_BLOCKS:,} paragraphs, list items or rows"
+        why = f"the file has more than {MAX_BLOCKS:,} paragraphs, list items or rows"
         result = DocumentUnreadable("the document", why, _TOO_MANY_HINT)
     if isinstance(result, DocumentUnreadable | ReaderUnavailable):
         fields = {"what": result.what, "why": result.why, "hint": result.hint}

@@ -140,14 +140,14 @@ class ExtractionProcess:
         """Read the sample of a type. Raises ReaderUnavailable if the sample cannot be read."""
         try:
             if not self._ask(SAMPLES[kind](), kind):
-                raise _unavailable(kind, "reading its sample document gives no text")
+                raise _unavailable(kind, "reading the sample document gives no text")
         except Died as death:
             raise self._note_unavailable(
-                kind, _unavailable(kind, f"reading a sample {death.why}")
+                kind, _unavailable(kind, f"reading the sample document {death.why}")
             ) from death
         except DocumentUnreadable as problem:
             raise self._note_unavailable(
-                kind, _unavailable(kind, f"its sample cannot be read: {problem.why}")
+                kind, _unavailable(kind, f"the sample document cannot be read: {problem.why}")
             ) from problem
         except ReaderUnavailable as error:
             raise self._note_unavailable(kind, error) from None
@@ -316,17 +316,17 @@ class ExtractionProcess:
 def _quarantine_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
-        f"reading it {why}",
-        "It is skipped until its content or the hopsyncd version changes. Repair it, save it in"
-        " another format, or add it to `ignore`",
+        f"reading the file {why}",
+        "The file is skipped until its content or the hopsyncd version changes. Repair the file,"
+        " save it in another format, or add it to `ignore`",
     )
 
 
 def _recognition_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
-        f"recognizing its text {why}",
-        "Save it at a lower resolution or in another format, or add it to `ignore`",
+        f"recognizing the text in the file {why}",
+        "Save the file at a lower resolution or in another format, or add it to `ignore`",
     )
 
 

@@ -25,7 +25,7 @@ from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
 _NICE = 10  # gives priority to queries and the user's programs
 # Optional libraries: the fewer libraries read untrusted bytes, the better.
 _NOT_WANTED = ("numpy", "pandas", "PIL", "defusedxml")
-_HINT = "Save it in smaller parts, or add it to `ignore`"
+_HINT = "Split the file, or add it to `ignore`"
 
 
 def main(read: Extract = extract_or_picture) -> None:
@@ -98,7 +98,7 @@ def _result(
                 f" {memory_bytes >> 20} MiB, and the limit that hopsyncd was started with is lower",
                 "Start it with a higher limit: `ulimit -v`, or LimitAS= in the systemd unit",
             )
-        why = f"reading it needs more than {memory_bytes >> 20} MiB of memory"
+        why = f"reading the file needs more than {memory_bytes >> 20} MiB of memory"
         return DocumentUnreadable("the document", why, _HINT)
 
 
