@@ -1,8 +1,8 @@
 """Reads a folder of files as a source: lists it completely and opens its files safely.
 
 Symbolic links and paths that `ignore` hides are never items. A link to a target in the folder is
-skipped, because the target is listed under its own path. So loops end, and nothing is indexed
-twice. A link that leads out of the folder is reported as a Problem and not followed.
+skipped, because the target is listed under its own path. As a result, loops end, and nothing is
+indexed twice. A link that leads out of the folder is reported as a Problem and not followed.
 """
 
 import errno
@@ -44,8 +44,8 @@ Scope: TypeAlias = "dict[str, Scope] | None"
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The root folder during a listing. `path` contains no links; `never` are the ids that are
-    always excluded."""
+    """The root folder during a listing. `path` contains no links. `never` are the ids of hopsyncd's
+    own data, which are always excluded."""
 
     path: str
     device: int
@@ -57,7 +57,7 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A name in an open folder. Its methods use the folder's descriptor and do not resolve the path
+    """A name in an open folder. The methods use the folder's descriptor and do not resolve the path
     again, because a part of the path may have become a link."""
 
     folder: int
@@ -93,8 +93,8 @@ class _Folder:
 class FolderConnector:
     """Lists and reads the files under `root` that the settings select.
 
-    `never` are the paths of hopsyncd's own data, which no pattern can include. Raises ValueError
-    for an invalid pattern.
+    `never` are the paths of hopsyncd's own data, which are excluded whatever the settings say.
+    Raises ValueError for an invalid pattern.
     """
 
     def __init__(
@@ -138,10 +138,11 @@ class FolderConnector:
         """Do nothing: no resource stays open."""
 
     def is_noise(self, id_: str) -> bool:
-        """Whether changes of this path can be ignored. Does not read the disk.
+        """Whether changes of the path `id_` can be ignored. Does not read the disk.
 
-        Use this only for the watcher's events: it treats files as folders, and does not read ignore
-        files. If an ignore file includes such a path, only the next full scan notices its changes.
+        Use this method only for the watcher's events: it treats files as folders, and does not read
+        ignore files. If an ignore file includes a path that this method rejects, only the next full
+        scan notices changes of that path.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
         noise = [
@@ -192,8 +193,8 @@ class FolderConnector:
     def _classify(
         self, root: _Root, entry: _Entry, levels: tuple[Level, ...], scope: Scope
     ) -> Item | Problem | _Folder | None:
-        """Return the item, problem or folder at a path, or None if the path is not a document or
-        has disappeared."""
+        """Return the item, problem or folder at an entry. Returns None if the entry is not a
+        document or has disappeared."""
         id_ = entry.id
         if id_ in root.never:
             return None
@@ -347,8 +348,8 @@ def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
 
 
 def _reaches_below(found: Item | Problem | _Folder) -> bool:
-    """Whether the result concerns paths below its own path: a folder, or a problem with
-    a subtree."""
+    """Whether the result concerns paths below its own path: it is a folder, or a problem with a
+    subtree."""
     return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
 
 

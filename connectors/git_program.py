@@ -403,7 +403,7 @@ class Mirror:
         return replace(self.repository, protocols=speaks, variables=self._credentials())
 
     def refresh(self, branch: str) -> Repository:
-        """Fetch the newest commits of a branch; an empty name means the remote's HEAD.
+        """Fetch the newest commits of a branch. An empty name means the remote's HEAD.
 
         Raises SourceUnavailable, or ValueError for an invalid branch name.
         """

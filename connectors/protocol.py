@@ -57,7 +57,8 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The point at which the next listing can begin. It is the last result that a listing yields.
+    """The point at which the next listing can begin. A Cursor is the last result that a listing
+    yields.
 
     Only the connector that made the Cursor interprets `value`, which must be small (under 1 MiB). A
     listing that begins at a Cursor must also contain every item that the earlier listing could not
@@ -74,7 +75,7 @@ class Fetched:
     `media_type` is a MIME type such as `text/markdown`. `title` is None if the source states none.
     `links` are the ids or addresses to which the item refers explicitly. `origin` describes this
     revision to people: author, date (ISO 8601), commit, url (after redirects) and message_id.
-    `modified_ms` is when it was written (Unix ms), and is used if `origin` has no date.
+    `modified_ms` is when the content was written (Unix ms), and is used if `origin` has no date.
     """
 
     data: bytes
@@ -87,7 +88,7 @@ class Fetched:
 
 
 def iso_date(unix_ms: int | None) -> str:
-    """Format a time as ISO 8601 in UTC; empty if it is None or outside the calendar.
+    """Format a time as ISO 8601 in UTC. Returns "" if the time is None or outside the calendar.
 
     >>> iso_date(0)
     '1970-01-01T00:00:00+00:00'
@@ -108,8 +109,7 @@ SECRET_FOLDERS = f"{SECRET}folders"
 
 
 class Connector(Protocol):
-    """Lists and fetches the items of one kind of source. Listings are streamed, so that memory use
-    is bounded.
+    """Lists and fetches the items of one kind of source. Listings are streamed to limit memory use.
 
     A connector may have an attribute `left_out`, with the numbers of files and folders that the
     last complete listing left out. Files of other types are counted by suffix, and files that look
@@ -122,11 +122,11 @@ class Connector(Protocol):
         """Yield the current items of the source, problems, and at most one Cursor.
 
         Without `since`, the listing is complete: if it ends without an exception, items that it did
-        not yield no longer exist. With the value of an earlier Cursor as `since`, it may yield only
-        the items that have changed since then, and Gone items. If the Cursor can no longer be used,
-        CursorExpired is raised, and the caller lists everything. `under` restricts the listing to
-        these items or folders of items; a connector that cannot do that lists everything. Raises
-        SourceUnavailable if the listing cannot be completed.
+        not yield no longer exist. With the value of an earlier Cursor as `since`, the listing may
+        yield only the items that have changed since then, and Gone items. If the Cursor can no
+        longer be used, CursorExpired is raised, and the caller must list everything. `under`
+        restricts the listing to these items or folders of items; a connector that does not support
+        `under` lists everything. Raises SourceUnavailable if the listing cannot be completed.
         """
         ...
 
@@ -177,13 +177,13 @@ def vanished_error(id_: str) -> ItemVanished:
 
 
 def printable_id(text: str) -> str:
-    """Replace each byte that is not UTF-8 by a backslash escape, so that the text can be stored."""
+    """Replace each byte that is not UTF-8 with a backslash escape, so that `text` can be stored."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Selection:
-    """The items that the `under` of a listing selects; None selects all. Lookups are fast even with
-    thousands of ids.
+    """The items to list: all items if `under` is None, or else the named items and everything below
+    the named paths. Lookups are fast even with thousands of ids.
 
     >>> parts = Selection(["a/b", "c.md"])
     >>> [parts.has(id_) for id_ in ("a/b/x.md", "a/b", "a/bc.md", "c.md")]
@@ -197,7 +197,7 @@ class Selection:
         self._above = frozenset(folder for part in self._wanted for folder in prefixes(part))
 
     def has(self, id_: str) -> bool:
-        """Whether the item is selected: it is named, or is below a path that is named."""
+        """Whether the item is selected: it is a named item, or is below a named path."""
         return "" in self._wanted or any(part in self._wanted for part in prefixes(id_))
 
     def leads_to(self, folder: str) -> bool:
@@ -216,7 +216,7 @@ def prefixes(path: str) -> list[str]:
 
 
 def mark_of(*settings: object) -> str:
-    """Compute a digest of settings, by which changes of the settings can be detected.
+    """Compute a digest of settings. A different digest shows that the settings have changed.
 
     >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
     False
@@ -232,7 +232,11 @@ def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
 
 
 def parse_known(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
-    """Return the entries of a Cursor, with each value parsed by `read`. Raises CursorExpired."""
+    """Return the entries of the Cursor `since`, with each value parsed by `read`.
+
+    Raises CursorExpired if the Cursor is unreadable or has another `mark`. `where` names the source
+    in the error.
+    """
 
     def expired_error(why: str) -> CursorExpired:
         return CursorExpired(

@@ -300,7 +300,7 @@ def _name_of(facts: Facts) -> str:
 
 
 def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
-    """Whether the selection includes this result. A problem with a folder concerns everything in
-    the folder."""
+    """Whether the selection includes the item or problem `found`. A problem with a folder concerns
+    everything in the folder."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))

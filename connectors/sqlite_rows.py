@@ -1,14 +1,14 @@
-"""Reads the rows of a SQLite table or query as documents. It never writes to the database.
+"""Reads the rows of a SQLite table or query as documents, without ever writing to the database.
 
-A listing is one read transaction, so it sees a single state while other programs write. It collects
-all rows before it yields the first row, so if the database cannot be listed completely, no document
-changes.
+A listing is one read transaction, so it sees a single state while other programs write. The listing
+collects all rows before it yields the first row. If the database cannot be listed completely, no
+document changes.
 
 The databases are not trusted. A table can be a view that never ends, or that builds a gigabyte from
-a few bytes. So each read has a deadline, each value a maximum length, and the connection a memory
-limit. SQLite enforces these limits, because they must hold within one statement.
+a few bytes. Each read therefore has a deadline, each value a maximum length, and the connection a
+memory limit. SQLite enforces these limits, because they must hold within one statement.
 
-A file to which no program writes is opened as immutable: no lock is acquired, and no file is
+If no program writes to the file, it is opened as immutable: no lock is acquired, and no file is
 created next to it. If the file changes during the read, the result is discarded. While another
 program has the file open for writing, it is opened with locks.
 """
@@ -59,8 +59,8 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The database file of a source. `never` are folders with hopsyncd's own data, which are not
-    read.
+    """The database file of a source. `never` are folders with hopsyncd's own data. Databases in
+    these folders are not read.
 
     `max_value_bytes` limits the length of a value, and of a row that SQLite builds.
     """
@@ -74,8 +74,8 @@ class Database:
     def reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
         """Open a connection for at most `limit_s` seconds, in one transaction.
 
-        All errors, including errors in the block, become SourceUnavailable, except that a value
-        that is too long raises TooBig.
+        All errors, including errors in the block, become SourceUnavailable. The exception is
+        TooBig, which is raised for a value that is too long.
         """
         try:
             with self._open() as connection, _deadline(connection, limit_s) as is_late:
@@ -230,8 +230,8 @@ def _deadline(connection: sqlite3.Connection, limit_s: float) -> Iterator[_Late]
 
 
 def _is_apart() -> bool:
-    """Whether this SQLite library is not the library that the store uses, so that a memory limit
-    does not affect the store."""
+    """Whether this SQLite library is another library than the store's. If so, a memory limit does
+    not affect the store."""
     return importlib.util.find_spec("pysqlite3") is not None
 
 
@@ -254,9 +254,9 @@ class SqliteSettings:
     """Selects the rows that are documents: all rows of `table` (or a view), or of the SELECT
     statement in `query`.
 
-    The column `key` identifies a row. The values of the `text` columns, joined with line breaks,
-    are the document. The column `updated` changes with every change of the row. A listing compares
-    only this column or, without one, a hash of the row.
+    The column `key` identifies a row. The values of the `text` columns, joined with blank lines,
+    are the document. The value of the column `updated` must change whenever the row changes: a
+    listing compares only this value. Without an `updated` column, it compares a hash of the row.
     """
 
     path: Path
@@ -438,7 +438,7 @@ def _join_values(values: Sequence[object]) -> bytes:
 
 
 def _text(value: object) -> str:
-    """Convert a SQLite value to text; a blob is decoded as UTF-8."""
+    """Convert a SQLite value to text. A blob is decoded as UTF-8."""
     if value is None:
         return ""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -446,7 +446,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a database. `key`, `text` and `title` are guesses, and empty if no column is
+    """A table of a database. `key`, `text` and `title` are guesses, or empty if no column is
     suitable."""
 
     name: str

@@ -50,7 +50,7 @@ _MAIN = ("main", "article")
 
 
 class NoFeed(Exception):
-    """The data is not a readable sitemap or feed: it is damaged, unsafe or something else.
+    """The data is not a readable sitemap or feed: it is damaged, unsafe or of another type.
 
     The message states the reason.
     """
@@ -67,15 +67,16 @@ class PageContent:
 
 
 def is_readable(media_type: str) -> bool:
-    """Whether to fetch a body of this media type. True if the reply states no media type."""
+    """Whether to fetch a body of this media type. The result is True if the reply states no media
+    type."""
     return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
 
 
 def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
-    """Return the content of a reply, or None if it is neither a page nor a list of pages.
+    """Return the content of a reply, or None if the reply is neither a page nor a list of pages.
 
-    Raises NoFeed if the reply is XML but not a readable sitemap or feed, and Unreachable if its
-    compressed data is damaged or it has too many tags.
+    Raises NoFeed if the reply is XML but not a readable sitemap or feed. Raises Unreachable if the
+    compressed data is damaged or the page has too many tags.
     """
     kind, body = visit.reply.media_type, visit.reply.body
     if body.startswith(b"\x1f\x8b"):
@@ -120,7 +121,7 @@ def _make_fetched(
 
 
 def date_ms(header: str) -> int | None:
-    """Parse an HTTP date to Unix milliseconds; None if it is missing or invalid.
+    """Parse an HTTP date to Unix milliseconds. Returns None if the date is missing or invalid.
 
     >>> date_ms("Mon, 02 Nov 2026 10:00:00 GMT"), date_ms("soon")
     (1793613600000, None)
@@ -162,7 +163,7 @@ def looks_like_feed(media_type: str, data: bytes) -> bool:
 
 
 def links_of(data: bytes, limit: int) -> FeedLinks:
-    """Return the first `limit` links of a sitemap or feed. Raises NoFeed."""
+    """Return the first `limit` links of a sitemap or feed. Raises NoFeed if the data is neither."""
     reader = _Reader(limit)
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.EntityDeclHandler = reader.entity
@@ -218,7 +219,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as HTML, its main part, and the links of both as written."""
+    """A page as HTML, the page's main part, and the links of both as written."""
 
     html: str
     main: str
@@ -246,7 +247,7 @@ def page_of(text: str, url: str) -> Page:
 
 
 def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
-    """Yield the HTML of the page without scripts. Links in its main part become absolute addresses;
+    """Yield the HTML of the page without scripts. Links in the main part become absolute addresses;
     other links lose their address."""
     for piece in pieces:
         if not piece.tag:
@@ -263,8 +264,8 @@ def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[
 
 
 def _without(pieces: list[Token]) -> Iterator[Token]:
-    """Yield the tokens outside the elements that are left out. An unclosed element leaves out
-    nothing.
+    """Yield the tokens outside the elements that are left out. An element without an end tag leaves
+    out nothing.
 
     The header of an article is kept.
     """

@@ -177,7 +177,8 @@ def local_name(element: ElementTree.Element) -> str:
 
 
 def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
-    """Yield the elements with this tag below `parent`, without those nested in another match."""
+    """Yield the elements with the tag `name` below `parent`, without those nested in another
+    match."""
     for child in parent:
         if local_name(child) == name:
             yield child

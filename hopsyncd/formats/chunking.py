@@ -164,8 +164,8 @@ def _texts(path: Iterable[Block]) -> tuple[str, ...]:
 
 
 def _title(blocks: Sequence[Block]) -> tuple[str, ...]:
-    """Return the level-1 heading as a path if there is exactly one; otherwise return an
-    empty path."""
+    """Return the level-1 heading as a path, or an empty path unless there is exactly one such
+    heading."""
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     return (tops[0],) if len(tops) == 1 else ()
 

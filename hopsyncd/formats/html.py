@@ -173,7 +173,8 @@ class _Builder:
         inline.begin()
 
     def _picture(self, links: Links) -> None:
-        """Add the description of a picture outside text, unless it has a caption."""
+        """Add the description of a picture that is not within text, unless the picture has a
+        caption."""
         text, line = ", ".join(self._inline.pictures), self._inline.lines[1]
         if self._element in HEADINGS:
             self._add(text, line, line, links)

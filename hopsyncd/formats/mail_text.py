@@ -45,10 +45,10 @@ _MOST_COMPARED = 100  # lines of a quotation or signature to compare with known 
 
 @dataclass(slots=True)
 class OwnText:
-    """A part of a message's text, and for forwarded text its header fields.
+    """A part of a message's text, with header fields if the part is forwarded text.
 
-    `fields` has "from", "to", "cc", "date" and "subject" if the message states them. It is empty
-    for the sender's own text.
+    `fields` has "from", "to", "cc", "date" and "subject" if the forwarded message states them. It
+    is empty for the sender's own text.
     """
 
     fields: dict[str, str] = field(default_factory=dict)

@@ -88,8 +88,8 @@ def math_rule(state: StateInline, silent: bool) -> bool:
 def script_rule(state: StateInline, silent: bool) -> bool:
     """Parse Pandoc's subscripts `H~2~O` and superscripts `m^2^` (an inline rule).
 
-    They follow a word and contain no spaces; the token `script` has "_" or "^" as its markup. A
-    formula such as a^2+b^2 is not a superscript.
+    These marks follow a word and contain no spaces; the token `script` has "_" or "^" as its
+    markup. A formula such as a^2+b^2 is not a superscript.
     """
     before = state.src[state.pos - 1 : state.pos]
     found = _SCRIPT.match(state.src, state.pos, state.posMax)

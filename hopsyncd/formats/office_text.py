@@ -83,7 +83,8 @@ class Line:
         self._links.append((start, target, self.length))
 
     def begin(self) -> int:
-        """Return the offset at which the next text will begin."""
+        """Return the offset of the next text that is added. The result can be passed to
+        `mark_link`."""
         self._flush()
         return self.length
 

@@ -186,7 +186,7 @@ def _recipients(storage: Any, codec: str) -> dict[int, list[str]]:
 
 
 def _address(name: str, address: str) -> str:
-    """Format a name with its internet address; internal addresses of Exchange are left out."""
+    """Format a name with its internet address. Internal addresses of Exchange are left out."""
     if "@" not in address:
         return name
     return f'"{name}" <{address}>' if name and name != address else address

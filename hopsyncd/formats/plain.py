@@ -96,7 +96,7 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _add_links(block: Block) -> Block:
-    """Add a link to the block where it first names each document."""
+    """Add a link to each document that the block names, at its first mention."""
     if block.kind == "heading":
         return block
     found: dict[str, tuple[int, WrittenLink]] = {}

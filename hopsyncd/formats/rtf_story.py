@@ -60,7 +60,7 @@ class Grid:
     beside: dict[int, list[Block]] = field(default_factory=dict)
 
     def begin_row(self) -> None:
-        """Reset the cell definitions for a new row; the collected cell texts are kept."""
+        """Reset the cell definitions for a new row. The collected cell texts are kept."""
         self.places, self.next_place = [], CellPlace()
         self.is_header, self.is_open = False, True
 

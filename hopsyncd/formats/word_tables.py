@@ -59,7 +59,7 @@ class WordTable:
 
     @property
     def is_grid(self) -> bool:
-        """Whether there are several rows and columns."""
+        """Whether the table has several rows and columns."""
         return len(self.rows) > 1 and any(len(row) > 1 for row in self.rows)
 
     def build(self, read: Callable[[Element], CellContent], next_line: Callable[[], int]) -> Table:
