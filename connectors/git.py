@@ -150,8 +150,8 @@ class GitConnector:
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Implement `Connector.discover`, in git's order of paths.
 
-        Raises CursorExpired if the Cursor was made with other settings, or if its commit is no
-        longer on the branch.
+        Raises CursorExpired if the Cursor was made with other settings, if its commit is no longer
+        on the branch, or if a `.hopsyncdignore` file has changed since that commit.
         """
         self._blobs.close()
         origin = self._origin

@@ -173,7 +173,7 @@ class ImapConnector:
         raise AssertionError("the second attempt returns or raises")
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection, if it is open."""
         server, self._server, self._opened = self._server, None, None
         if server is not None:
             try:

@@ -61,10 +61,11 @@ _PAGE_NUMBER = re.compile(
 
 
 def docx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; the line numbers of its blocks count paragraphs, headings and table rows.
+    """Read a Word document. The line numbers of its blocks count paragraphs, headings and table
+    rows.
 
-    The document's title becomes the level-1 heading, above all other headings. The texts of page
-    headers and footers come at the end, without duplicates.
+    The document's title becomes the level-1 heading, above all other headings. The text of page
+    headers and footers comes at the end, without duplicates.
     """
     archive = open_archive(data)
     package = targets_of(archive, "")
@@ -373,7 +374,7 @@ class _Reader:
         return table.build(read, self._next)
 
     def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
-        """Yield the texts of page headers and footers that occur nowhere else in the document."""
+        """Yield the text of page headers and footers that occurs nowhere else in the document."""
         known = {" ".join(block.text.split()) for block in blocks}
         for kind, part in list(self._parts.values()):
             if kind not in ("header", "footer") or part not in self._archive.NameToInfo:

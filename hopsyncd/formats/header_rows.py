@@ -128,7 +128,7 @@ def _shape(text: str) -> str:
 
 
 def are_of_several_kinds(texts: Sequence[str]) -> bool:
-    """Whether the values are of several kinds, such as numbers, dates and texts, as in a form."""
+    """Whether the values are of several kinds, such as numbers, dates and words, as in a form."""
     if not 2 < len(texts) <= _FORM_ROWS:
         return False
     (_, most), *_ = Counter(map(_kind_of, texts)).most_common(1)

@@ -78,8 +78,8 @@ class KnownLines:
         self._hashes.update(map(_line_hash, _message_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
-        """Whether most of the lines are known, even if a mail program wrapped some of them
-        differently."""
+        """Whether most of the lines are lines of earlier messages, even if a mail program wrapped
+        them differently."""
         hashes = [_line_hash(line) for line in _message_lines(lines)]
         return 2 * sum(digest in self._hashes for digest in hashes) >= len(hashes)
 

@@ -123,7 +123,7 @@ _OF_EXCALIDRAW = re.compile(
 
 
 def without_drawings(text: str) -> tuple[str, int]:
-    """Remove the drawing data of an Excalidraw file, but not its texts. Return the text and the
-    number of drawings."""
+    """Remove the drawing data of an Excalidraw file, but not its text. Return the remaining text
+    and the number of drawings."""
     text, count = _DRAWING.subn(lambda found: "\n" * found[0].count("\n"), text)
     return _OF_EXCALIDRAW.sub("", text), count

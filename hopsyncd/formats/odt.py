@@ -43,7 +43,7 @@ _SVG = "svg"  # in the namespace of the titles of pictures; fields have titles t
 def odt_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a text document. Line numbers count paragraphs, headings and table rows.
 
-    The texts of page headers and footers come at the end, without duplicates.
+    The text of page headers and footers comes at the end, without duplicates.
     """
     archive = open_archive(data)
     content = tree_of(archive, "content.xml")
@@ -143,7 +143,7 @@ def _is_struck(properties: Element) -> bool:
 def _margins(
     styles: Element, reader: "_Reader", known: set[str], skipped: Counter[str]
 ) -> Iterator[Block]:
-    """Yield the texts of page headers and footers that occur nowhere else in the document."""
+    """Yield the text of page headers and footers that occurs nowhere else in the document."""
     for page in styles.iterfind(".//{*}master-page"):
         for margin in page:
             if local_name(margin) not in _MARGINS:

@@ -69,7 +69,7 @@ def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
 
 
 class _Slide:
-    """Reads a slide. `deletions` counts the texts that are struck through."""
+    """Reads a slide. `deletions` counts the passages of text that are struck through."""
 
     def __init__(self, archive: ZipFile, name: str, number: int) -> None:
         self._archive, self._name, self._number = archive, name, number

@@ -350,7 +350,8 @@ class _Reader:
     def _inline(
         self, node: nodes.Node, depth: int
     ) -> Iterator[tuple[nodes.Node | str, WrittenLink | None]]:
-        """Yield the pieces of text inside a node, each with the link that begins there."""
+        """Yield the pieces of text inside a node, each with the link that begins at that piece, or
+        None."""
         for child in node.children:
             if isinstance(child, nodes.reference):
                 address = child.get("refuri") or self._addresses.get(child.get("refname", ""), "")

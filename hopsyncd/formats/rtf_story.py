@@ -285,7 +285,7 @@ class Story:
 
 
 def margins_of(blocks: list[Block], known: set[str], skipped: Counter[str]) -> Iterator[Block]:
-    """Yield the texts of page headers and footers that occur nowhere else in the document."""
+    """Yield the text of page headers and footers that occurs nowhere else in the document."""
     for block in blocks:
         text = " ".join(block.text.split())
         if text in known:

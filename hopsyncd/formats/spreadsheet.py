@@ -56,7 +56,7 @@ class _Place:
 
 
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read an Excel workbook, with comments, text boxes and the texts of charts.
+    """Read an Excel workbook, with comments, text boxes and the text of charts.
 
     Formulas show their saved values; formulas without a value are counted. If openpyxl rejects the
     workbook or finds no sheet in it, `xls_blocks` reads the workbook: programs other than Excel
@@ -421,7 +421,7 @@ def _ods_cells(row: Element, is_header: bool) -> list[SheetCell | None]:
 
 
 def _read_attached(archive: ZipFile, member: str) -> Iterator[Block]:
-    """Read the comments of a sheet, and the texts of its drawings and charts."""
+    """Read the comments of a sheet, and the text of its drawings and charts."""
     for kind, name in targets_of(archive, member).values():
         if name not in archive.namelist():
             continue

@@ -55,8 +55,8 @@ class TextPages:
 def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
     """Blank the lines that repeat on each page; `name` is a manual page's name, such as `mill(1)`.
 
-    Running heads and feet are recognized in RFCs and manual pages. In other texts they are first or
-    last lines that occur on three or more pages between form feeds, ignoring page numbers.
+    Running heads and feet are recognized in RFCs and manual pages. In other documents they are
+    first or last lines that occur on three or more pages between form feeds, ignoring page numbers.
     """
     recurring = _recurring(lines)
     shown_lines, breaks = [], []
