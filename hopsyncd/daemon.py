@@ -246,7 +246,7 @@ class Daemon:
         follow = partial(follow, self._engine_of, self._watchers)
         if self._follower and (following := self._follower.submit(follow)):
             return following.result()
-        return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
+        return self._worker.submit(lambda pipeline: self._apply(pipeline, wanted, models)).result()
 
     def _apply(self, pipeline: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
         """Apply a configuration on the worker's thread. After an error, the old one stays."""

@@ -80,7 +80,9 @@ First = TypeVar("First")
 Second = TypeVar("Second")
 
 
-def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> GcAnswer:
+def collect(
+    pipeline: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False
+) -> GcAnswer:
     """Delete the versions that the configured retention does not keep, on the writer's thread.
 
     Versions that a request is reading are kept until the next run.
@@ -89,24 +91,24 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
         config.retention.keep_versions, config.retention.keep_days, engine.being_read
     )
     try:
-        done = collect_garbage(path, retention, now_ms(), dry_run)
+        done = collect_garbage(pipeline, retention, now_ms(), dry_run)
     finally:
         engine.forget_pasts()
-    if done["versions"] and not dry_run and path.writer.index.is_worn:
-        reload_index(path, engine)
+    if done["versions"] and not dry_run and pipeline.writer.index.is_worn:
+        reload_index(pipeline, engine)
     if not dry_run:
         cache = config.daemon.data_dir / CACHE_NAME
-        remove_unused_exports(cache, stored_encoders(path.connection))
+        remove_unused_exports(cache, stored_encoders(pipeline.connection))
         log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
     return done
 
 
-def reload_index(path: SourceSync, engine: Engine) -> None:
+def reload_index(pipeline: SourceSync, engine: Engine) -> None:
     """Load an index without the content that a purge removed from every version, and serve it."""
-    path.writer.forget_index()
-    newest = head(path.connection)
-    if newest and path.writer.serves(newest):
-        engine.publish(path.writer.snapshot_of(newest))
+    pipeline.writer.forget_index()
+    newest = head(pipeline.connection)
+    if newest and pipeline.writer.serves(newest):
+        engine.publish(pipeline.writer.snapshot_of(newest))
     engine.forget_pasts()
 
 
@@ -197,14 +199,14 @@ class AdminService:
         """Commit a new version with the documents of an earlier version."""
         wanted = self._require_names(request.sources)
         return self._parts.worker.submit(
-            lambda path: restore_sources(path, request.version, wanted)
+            lambda pipeline: restore_sources(pipeline, request.version, wanted)
         )
 
     @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         """End the pins of restores, and sync."""
         wanted = self._require_names(request.sources)
-        unpinned = self._parts.worker.submit(lambda path: release_sources(path, wanted))
+        unpinned = self._parts.worker.submit(lambda pipeline: release_sources(pipeline, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def unless_failed(done: SyncAnswer) -> SyncAnswer:
@@ -217,13 +219,13 @@ class AdminService:
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Stop reading a source until it is resumed."""
         (name,) = self._require_names([request.name])
-        return self._parts.worker.submit(lambda path: pause_source(path, name, now_ms()))
+        return self._parts.worker.submit(lambda pipeline: pause_source(pipeline, name, now_ms()))
 
     @endpoint("POST", "/v1/resume", "admin")
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Resume a paused source."""
         (name,) = self._require_names([request.name])
-        done = self._parts.worker.submit(lambda path: resume_source(path, name))
+        done = self._parts.worker.submit(lambda pipeline: resume_source(pipeline, name))
         self._parts.worker.add_change(name, None)
         return done
 
@@ -231,20 +233,20 @@ class AdminService:
     def remove(self, request: RemoveRequest, caller: Caller) -> Future[RemoveAnswer]:
         """Remove a source's documents from the newest version, or from all versions."""
 
-        def job(path: SourceSync) -> RemoveAnswer:
+        def job(pipeline: SourceSync) -> RemoveAnswer:
             self._removed.add(request.name)
-            path.paused.pop(request.name, None)
+            pipeline.paused.pop(request.name, None)
             try:
                 done = remove_source_documents(
-                    path.connection,
-                    partial(path.commit, yield_to_edits=path.yield_to_edits),
+                    pipeline.connection,
+                    partial(pipeline.commit, yield_to_edits=pipeline.yield_to_edits),
                     request.name,
                     request.purge,
-                    path.yield_to_edits,
+                    pipeline.yield_to_edits,
                 )
             finally:
                 if request.purge:
-                    self._drop_purged_text(path)
+                    self._drop_purged_text(pipeline)
             drop_mirror(self._parts.state.config, request.name)
             return done
 
@@ -261,13 +263,13 @@ class AdminService:
     def tag(self, request: TagRequest, caller: Caller) -> Future[TagAnswer]:
         """Give a version a name."""
         return self._parts.worker.submit(
-            lambda path: add_tag(path, request.name, request.version, now_ms())
+            lambda pipeline: add_tag(pipeline, request.name, request.version, now_ms())
         )
 
     @endpoint("DELETE", "/v1/tags/{name}", "admin")
     def untag(self, request: UntagRequest, caller: Caller) -> Future[UntagAnswer]:
         """Remove the name of a version."""
-        return self._parts.worker.submit(lambda path: remove_tag(path, request.name))
+        return self._parts.worker.submit(lambda pipeline: remove_tag(pipeline, request.name))
 
     @endpoint("POST", "/v1/check", "admin", streams=True)
     def check(self, request: CheckRequest, caller: Caller, listener: Listener) -> CheckAnswer:
@@ -283,7 +285,9 @@ class AdminService:
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
         """Recompute everything that is derived from passages and questions."""
         if request.encoder:
-            return self._parts.worker.submit(lambda path: self._reencode(path, request.dry_run))
+            return self._parts.worker.submit(
+                lambda pipeline: self._reencode(pipeline, request.dry_run)
+            )
         if request.dry_run:
             raise BadRequest(
                 "The request was refused",
@@ -303,35 +307,35 @@ class AdminService:
     def purge(self, request: PurgeRequest, caller: Caller) -> Future[PurgeAnswer]:
         """Remove a document from every version; with `again`, let scans index it again."""
 
-        def job(path: SourceSync) -> PurgeAnswer:
+        def job(pipeline: SourceSync) -> PurgeAnswer:
             if request.again:
-                return include_document_again(path, request.document, request.source)
+                return include_document_again(pipeline, request.document, request.source)
             try:
-                return purge_document(path, request.document, request.source, now_ms())
+                return purge_document(pipeline, request.document, request.source, now_ms())
             finally:
-                self._drop_purged_text(path)
+                self._drop_purged_text(pipeline)
 
         return self._parts.worker.submit(job)
 
-    def continue_purges(self, path: SourceSync) -> None:
+    def continue_purges(self, pipeline: SourceSync) -> None:
         """Continue interrupted purges once the database is open."""
-        if asked := len(pending_purges(path.connection)):
+        if asked := len(pending_purges(pipeline.connection)):
             log.info("interrupted purges continue", purges=asked)
             self._parts.worker.submit(self._finish_purges).add_done_callback(_tell_failure)
 
-    def _finish_purges(self, path: SourceSync) -> None:
+    def _finish_purges(self, pipeline: SourceSync) -> None:
         try:
-            emptied = finish_purges(path)
+            emptied = finish_purges(pipeline)
         finally:
-            self._drop_purged_text(path)
+            self._drop_purged_text(pipeline)
         log.info("purged")
         for name in emptied.intersection(self._parts.names.configured):
             self._parts.worker.add_change(name, None)
 
-    def _drop_purged_text(self, path: SourceSync) -> None:
+    def _drop_purged_text(self, pipeline: SourceSync) -> None:
         """Drop all caches and files that may contain purged text."""
         drop_replaced(self._parts.state.config.daemon.data_dir)
-        reload_index(path, self._parts.state.engine)
+        reload_index(pipeline, self._parts.state.engine)
         self._parts.workers.renew(self._parts.state.version)
 
     @endpoint("POST", "/v1/reload", "admin")

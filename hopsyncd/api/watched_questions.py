@@ -135,7 +135,7 @@ class WatchedQuestions:
         act = next((json.dumps({kind: True}) for kind, given in kinds if given), None)
         if paused := self._makers.find_paused(self._all(), question, act, caller):
             self._worker.submit(
-                lambda path: change_login(path.connection, paused.id, login_of(caller))
+                lambda pipeline: change_login(pipeline.connection, paused.id, login_of(caller))
             ).result(_STORE_S)
             self._wake.set()
             return paused.id
@@ -152,7 +152,8 @@ class WatchedQuestions:
             login_of(caller),
             self._rights(caller).to_json(),
         )
-        number = self._worker.submit(lambda path: add_watch(path.connection, made)).result(_STORE_S)
+        added = self._worker.submit(lambda pipeline: add_watch(pipeline.connection, made))
+        number = added.result(_STORE_S)
         if program or webhook:
             try:
                 self._actions.add(
@@ -176,7 +177,7 @@ class WatchedQuestions:
     def remove(self, number: int, caller: Caller) -> None:
         """End a watch. Raises NotFound."""
         self._watch(number, caller)
-        removed = self._worker.submit(lambda path: remove_watch(path.connection, number))
+        removed = self._worker.submit(lambda pipeline: remove_watch(pipeline.connection, number))
         if not removed.result(_STORE_S):
             raise _not_watched(number)
         with suppress(StoreError):  # a leftover action is harmless: numbers are never reused
@@ -199,7 +200,7 @@ class WatchedQuestions:
             )
         why = "it changed before the watch was turned on here"
         self._worker.submit(
-            lambda path: pass_over(path.connection, number, self._now_ms(), why)
+            lambda pipeline: pass_over(pipeline.connection, number, self._now_ms(), why)
         ).result(_STORE_S)
         self._actions.add(proposed)
         self._off = self._count_off()
@@ -399,18 +400,18 @@ class WatchedQuestions:
         if before.differs(rights):
             restart = partial(restart_watch, forgets=before.has_lost(rights))
             self._worker.submit(
-                lambda path: restart(path.connection, watch.id, version, state, text)
+                lambda pipeline: restart(pipeline.connection, watch.id, version, state, text)
             ).result(_STORE_S)
             log.info("the rights of a watch have changed", watch=watch.id, version=version)
             return
         if text != watch.rights:
-            self._worker.submit(lambda path: change_rights(path.connection, watch.id, text)).result(
-                _STORE_S
-            )
+            self._worker.submit(
+                lambda pipeline: change_rights(pipeline.connection, watch.id, text)
+            ).result(_STORE_S)
         if state != watch.state:
             self._worker.submit(
-                lambda path: record_change(
-                    path.connection, watch.id, old, version, state, self._now_ms()
+                lambda pipeline: record_change(
+                    pipeline.connection, watch.id, old, version, state, self._now_ms()
                 )
             ).result(_STORE_S)
             log.info("the answer to a watched question changed", watch=watch.id, version=version)
@@ -448,7 +449,7 @@ class WatchedQuestions:
 
     def _note_delivery(self, notification: int, error: str | None) -> None:
         self._worker.submit(
-            lambda path: note_delivery(path.connection, notification, self._now_ms(), error)
+            lambda pipeline: note_delivery(pipeline.connection, notification, self._now_ms(), error)
         ).result(_STORE_S)
 
     def _change(self, watch: Watch, notification: Notification, acl: Acl) -> WatchChange:
@@ -487,8 +488,8 @@ def _kind(watch: Watch) -> str | None:
     return next(iter(json.loads(kind))) if kind else None
 
 
-def _replace_act(watch: Watch, kind: str | None, path: SourceSync) -> None:
-    replace_act(path.connection, watch.id, watch.act, kind)
+def _replace_act(watch: Watch, kind: str | None, pipeline: SourceSync) -> None:
+    replace_act(pipeline.connection, watch.id, watch.act, kind)
 
 
 def _not_watched(number: int) -> NotFound:

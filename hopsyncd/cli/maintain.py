@@ -11,7 +11,7 @@ import click
 from hopsyncd.cli.output import confirm, json_option, print_if_json, print_json, send_long
 from hopsyncd.client import calls
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
-from hopsyncd.config.values import is_database
+from hopsyncd.config.values import check_database_url
 from hopsyncd.display import duration, plural
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
@@ -177,7 +177,7 @@ def copy(context: click.Context, to: str) -> None:
     from store.operational import all_watches
 
     try:
-        place = is_database(to) if "://" in to else Path(to).absolute()
+        place = check_database_url(to) if "://" in to else Path(to).absolute()
     except ValueError as error:
         hint = (
             "Use a PostgreSQL URL without a password; give the password in PGPASSWORD or a passfile"

@@ -22,7 +22,7 @@ _HERE = ("127.0.0.1", "::1", "localhost")
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]+\]")
 
 
-def _is_safe_to_listen_on(address: str, info: ValidationInfo) -> str:
+def _check_listen_address(address: str, info: ValidationInfo) -> str:
     """Refuse an address that other machines can reach, unless hopsyncd or a configured proxy uses
     TLS."""
     has_tls = [bool(info.data.get(key)) for key in ("tls_cert", "tls_key")]
@@ -37,23 +37,25 @@ def _is_safe_to_listen_on(address: str, info: ValidationInfo) -> str:
     return address
 
 
-def _is_host_name(name: str) -> str:
+def _check_host_name(name: str) -> str:
     if not _HOST_NAME.fullmatch(name):
         raise ValueError("it should be a host name, without a scheme and a port")
     return name.lower()
 
 
-def _is_network(network: str) -> str:
+def _check_network(network: str) -> str:
     return str(ipaddress.ip_network(network))
 
 
 NetworkList = Annotated[
-    tuple[Annotated[str, AfterValidator(_is_network)], ...], Field(strict=False)
+    tuple[Annotated[str, AfterValidator(_check_network)], ...], Field(strict=False)
 ]
-HostList = Annotated[tuple[Annotated[str, AfterValidator(_is_host_name)], ...], Field(strict=False)]
+HostList = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_host_name)], ...], Field(strict=False)
+]
 
 
-def _is_page_address(address: str, info: ValidationInfo) -> str:
+def _check_page_address(address: str, info: ValidationInfo) -> str:
     """Check that the address of the web page uses TLS. Returns the origin as browsers write it."""
     if not address:
         return address
@@ -73,7 +75,7 @@ def _is_page_address(address: str, info: ValidationInfo) -> str:
     return f"https://{name}" + (f":{port}" if port not in (None, 443) else "")
 
 
-def _is_issuer(address: str) -> str:
+def _check_issuer(address: str) -> str:
     """Accept an https address, or the http address of a provider on this machine."""
     parts = urlsplit(address)
     is_here = parts.scheme == "http" and parts.hostname in _HERE
@@ -90,7 +92,7 @@ PageRole = Literal["read", "write", "admin"]
 class OidcConfig(Section):
     """The login of a company, by OpenID Connect, for the page at `access.page`."""
 
-    issuer: Annotated[str, AfterValidator(_is_issuer)] = Field(
+    issuer: Annotated[str, AfterValidator(_check_issuer)] = Field(
         description='Write it as the provider does, like "https://login.example.org".'
     )
     client_id: str = Field(
@@ -117,7 +119,7 @@ class OidcConfig(Section):
     )
 
 
-def _has_page(oidc: OidcConfig | None, info: ValidationInfo) -> OidcConfig | None:
+def _require_page(oidc: OidcConfig | None, info: ValidationInfo) -> OidcConfig | None:
     if oidc and not info.data.get("page"):
         raise ValueError("`page` in [access] is not set, so there is no page to log in to")
     return oidc
@@ -153,7 +155,7 @@ class AccessConfig(Section):
     hosts: HostList = Field(
         default=(), description='Write a list of names like ["notes.example.org"].'
     )
-    listen: Annotated[str, AfterValidator(_is_safe_to_listen_on)] = Field(
+    listen: Annotated[str, AfterValidator(_check_listen_address)] = Field(
         default="",
         validate_default=True,
         description='Write it like "127.0.0.1:7717". For an address that other machines reach, like'
@@ -165,12 +167,12 @@ class AccessConfig(Section):
     backup_dir: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
     )
-    page: Annotated[str, AfterValidator(_is_page_address)] = Field(
+    page: Annotated[str, AfterValidator(_check_page_address)] = Field(
         default="",
         description='Write the address that browsers open, like "https://notes.example.org:7717",'
         " or nothing.",
     )
-    oidc: Annotated[OidcConfig | None, AfterValidator(_has_page)] = Field(
+    oidc: Annotated[OidcConfig | None, AfterValidator(_require_page)] = Field(
         default=None, description="Set `page` in [access] too, or remove the section."
     )
 

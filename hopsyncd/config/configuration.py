@@ -47,9 +47,9 @@ from hopsyncd.config.values import (
     WebConfig,
     WorkersConfig,
     ZoneName,
+    check_endpoint,
+    check_model,
     encoder_address,
-    is_endpoint,
-    is_model,
 )
 from hopsyncd.errors import ConfigError
 
@@ -158,9 +158,9 @@ _URL_HINT = 'Write it like "http://127.0.0.1:11434/v1", and the name of the mode
 
 class ModelsConfig(Section):
     encoder: ModelName = "default"
-    encoder_url: Annotated[str, AfterValidator(is_endpoint), AfterValidator(_require_encoder)] = (
-        Field(default="", validate_default=True, description=_URL_HINT)
-    )
+    encoder_url: Annotated[
+        str, AfterValidator(check_endpoint), AfterValidator(_require_encoder)
+    ] = Field(default="", validate_default=True, description=_URL_HINT)
     encoder_api_key_env: VariableName = ""
     encoder_concurrency: int = Field(default=4, ge=1, le=64)
     encoder_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
@@ -177,8 +177,8 @@ class ModelsConfig(Section):
         description="Write 64 hexadecimal digits, or nothing.",
     )
     language_model: ModelName = "default"
-    reranker: Annotated[str, AfterValidator(is_model)] = ""
-    reranker_url: Annotated[str, AfterValidator(is_endpoint)] = Field(
+    reranker: Annotated[str, AfterValidator(check_model)] = ""
+    reranker_url: Annotated[str, AfterValidator(check_endpoint)] = Field(
         default="", description='Write it like "https://api.jina.ai/v1", without "/rerank".'
     )
     reranker_api_key_env: VariableName = "RERANKER_API_KEY"
@@ -228,7 +228,7 @@ _MOST_PRICE = 1e6
 class LlmConfig(Section):
     """The LLM. If `base_url` is empty, no LLM is used. A limit of 0 means no limit."""
 
-    base_url: Annotated[str, AfterValidator(is_endpoint)] = Field(
+    base_url: Annotated[str, AfterValidator(check_endpoint)] = Field(
         default="", description='Write it like "http://localhost:11434/v1".'
     )
     model: Annotated[str, AfterValidator(_require_endpoint)] = Field(

@@ -163,13 +163,11 @@ def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
     """
     place: tuple[str | int, ...] = ("source", index)
     lines = text.splitlines(keepends=True)
-    source_detection = key_lines(text)
-    if place not in source_detection:
+    lines_by_key = key_lines(text)
+    if place not in lines_by_key:
         return None
-    first = source_detection[place] - 1
-    others = [
-        line for path, line in source_detection.items() if path[:2] != place and line > first + 1
-    ]
+    first = lines_by_key[place] - 1
+    others = [line for path, line in lines_by_key.items() if path[:2] != place and line > first + 1]
     for end in range(first + 1, min(others, default=len(lines) + 1)):
         if _parse("".join(lines[first:end])) == {"source": [source]}:
             kept = "".join([*lines[:first], *lines[end:]])

@@ -214,12 +214,14 @@ def _nearest_key(key_path: KeyPath, section: str, models: Models) -> str:
     sections = dict.fromkeys(name.partition(" ")[0] for name in models)
     known = list(model.model_fields) if model else list(sections)
     near = difflib.get_close_matches(key, known, n=1)
-    home_of_key = ["source"] if key in SourceBase.model_fields else []
-    home_of_key = home_of_key or [n for n, other in models.items() if key in other.model_fields]
+    sections_with_key = ["source"] if key in SourceBase.model_fields else []
+    sections_with_key = sections_with_key or [
+        n for n, other in models.items() if key in other.model_fields
+    ]
     if near:
         return f"Did you mean `{near[0]}`?"
-    if home_of_key:
-        return f"`{key}` belongs in {' or '.join(map(_header, home_of_key))}."
+    if sections_with_key:
+        return f"`{key}` belongs in {' or '.join(map(_header, sections_with_key))}."
     return f"Known here: {', '.join(known)}."
 
 

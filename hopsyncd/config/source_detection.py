@@ -194,8 +194,8 @@ def _fills(table: Table, given: Mapping[str, Any]) -> bool:
 def _detect_mail_account(place: str) -> DetectedSource:
     """Parse `imap://ann@example.org@imap.example.org/INBOX`. Folder and port are optional."""
     scheme, _, rest = place.partition("://")
-    place_of, _, folder = rest.partition("/")
-    user, _, server = place_of.rpartition("@")
+    account, _, folder = rest.partition("/")
+    user, _, server = account.rpartition("@")
     host, _, port = server.partition(":")
     user = unquote(user)
     if (

@@ -33,8 +33,8 @@ from hopsyncd.config.values import (
     Seconds,
     Section,
     ViewerList,
-    is_path_pattern,
-    is_usable_folder,
+    check_path_pattern,
+    check_usable_folder,
 )
 
 PLUGIN_GROUP = "hopsyncd.connectors"
@@ -43,7 +43,7 @@ PLUGIN_GROUP = "hopsyncd.connectors"
 class FolderRights(Section):
     """Who may see the documents that a pattern matches: an entry of a source's `paths`."""
 
-    match: Annotated[str, AfterValidator(is_path_pattern)] = Field(
+    match: Annotated[str, AfterValidator(check_path_pattern)] = Field(
         description='Write a gitignore pattern, such as "hr/**".'
     )
     visible_to: Annotated[ViewerList, Field(min_length=1)] = Field(description=VIEWERS_HINT)
@@ -94,7 +94,7 @@ class FolderSource(FilesSource):
     """A folder of files."""
 
     kind: Literal["folder"] = "folder"
-    path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] = Field(
+    path: Annotated[ConfigPath, AfterValidator(check_usable_folder)] = Field(
         description="Write the path of a folder in quotes."
     )
 
@@ -103,7 +103,7 @@ class FolderSource(FilesSource):
         return str(self.path)
 
 
-def _is_repository(url: str, info: ValidationInfo) -> str:
+def _check_repository(url: str, info: ValidationInfo) -> str:
     if "path" in info.data and (info.data["path"] is None) == (not url):
         raise ValueError(
             "only one of `path` and `url` can be set" if url else "neither `path` nor `url` is set"
@@ -113,7 +113,7 @@ def _is_repository(url: str, info: ValidationInfo) -> str:
     return url
 
 
-def _is_for_https(token: str, info: ValidationInfo) -> str:
+def _check_token(token: str, info: ValidationInfo) -> str:
     if token and not info.data.get("url", "https://").startswith("https://"):
         raise ValueError("a token requires an https:// address")
     return token
@@ -124,8 +124,8 @@ class GitSource(FilesSource):
 
     kind: Literal["git"]
     include: Annotated[PatternList, Field(min_length=1)] = (*DEFAULT_INCLUDE, SCRIPTS)
-    path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] | None = None
-    url: Annotated[str, AfterValidator(_is_repository)] = Field(
+    path: Annotated[ConfigPath, AfterValidator(check_usable_folder)] | None = None
+    url: Annotated[str, AfterValidator(_check_repository)] = Field(
         default="",
         validate_default=True,
         description="Write the folder of a repository as `path`, or its https, ssh, git or file"
@@ -135,7 +135,7 @@ class GitSource(FilesSource):
         default="", description="Leave the line out to use the branch of the repository's HEAD."
     )
     username: str = ""
-    token: Annotated[str, AfterValidator(_is_for_https)] = Field(
+    token: Annotated[str, AfterValidator(_check_token)] = Field(
         default="", repr=False, description='Write it like "${NAME}", for an https address.'
     )
     depth: int = Field(default=200, ge=0)
@@ -147,7 +147,7 @@ class GitSource(FilesSource):
         return self.url or str(self.path)
 
 
-def _is_elsewhere(url: str) -> str:
+def _check_remote_url(url: str) -> str:
     if checked_url(url).startswith(("file://", "local://")):
         raise ValueError('a folder on this machine is a source of kind "folder"')
     return url
@@ -157,7 +157,7 @@ class RemoteSource(FilesSource):
     """A folder that fsspec reaches."""
 
     kind: Literal["remote"]
-    url: Annotated[str, AfterValidator(_is_elsewhere)] = Field(
+    url: Annotated[str, AfterValidator(_check_remote_url)] = Field(
         description='Write an address like "s3://bucket/folder".'
     )
     options: dict[str, Any] = Field(default={}, repr=False)
@@ -168,7 +168,7 @@ class RemoteSource(FilesSource):
         return self.url
 
 
-def _is_either(query: str, info: ValidationInfo) -> str:
+def _check_query_or_table(query: str, info: ValidationInfo) -> str:
     table = info.data.get("table")
     if table is not None and bool(table) == bool(query):
         why = (
@@ -186,7 +186,7 @@ class SqliteSource(SourceBase):
     kind: Literal["sqlite"]
     path: ConfigPath = Field(description="Write the path of a database file in quotes.")
     table: str = ""
-    query: Annotated[str, AfterValidator(_is_either)] = Field(
+    query: Annotated[str, AfterValidator(_check_query_or_table)] = Field(
         default="",
         validate_default=True,
         description="Name a table or a view as `table`, or write a SELECT as `query`.",
@@ -217,7 +217,7 @@ class MaildirSource(SourceBase):
     """The messages of a Maildir and of the Maildirs below it."""
 
     kind: Literal["maildir"]
-    path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] = Field(
+    path: Annotated[ConfigPath, AfterValidator(check_usable_folder)] = Field(
         description="Write the path of a Maildir in quotes."
     )
     folders: tuple[str, ...] = _FOLDERS
@@ -240,7 +240,7 @@ class MboxSource(SourceBase):
         return str(self.path)
 
 
-def _is_safe_tls(tls: Tls, info: ValidationInfo) -> Tls:
+def _check_tls(tls: Tls, info: ValidationInfo) -> Tls:
     host = info.data.get("host")
     if tls == "off" and host not in (None, "localhost", "127.0.0.1", "::1"):
         raise ValueError(f"without TLS, anyone could read the password on its way to {host}")
@@ -261,7 +261,7 @@ class ImapSource(SourceBase):
         description="Write the name of an environment variable, not the password itself.",
     )
     port: int = Field(default=993, ge=1, le=65_535)
-    tls: Annotated[Tls, AfterValidator(_is_safe_tls)] = Field(
+    tls: Annotated[Tls, AfterValidator(_check_tls)] = Field(
         default="tls", description='Write "tls", or "starttls", usually with port 143.'
     )
     ca_file: ConfigPath | None = Field(
@@ -276,7 +276,7 @@ class ImapSource(SourceBase):
         return f"{self.user} at {self.host}"
 
 
-def _are_addresses(start: tuple[str, ...]) -> tuple[str, ...]:
+def _check_addresses(start: tuple[str, ...]) -> tuple[str, ...]:
     for text in start:
         if address(text) is None:
             raise ValueError(f"{text} is not a page's address without a name and password")
@@ -288,7 +288,7 @@ class WebSource(SourceBase):
 
     kind: Literal["web"]
     start: Annotated[
-        tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_are_addresses)
+        tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_check_addresses)
     ] = Field(description='Write a list like ["https://example.org/feed.xml"].')
     depth: Literal[0, 1] = 0
     hosts: Annotated[tuple[str, ...], Field(strict=False)] = ()

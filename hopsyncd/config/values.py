@@ -134,7 +134,7 @@ def to_path(value: object, info: ValidationInfo) -> Path:
     return Path(os.path.normpath(path))
 
 
-def is_usable_folder(path: Path) -> Path:
+def check_usable_folder(path: Path) -> Path:
     """Accept a folder that can be read, or a missing folder.
 
     A folder is missing if its drive is not mounted. The source then pauses until it is mounted.
@@ -150,7 +150,7 @@ def is_usable_folder(path: Path) -> Path:
     return path
 
 
-def is_model(value: str, info: ValidationInfo) -> str:
+def check_model(value: str, info: ValidationInfo) -> str:
     """Accept a model's name, or the absolute path of its folder, which must exist."""
     if not value.startswith(("/", "~", "./", "../")):
         return value
@@ -200,7 +200,7 @@ def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress
     return EncoderAddress(known_url, model, key_env or known_key_env)
 
 
-def is_endpoint(value: str) -> str:
+def check_endpoint(value: str) -> str:
     """Accept the address of an API, or an empty string."""
     if not value:
         return value
@@ -218,12 +218,12 @@ def is_endpoint(value: str) -> str:
     return value
 
 
-def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     Patterns([pattern for pattern in patterns if pattern not in NAMED])
     return patterns
 
 
-def is_path_pattern(pattern: str) -> str:
+def check_path_pattern(pattern: str) -> str:
     """Accept a gitignore pattern for paths of documents that is not a negation."""
     if not is_pattern(pattern):
         raise ValueError("it should be a pattern such as `hr/**`; a later entry makes exceptions")
@@ -242,7 +242,7 @@ def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check_unless_empty)
 
 
-def _is_cron(expression: str) -> None:
+def _check_cron(expression: str) -> None:
     # The defaults are valid, and parsing another expression loads a library.
     if expression not in (GC_AT, FULL_SCAN_AT):
         parse_cron(expression)
@@ -264,7 +264,7 @@ def user_id(name: str) -> int:
         raise ValueError(f"there is no user {name} on this machine") from error
 
 
-def _is_viewer(who: str) -> str:
+def _check_viewer(who: str) -> str:
     """Accept "user:NAME", "group:NAME", or "members" for all members of the group.
 
     A user who connects over TCP needs no account on this machine, so the name need not exist.
@@ -272,10 +272,10 @@ def _is_viewer(who: str) -> str:
     kind, _, name = who.partition(":")
     if who == MEMBERS or (kind in ("user", "group") and PERSON.fullmatch(name)):
         return who
-    return _is_who(who)
+    return _check_user_or_group(who)
 
 
-def _is_who(who: str) -> str:
+def _check_user_or_group(who: str) -> str:
     """Accept a user or a group on this machine, as "user:ann" or "group:team"."""
     kind, _, name = who.partition(":")
     if kind not in ("user", "group") or not name:
@@ -287,7 +287,7 @@ def _is_who(who: str) -> str:
 def is_on_this_machine(who: str) -> bool:
     """Return whether this machine has the user or group of `user:NAME` or `group:NAME`."""
     try:
-        return bool(_is_who(who))
+        return bool(_check_user_or_group(who))
     except ValueError:
         return False
 
@@ -318,8 +318,8 @@ def is_loopback(host: str) -> bool:
 
 
 ConfigPath = Annotated[Path, BeforeValidator(to_path)]
-PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
-ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
+PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(check_patterns)]
+ModelName = Annotated[str, Field(min_length=1), AfterValidator(check_model)]
 RequestFields = dict[str, str | int | float | bool]
 VariableName = Annotated[
     str,
@@ -328,17 +328,19 @@ VariableName = Annotated[
         description="Write the name of an environment variable, not the key itself.",
     ),
 ]
-CronText = Annotated[str, _unless_empty(_is_cron)]
+CronText = Annotated[str, _unless_empty(_check_cron)]
 ZoneName = Annotated[str, _unless_empty(zone_of)]
 Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 GroupName = Annotated[str, _unless_empty(group_id)]
 LoopbackAddress = Annotated[str, _unless_empty(host_and_port)]
-Who = Annotated[str, AfterValidator(_is_who)]
+Who = Annotated[str, AfterValidator(_check_user_or_group)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
-ViewerList = Annotated[tuple[Annotated[str, AfterValidator(_is_viewer)], ...], Field(strict=False)]
+ViewerList = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_viewer)], ...], Field(strict=False)
+]
 
 
-def is_database(value: str) -> str:
+def check_database_url(value: str) -> str:
     parts = urlsplit(value)
     if value and parts.scheme not in ("postgresql", "postgres"):
         raise ValueError("it is not the URL of a PostgreSQL database")
@@ -362,7 +364,7 @@ class QueryConfig(Section):
 class StoreConfig(Section):
     """The database. An empty `url` means a file in the data_dir."""
 
-    url: Annotated[str, AfterValidator(is_database)] = Field(
+    url: Annotated[str, AfterValidator(check_database_url)] = Field(
         default="", description='Write it like "postgresql://hopsyncd@db.example.org/notes".'
     )
 
@@ -390,9 +392,9 @@ def daily_cron(times: str) -> str:
     return f"{int(found[2])} {int(found[1])} * * *" if found else times
 
 
-def _are_times(times: str) -> None:
+def _check_times(times: str) -> None:
     if not _DAILY.fullmatch(times):
-        _is_cron(times)
+        _check_cron(times)
 
 
 class AuditConfig(Section):
@@ -410,7 +412,7 @@ class BackupConfig(Section):
     dir: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
     )
-    at: Annotated[str, _unless_empty(_are_times)] = Field(
+    at: Annotated[str, _unless_empty(_check_times)] = Field(
         default="02:00", description='Write a time like "02:00", or a cron expression.'
     )
     keep: int = Field(default=7, ge=1, le=1000)

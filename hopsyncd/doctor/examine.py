@@ -321,7 +321,7 @@ def _examine_daemon(config: Config) -> Iterator[Diagnosis]:
     yield from _run_guarded("sources", partial(sources, config))
     yield from _run_guarded("access", partial(check_viewers, config))
     yield from _run_guarded("certificate", partial(check_certificate, config))
-    yield from _run_guarded("watches", partial(machine.watches, config))
+    yield from _run_guarded("file events", partial(machine.file_events, config))
     yield from _run_guarded("watched questions", partial(watch_actions, config))
     yield from _run_guarded("login", partial(company_login, config))
     yield from _run_guarded("llm", partial(endpoint, config))

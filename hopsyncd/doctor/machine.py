@@ -138,7 +138,7 @@ def disk(config: Config) -> Iterator[Diagnosis]:
     yield _enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, found, remedy)
 
 
-def watches(config: Config) -> Iterator[Diagnosis]:
+def file_events(config: Config) -> Iterator[Diagnosis]:
     """Check that the kernel allows enough watches for all folders."""
     roots = [source.path for source in config.sources if isinstance(source, FolderSource)]
     limits = {name: _limit(name) for name in ("max_user_watches", "max_user_instances")}
@@ -149,16 +149,16 @@ def watches(config: Config) -> Iterator[Diagnosis]:
     remedies = "`sysctl fs.inotify.{}={}`, also in /etc/sysctl.d; until then changes wait for scans"
     if watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 2 * watched))
-        yield Diagnosis("watches", "fail", f"{found} allowed", remedy)
+        yield Diagnosis("file events", "fail", f"{found} allowed", remedy)
     elif len(roots) > (limits["max_user_instances"] or 0):
         why = f"{len(roots)} folders to watch, {limits['max_user_instances']} watchers allowed"
         remedy = remedies.format("max_user_instances", 2 * len(roots))
-        yield Diagnosis("watches", "fail", why, remedy)
+        yield Diagnosis("file events", "fail", why, remedy)
     elif 2 * watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 4 * watched))
-        yield Diagnosis("watches", "warn", f"{found} allowed for all programs together", remedy)
+        yield Diagnosis("file events", "warn", f"{found} allowed for all programs together", remedy)
     else:
-        yield well("watches", f"{found} allowed")
+        yield well("file events", f"{found} allowed")
 
 
 def _limit(name: str) -> int | None:

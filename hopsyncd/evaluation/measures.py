@@ -311,7 +311,7 @@ def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores |
     if any(outcome.reply is None for outcome in measured):
         return None
     answerable = [outcome for outcome in measured if outcome.question.kind != "none"]
-    hopeless = [outcome for outcome in measured if outcome.question.kind == "none"]
+    unanswerable = [outcome for outcome in measured if outcome.question.kind == "none"]
     shown = [outcome for outcome in measured if _short(outcome)]
     return AnswerScores(
         em=_share(answerable, lambda outcome: outcome.em),
@@ -320,7 +320,7 @@ def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores |
         right=_share(shown, lambda outcome: is_right(_short(outcome), outcome.question.answers)),
         held=_share(answerable, _is_held),
         refused_wrongly=_share(answerable, _is_refused),
-        refused_rightly=_share(hopeless, _is_refused),
+        refused_rightly=_share(unanswerable, _is_refused),
     )
 
 

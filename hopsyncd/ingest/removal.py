@@ -73,19 +73,19 @@ def remove_source_documents(
     }
 
 
-def finish_purges(path: SourceSync) -> set[str]:
+def finish_purges(pipeline: SourceSync) -> set[str]:
     """Complete interrupted purges. Returns the names of the sources that lost all documents."""
-    names, emptied = source_names(path.connection), set[str]()
-    apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
-    for request in pending_purges(path.connection):
+    names, emptied = source_names(pipeline.connection), set[str]()
+    apply = partial(pipeline.commit, yield_to_edits=pipeline.yield_to_edits)
+    for request in pending_purges(pipeline.connection):
         if request.path:
-            remove_everywhere(path, request)
+            remove_everywhere(pipeline, request)
             continue
         name = names[request.source]
         emptied.add(name)
-        with path.leaving_alone(name):
+        with pipeline.leaving_alone(name):
             remove_source_documents(
-                path.connection, apply, name, purge=True, between=path.yield_to_edits
+                pipeline.connection, apply, name, purge=True, between=pipeline.yield_to_edits
             )
     return emptied
 

@@ -279,12 +279,12 @@ class SourceScheduler:
 
     def __init__(
         self,
-        path: SourceSync,
+        pipeline: SourceSync,
         clock_s: Callable[[], float],
         on_synced: Callable[[float], None],
         times: Timetable,
     ) -> None:
-        self._path = path
+        self._pipeline = pipeline
         self._clock_s = clock_s
         self._on_synced = on_synced
         self._times = times
@@ -302,7 +302,7 @@ class SourceScheduler:
         for task in tasks:
             due = before.get(task.source.name)
             if due is None or due.source is not task.source:
-                due = _Due(task.source, task.at_start or self._path.is_behind(task.source))
+                due = _Due(task.source, task.at_start or self._pipeline.is_behind(task.source))
             self._due[task.source.name] = due
         self._ring = deque(self._due.values())
         answered: list[Request] = []
@@ -342,7 +342,7 @@ class SourceScheduler:
         if due is None:
             return
         due.parts.update(paths or ())
-        if paths is None or len(due.parts) > _MAX_PARTS or self._path.is_behind(due.source):
+        if paths is None or len(due.parts) > _MAX_PARTS or self._pipeline.is_behind(due.source):
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
@@ -354,7 +354,7 @@ class SourceScheduler:
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
-        if due is not None and not self._path.is_behind(due.source):
+        if due is not None and not self._pipeline.is_behind(due.source):
             is_little = len(newest) <= _SMALL_PARTS
             if is_little and not self._small(due, Scope(tuple(newest), small=True)).too_large:
                 return ()
@@ -365,7 +365,7 @@ class SourceScheduler:
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
         """Sync only the newest edits, up to the limits of a small sync. Returns the edits that were
         left out."""
-        seen = seen_items(self._path.connection, due.source.id, newest)
+        seen = seen_items(self._pipeline.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
         while edits:
@@ -377,7 +377,7 @@ class SourceScheduler:
 
     def _small(self, due: _Due, scope: Scope) -> SyncOutcome:
         began_s = self._clock_s()
-        outcome = self._path.sync(due.source, scope)
+        outcome = self._pipeline.sync(due.source, scope)
         self._on_synced(self._clock_s() - began_s)
         _log(outcome)
         return outcome
@@ -420,14 +420,14 @@ class SourceScheduler:
     def _begin(self, due: _Due) -> _Underway:
         parts, due.parts = due.parts, set()
         if not self._wants_all(due):
-            return _Underway(self._path.turns(due.source, Scope(tuple(sorted(parts)))))
+            return _Underway(self._pipeline.turns(due.source, Scope(tuple(sorted(parts)))))
         # This may raise an error, so it comes before any work is taken.
         listed_ms = self._listed_ms(due)
         requests, due.requests = due.requests, []
         due.asked = False  # A new request may set it again during the sync.
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._times.is_due(due.full_scan)
-        turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
+        turns = self._pipeline.turns(due.source, Scope(None, accept_empty, whole=is_full))
         return _Underway(turns, requests, True, is_full, listed_ms)
 
     def _end(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
@@ -443,7 +443,7 @@ class SourceScheduler:
         return [request for request in scan.answers if request.is_answered]
 
     def _listed_ms(self, due: _Due) -> int | None:
-        return listing_state(self._path.connection, due.source.id).listed_ms
+        return listing_state(self._pipeline.connection, due.source.id).listed_ms
 
 
 def _log(outcome: SyncOutcome) -> None:

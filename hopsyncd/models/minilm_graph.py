@@ -72,8 +72,8 @@ class _Graph:
         )
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIB, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        serialize: bytes = model.SerializeToString()
-        return serialize
+        data: bytes = model.SerializeToString()
+        return data
 
     def _embed(self) -> str:
         table = self._weights["embeddings.word_embeddings.weight"]

@@ -96,11 +96,11 @@ class OnnxEncoder:
     def _build_model(self) -> bytes:
         checked_digest(str(self._folder), WEIGHTS_SHA256)
         graph = build_graph(self._folder)
-        serialize = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
+        new = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            serialize.write_bytes(hashlib.sha256(graph).digest() + graph)
-            serialize.replace(self._file)
+            new.write_bytes(hashlib.sha256(graph).digest() + graph)
+            new.replace(self._file)
         except OSError as error:
             log.warning(
                 "the encoder's model cannot be stored in the cache",

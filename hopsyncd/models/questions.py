@@ -219,15 +219,17 @@ def embed_each(
 ) -> list[QuestionSet]:
     """Compute ids and vectors for the drafts of several passages. All texts are encoded in one
     call."""
-    incoming = [draft.contexts[: len(draft.contexts) - draft.asked] for draft in drafts]
+    passage_texts = [draft.contexts[: len(draft.contexts) - draft.asked] for draft in drafts]
     asked = [draft.contexts[len(draft.contexts) - draft.asked :] for draft in drafts]
-    vectors = iter(to_grid(encoder.encode([*chain(*incoming)])))
+    vectors = iter(to_grid(encoder.encode([*chain(*passage_texts)])))
     if any(asked):
         asked_vectors = iter(to_grid(encode_questions(encoder, [*chain(*asked)])))
     else:
         asked_vectors = iter(())
     sets = []
-    for passage, draft, texts, questions in zip(passages, drafts, incoming, asked, strict=True):
+    for passage, draft, texts, questions in zip(
+        passages, drafts, passage_texts, asked, strict=True
+    ):
         in_set = set_id(passage.id, generation.name, provisional=provisional)
         rows = [*islice(vectors, len(texts)), *islice(asked_vectors, len(questions))]
         sets.append(
@@ -331,9 +333,7 @@ class BuiltinMaker:
                 begun = [passage for passage in group if passage.id in self._making]
                 for passage in begun:
                     yield [(passage, self._making[passage.id].result())]
-                self._begin(
-                    pool, [question for question in group if question not in begun], pending
-                )
+                self._begin(pool, [passage for passage in group if passage not in begun], pending)
                 while len(pending) > (_TOGETHER if pool else 0):
                     yield [self._finish_next(pending)]
             while pending:

@@ -67,7 +67,7 @@ class EndedSessions:
     def _write(self, user: str) -> None:
         self._follow()
         now_s = time.time()
-        times = {session: at_s for session, at_s in self._times.items() if now_s - at_s < _KEPT_S}
+        times = {name: at_s for name, at_s in self._times.items() if now_s - at_s < _KEPT_S}
         handle, made = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
         with os.fdopen(handle, "w", encoding="utf-8") as written:
             json.dump({**times, user: now_s}, written)

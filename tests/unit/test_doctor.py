@@ -215,7 +215,7 @@ def test_sources_that_cannot_be_read_fail_each_with_its_remedy(
         ("source here", "ok"), ("source gone", "fail"), ("source share", "fail"),
         ("source mail", "warn"),
     ]  # fmt: skip
-    assert levels(machine.watches(config)) == [("watches", "ok")]
+    assert levels(machine.file_events(config)) == [("file events", "ok")]
 
 
 class _Models(BaseHTTPRequestHandler):

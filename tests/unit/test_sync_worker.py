@@ -195,11 +195,11 @@ def test_a_job_that_breaks_leaves_nobody_waiting(
 def test_waiters_get_an_error_when_the_daemon_stops(
     worker: SyncWorker, start: Callable[[], None]
 ) -> None:
-    def stop(path: SourceSync) -> None:
+    def stop(pipeline: SourceSync) -> None:
         stopper = Thread(target=worker.stop, args=(0,))
         stopper.start()
         stopper.join(WAIT_S)
-        path.yield_to_edits()
+        pipeline.yield_to_edits()
 
     first = worker.submit(stop)
     second = worker.submit(lambda _: None)

@@ -261,19 +261,17 @@ def fit_quotes(
     long quotes are shortened to the same length. An object whose quote was shortened has
     `shortened`.
     """
-    bare = [token_count({**sentence, "quote": "", "shortened": True}) for sentence in quoting]
-    wanted = [token_count(sentence["quote"]) for sentence in quoting]
+    bare = [token_count({**quoted, "quote": "", "shortened": True}) for quoted in quoting]
+    wanted = [token_count(quoted["quote"]) for quoted in quoting]
     room = max_tokens - token_count(frame)
     least = [min(tokens, _LEAST_QUOTE_TOKENS) for tokens in wanted]
     kept = len(quoting)
     while kept and sum(bare[:kept]) + sum(least[:kept]) > room:
         kept -= 1
     given = shares(wanted[:kept], room - sum(bare[:kept]))
-    return [_cut(sentence, tokens) for sentence, tokens in zip(quoting[:kept], given, strict=True)]
+    return [_cut(quoted, tokens) for quoted, tokens in zip(quoting[:kept], given, strict=True)]
 
 
-def _cut(sentence: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    quote = shorten(sentence["quote"], max_tokens)
-    return {**sentence, "quote": quote} | (
-        {"shortened": True} if quote != sentence["quote"] else {}
-    )
+def _cut(quoted: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+    quote = shorten(quoted["quote"], max_tokens)
+    return {**quoted, "quote": quote} | ({"shortened": True} if quote != quoted["quote"] else {})
