@@ -31,6 +31,7 @@ IsAllowed = Callable[[str], bool]
 USER_AGENT = "hopsyncd"
 _CONNECT_S = 10.0
 _MAX_PACKED_RATIO = 200  # ordinary text is rarely compressed to less than 1/20
+_ALWAYS_ALLOWED_BYTES = 1 << 20  # after decompression, whatever the ratio is
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL = ipaddress.ip_network("2000::/3")  # all public IPv6 addresses that are allocated
 _PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
@@ -187,7 +188,7 @@ def _http() -> httpx2.AsyncClient:
 
 def decompress(data: bytes, max_bytes: int) -> bytes:
     """Decompress gzip data. Raises Unreachable if the data is damaged or too large."""
-    limit = min(max_bytes, len(data) * _MAX_PACKED_RATIO)
+    limit = min(max_bytes, max(len(data) * _MAX_PACKED_RATIO, _ALWAYS_ALLOWED_BYTES))
     inflater = zlib.decompressobj(wbits=31)
     try:
         body = inflater.decompress(data, limit + 1)
@@ -195,6 +196,8 @@ def decompress(data: bytes, max_bytes: int) -> bytes:
         raise Unreachable("the response is not valid gzip") from error
     if len(body) > limit:
         raise too_large(limit)
+    if not inflater.eof:
+        raise Unreachable("the gzip data of the response is truncated")
     return body
 
 

@@ -3,7 +3,8 @@
 A start address is a page, a sitemap or a feed; only a page is itself a document. The cursor
 contains each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor
 read again. A page is removed if its status is 404 or 410. A page to which no other page links any
-more, such as an old entry of a feed, is kept as long as it can be fetched.
+more, such as an old entry of a feed, is kept as long as it can be fetched. If more pages are known
+than a listing may visit, the listings visit them in turn.
 """
 
 import json
@@ -70,6 +71,7 @@ class Spool:
 
 _MAX_VALIDATOR_CHARACTERS = 200
 _MAX_SITEMAPS = 50
+_MAX_KNOWN_PAGES = 3000  # the cursor has room for about as many
 _GONE = (404, 410)
 _NO_PAGES = tuple(
     ".png .jpg .jpeg .gif .webp .svg .ico .css .js .json .zip .gz .tar .tgz .xz .bz2 .exe .dmg .iso"
@@ -82,13 +84,14 @@ class _State:
     """The last reply from an address.
 
     `revision` is empty if the reply was not a page. `elsewhere` is the target of its redirect, if
-    there was one.
+    there was one. If `is_overdue` is true, the last listing had no room for the page.
     """
 
     etag: str = ""
     modified: str = ""
     revision: str = ""
     elsewhere: str = ""
+    is_overdue: bool = False
 
 
 _UNKNOWN = _State()
@@ -193,6 +196,13 @@ class WebConnector:
                 if content.page is None and len(ours) < len(content.links):
                     yield self._elsewhere(url, content.links)
                 queue.extend(link for link in content.sitemaps if self._is_ours(link))
+        if unread := [url for url in dict.fromkeys(queue) if url not in fetched]:
+            yield Problem(
+                unread[0],
+                f"this sitemap is the first of {_count(len(unread), 'sitemap')} beyond the limit "
+                f"of {_MAX_SITEMAPS}",
+                "Add the sitemaps that you need to `start` of the source in config.toml.",
+            )
         if not answered and troubles:
             raise SourceUnavailable(
                 f"Cannot read {self._starts[0]}",
@@ -204,22 +214,57 @@ class WebConnector:
     def _pages(
         self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
     ) -> Iterator[Found]:
-        """Visit the pages in `named`, then the other known pages."""
-        pages = [url for url in (*named, *(u for u in known if u not in named)) if url not in now]
+        """Visit the new pages in `named`, and then the known pages, until `max_pages` are visited.
+
+        New pages are visited only if they are among the first `max_pages` of `named`.
+        """
         room = self._settings.max_pages - sum(bool(state.revision) for state in now.values())
-        for index, url in enumerate(pages):
-            if url.lower().endswith(_NO_PAGES):
+        places = room
+        beyond: list[str] = []
+        for url in named:
+            if url in now or url.lower().endswith(_NO_PAGES):
                 continue
+            if url in known:
+                places -= 1
+            elif places <= 0:
+                beyond.append(url)
+            else:
+                answer = self._ask(url, _UNKNOWN)
+                places -= answer.kind == "page"
+                room -= answer.kind == "page"
+                yield from self._report_answer(url, answer, known, now)
+        if beyond:
+            yield Problem(
+                beyond[0],
+                f"this page is the first of {_count(len(beyond), 'page')} beyond the limit of "
+                f"{_count(self._settings.max_pages, 'page')}",
+                "Raise `max_pages` of the source in config.toml.",
+            )
+        yield from self._known_pages(known, now, named, room)
+
+    def _known_pages(
+        self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None], room: int
+    ) -> Iterator[Found]:
+        """Visit known pages until `room` of them have answered. The others come first in the next
+        listing."""
+        overdue = {url for url, state in known.items() if state.is_overdue}
+        known = {url: replace(state, is_overdue=False) for url, state in known.items()}
+        pages = [url for url in known if url not in now and url not in self._starts]
+        pages.sort(key=lambda url: (url not in overdue, url not in named))
+        for index, url in enumerate(pages):
             if room <= 0:
-                if any(left not in known for left in pages[index:]):
+                places = max(_MAX_KNOWN_PAGES - len(now), 0)
+                left, forgotten = pages[index:][:places], pages[index:][places:]
+                now |= {url: replace(known[url], is_overdue=True) for url in left}
+                if forgotten:
                     yield Problem(
-                        url,
-                        f"this page and {len(pages) - index} other pages exceed the limit of "
-                        f"{self._settings.max_pages:,} pages",
-                        "Raise `max_pages` of the source in config.toml.",
+                        forgotten[0],
+                        f"this page is the first of {_count(len(forgotten), 'page')} that hopsyncd "
+                        f"visits no more, because {_MAX_KNOWN_PAGES:,} others are known",
+                        "Divide the source into several sources in config.toml.",
                     )
                 return
-            answer = self._ask(url, known.get(url, _UNKNOWN))
+            answer = self._ask(url, known[url])
             room -= answer.kind == "page"
             yield from self._report_answer(url, answer, known, now)
 
@@ -299,7 +344,8 @@ class WebConnector:
         others = [link for link in links if not self._is_ours(link)]
         return Problem(
             others[0],
-            f"{url} lists this page and {len(others) - 1} other pages on hosts outside the source",
+            f"this page is the first of {_count(len(others), 'page')} on hosts outside the source "
+            f"that {url} lists",
             f'Add the pages\' hosts to `hosts` in config.toml, such as "{host_of(others[0])}".',
         )
 
@@ -316,6 +362,10 @@ def _start(text: str) -> str:
     if found is None:
         raise ValueError(f"{text!r} is not a web address. It must begin with https:// or http://")
     return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _short(validator: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.protocol import Cursor, CursorExpired, Gone, Item, SourceUnavailable
+from connectors.protocol import Cursor, CursorExpired, Gone, Item, Problem, SourceUnavailable
 from hopsyncd.formats.readers import extract
 from hopsyncd.ingest.plan import Scope
 from store.content import known_passages
@@ -162,7 +162,7 @@ class TestWhatIsListed:
         connector = web(site, "/sitemap.xml")
         cursor = cursor_of(connector)
         site.answers["/1.xml"] = sitemap(site.url("/a"), site.url("/b"))
-        assert ids(connector, site, cursor) == ["/a", "/b"]
+        assert sorted(ids(connector, site, cursor)) == ["/a", "/b"]
 
     def test_pages_of_a_feed_at_other_hosts_are_reported(self, site: Site) -> None:
         site.answers["/feed"] = Answer(
@@ -170,14 +170,63 @@ class TestWhatIsListed:
             media_type="text/xml",
         )
         (why,) = problems(web(site, "/feed"))
-        assert "hosts" in why
+        assert why.startswith("this page is the first of 1 page on hosts outside the source")
 
     def test_pages_beyond_the_limit_are_reported(self, site: Site) -> None:
         site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in range(9)))
         site.answers |= {f"/{n}": page(str(n)) for n in range(9)}
         connector = web(site, max_pages=4)
         assert len(ids(connector, site)) == 4
-        assert "limit of 4 pages" in problems(connector)[0]
+        (why,) = problems(connector)
+        assert why == "this page is the first of 5 pages beyond the limit of 4 pages"
+        assert sorted(ids(connector, site, cursor_of(connector))) == ["/0", "/1", "/2", "/3"]
+
+    def test_known_pages_beyond_the_limit_are_visited_in_turn(self, site: Site) -> None:
+        site.answers |= {f"/{n}": page(str(n)) for n in range(1, 6)}
+        connector = web(site, max_pages=3)
+
+        def listed(since: str | None, *named: int) -> tuple[list[str], list[str], str]:
+            site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in named))
+            *found, last = connector.discover(since)
+            assert isinstance(last, Cursor)
+            assert not any(isinstance(one, Problem) for one in found)
+            items = [one.id[-1] for one in found if isinstance(one, Item)]
+            return items, [one.id[-1] for one in found if isinstance(one, Gone)], last.value
+
+        items, _, cursor = listed(None, 1, 2, 3)
+        assert items == ["1", "2", "3"]
+        items, _, cursor = listed(cursor, 4, 5)
+        assert items == ["4", "5", "1"]
+        del site.answers["/3"]
+        items, gone, cursor = listed(cursor, 4, 5)
+        assert (items, gone) == (["2", "4", "5"], ["3"])
+        items, gone, cursor = listed(cursor, 4, 5)
+        assert (items, gone) == (["1", "2", "4"], [])
+        items, _, cursor = listed(cursor, 1, 4, 5)
+        assert items == ["5", "1", "4"]
+
+    def test_known_pages_that_the_cursor_cannot_hold_are_reported(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("connectors.web.site._MAX_KNOWN_PAGES", 4)
+        site.answers |= {f"/{n}": page(str(n)) for n in range(6)}
+        site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in range(3)))
+        connector = web(site, max_pages=3)
+        cursor = cursor_of(connector)
+        site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in range(3, 6)))
+        (problem,) = (one for one in connector.discover(cursor) if isinstance(one, Problem))
+        assert problem.id == site.url("/0")
+        assert "first of 3 pages that hopsyncd visits no more" in problem.why
+
+    def test_sitemaps_beyond_the_limit_are_reported(self, site: Site) -> None:
+        maps = "".join(f"<sitemap><loc>{site.url(f'/{n}.xml')}</loc></sitemap>" for n in range(53))
+        index = f"<sitemapindex>{maps}{maps}</sitemapindex>"
+        site.answers["/"] = Answer(index.encode(), media_type="text/xml")
+        site.answers |= {f"/{n}.xml": sitemap(site.url("/a")) for n in range(53)}
+        site.answers["/a"] = page("A")
+        (problem,) = (one for one in web(site).discover(None) if isinstance(one, Problem))
+        assert problem.id == site.url("/50.xml")
+        assert problem.why == "this sitemap is the first of 3 sitemaps beyond the limit of 50"
 
     def test_other_text_types_charsets_and_packed_pages_are_read(self, site: Site) -> None:
         site.answers["/"] = sitemap(*(site.url(f"/{name}") for name in ("t", "l", "z", "i")))

@@ -90,6 +90,19 @@ class TestTroubles:
         site.answers["/packed"] = Answer(zipped(bomb).body, headers={"Content-Encoding": "gzip"})
         assert ["too large" in why for why in problems(web(site))] == [True, True]
 
+    def test_a_small_packed_page_is_read_and_a_truncated_one_is_refused(self, site: Site) -> None:
+        packed = zipped(Answer(b"<p>" + b"calm " * 10_000)).body
+        assert len(packed) < 200
+        site.answers["/"] = sitemap(*(site.url(f"/{name}") for name in ("whole", "cut")))
+        headers = {"Content-Encoding": "gzip"}
+        site.answers["/whole"] = Answer(packed, headers=headers)
+        site.answers["/cut"] = Answer(packed[:-20], headers=headers)
+        connector = web(site)
+        item, problem, _ = connector.discover(None)
+        assert isinstance(item, Item) and isinstance(problem, Problem)
+        assert connector.fetch(item).data.count(b"calm") == 10_000
+        assert (problem.id, "truncated" in problem.why) == (site.url("/cut"), True)
+
     @pytest.mark.parametrize(
         "xml",
         [
