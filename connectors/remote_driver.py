@@ -92,7 +92,7 @@ class Driver:
         return found
 
     def facts(self, path: str) -> Facts:
-        """Return the driver's current information about a path, bypassing its cache."""
+        """Return the driver's information about a path. Call `forget` first for current facts."""
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.info(path))
         if not _is_entry(found):

@@ -239,7 +239,6 @@ MAX_ROWS = 250_000
 MAX_KEY_BYTES = 1_000
 _TABLES_BYTES = 1 << 20  # the limit for a value when tables are described
 _KEY_HINT = "Set `key` to a column whose values are never NULL and all different."
-_REPEATED = "several rows have this key"
 _TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's rule for text columns
 _TITLES = frozenset(("title", "subject", "name", "heading", "headline"))
 _NO_PROSE = re.compile(

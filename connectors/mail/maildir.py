@@ -86,13 +86,16 @@ class MaildirConnector:
         """Implement `Connector.fetch`. Finds the message even if its flags have changed since the
         listing."""
         folder, _, unique = item.id.rpartition("/")
-        if self._names.folder != folder or unique not in self._names.paths:
-            self._names = self._read_names(folder)
         try:
-            return self._read(item, self._names.paths.get(unique))
-        except ItemVanished:
-            self._names = self._read_names(folder)
-            return self._read(item, self._names.paths.get(unique))
+            if self._names.folder != folder or unique not in self._names.paths:
+                self._names = self._read_names(folder)
+            try:
+                return self._read(item, self._names.paths.get(unique))
+            except ItemVanished:
+                self._names = self._read_names(folder)
+                return self._read(item, self._names.paths.get(unique))
+        except OSError as error:
+            raise ItemUnreadable(f"Cannot read {item.id!r}", *_explain_error(error)) from error
 
     def close(self) -> None:
         """Do nothing: no resource stays open."""

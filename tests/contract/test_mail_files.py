@@ -10,7 +10,14 @@ import pytest
 
 from connectors.mail.maildir import MaildirConnector
 from connectors.mail.mbox import MboxConnector
-from connectors.protocol import Connector, Item, ItemVanished, Problem, SourceUnavailable
+from connectors.protocol import (
+    Connector,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    SourceUnavailable,
+)
 from tests.contract.mailboxes import message
 from tests.fakes.listing import named
 
@@ -95,6 +102,19 @@ class TestMaildir:
         assert len(found) == 4
         with pytest.raises(ItemVanished):
             connector.fetch(Item("1", ""))
+
+    def test_a_folder_that_may_not_be_read_makes_its_messages_unreadable(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        key = mailbox.Maildir(tmp_path / "mail").add(message("a", "x"))
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        connector = MaildirConnector(tmp_path / "mail")
+        monkeypatch.setattr("connectors.regular_file.OpenFolders.enter", refuse)
+        with pytest.raises(ItemUnreadable, match="permission denied"):
+            connector.fetch(Item(key, ""))
 
     def test_many_messages_are_fetched_in_linear_time(self, tmp_path: Path) -> None:
         mailbox.Maildir(tmp_path / "mail")
