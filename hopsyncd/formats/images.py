@@ -85,8 +85,8 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
     if place:  # too many pages, or the offsets form a cycle
         raise DocumentUnreadable(
             "the document",
-            f"it has more than {_MOST_PAGES} pages, or its list of pages is damaged",
-            "Split it into smaller files, or add it to `ignore`",
+            f"the picture has more than {_MOST_PAGES} pages, or its list of pages is damaged",
+            "Split the picture into smaller files, or add it to `ignore`",
         )
 
 

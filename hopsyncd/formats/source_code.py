@@ -128,15 +128,15 @@ def notebook_blocks(text: str) -> tuple[Block, ...]:
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise _no_notebook(str(error)) from error
     except KeyError as error:
-        raise _no_notebook("it has no cells") from error
+        raise _no_notebook("no cells") from error
     return (*blocks, skipped_block({"outputs": outputs})) if outputs else tuple(blocks)
 
 
 def _no_notebook(reason: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the notebook",
-        f"it is not a Jupyter notebook ({reason})",
-        "Save it again in Jupyter, or add it to `ignore`",
+        f"not a Jupyter notebook ({reason})",
+        "Save the notebook again in Jupyter, or add it to `ignore`",
     )
 
 
