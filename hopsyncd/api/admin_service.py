@@ -254,8 +254,8 @@ class AdminService:
         if request.name not in self._parts.names.list_visible():
             raise NotFound(
                 f"Cannot remove {request.name!r}",
-                "there is no source of that name",
-                "`hopsyncd sources` lists them",
+                f"no source is called {request.name!r}",
+                "`hopsyncd sources` lists the sources",
             )
         return self._parts.worker.submit(job)
 
@@ -382,7 +382,9 @@ def _sync_answer(
 
 def _tell_failure(done: Future[None]) -> None:
     if error := done.exception():
-        log.error("a purge was interrupted; the next start continues it", why=str(error))
+        log.error(
+            "a purge was interrupted; it continues when the daemon starts again", why=str(error)
+        )
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:

@@ -163,7 +163,7 @@ async def _respond(
         raise Forbidden(
             "The request was refused",
             _missing_right(caller, endpoint.right),
-            "Ask the administrator of this daemon for that role",
+            "Ask the administrator of this daemon for the role",
         )
     parsed = await _parse(request, endpoint)
     if recorded:
@@ -248,7 +248,7 @@ async def _parse(request: Request, endpoint: Endpoint) -> Any:
         name = next(iter(repeated or given))
         why, hint = "is given twice", "Give each field once"
         if not repeated:
-            why, hint = "is in the query string", "Put it into the JSON body"
+            why, hint = "is in the query string", "Put the parameter into the JSON body"
         raise BadRequest("The request was refused", f"{name}: the parameter {why}", hint)
     try:
         if endpoint.method == "POST":
@@ -265,8 +265,8 @@ async def _body(request: Request) -> bytes:
         if len(received) > MAX_BODY_BYTES:
             raise BadRequest(
                 "The request was refused",
-                f"its body is longer than {MAX_BODY_BYTES:,} bytes",
-                "Send less; docs/reference/limits.md lists the limits",
+                f"the body is longer than {MAX_BODY_BYTES:,} bytes",
+                "Send a smaller body; docs/reference/limits.md lists the limits",
             )
     return bytes(received)
 

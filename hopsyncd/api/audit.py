@@ -257,7 +257,8 @@ class AuditLog:
             total -= state.st_size
             if is_early:
                 log.error(
-                    "a part of the audit log was deleted early: it is too large", file=file.name
+                    "a part of the audit log was deleted early, because the log is too large",
+                    file=file.name,
                 )
 
     def _gap(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _moment(text: str) -> datetime:
         return (named or datetime.fromisoformat(text)).astimezone()
     except (ValueError, OverflowError) as error:
         raise BadRequest(
-            "The audit log was not read",
+            "Cannot read the audit log",
             f"{text!r} is not a time",
             "Write a time like `2 days ago` or 2026-11-01T09:00",
         ) from error

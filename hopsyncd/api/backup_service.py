@@ -101,7 +101,7 @@ def backup_below(folder: Path | None, file: Path) -> Path:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise Forbidden(
-            _WHAT, f"{folder_so_far} cannot be used: {why}", "Make that folder"
+            _WHAT, f"{folder_so_far} cannot be used: {why}", f"Create {folder_so_far}"
         ) from error
     return folder_so_far / file.name
 
@@ -118,5 +118,5 @@ def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
         raise Forbidden(
             _WHAT,
             f"other users may write to {path}",
-            f"Its owner can run `chmod go-w {path}`; it must belong to the daemon's user",
+            f"Make the daemon's user the owner of {path}, and run `chmod go-w {path}`",
         )

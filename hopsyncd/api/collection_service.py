@@ -141,7 +141,7 @@ class CollectionService:
             raise no_file(
                 request.source,
                 request.document,
-                "no folder source has an indexed document of this name",
+                "no folder source has an indexed document with this path",
             )
         state = self._parts.state
         with snapshot(connection := self._parts.reader.connection()):
@@ -167,7 +167,7 @@ class CollectionService:
         inbox = self._parts.state.config.mcp.inbox
         if inbox is None:
             raise BadRequest(
-                "The note was not written", "no folder for notes is configured", "Set mcp.inbox"
+                "The note was not written", "no folder is configured for notes", "Set mcp.inbox"
             )
         author = "" if caller.role == "owner" else caller.name
         file = write_note(inbox, request.title, request.text, request.tags, author)
@@ -193,6 +193,6 @@ class CollectionService:
 def _no_document(request: HistoryRequest) -> NotFound:
     return NotFound(
         f"There is no document {request.document}",
-        f"no version has a document of that path in a source named {request.source!r}",
+        f"no version has a document with this path in the source {request.source!r}",
         "Copy source and path from a search result",
     )

@@ -48,7 +48,7 @@ def raise_descriptor_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     except (OSError, ValueError) as error:
-        log.warning("the limit of open files was not raised", limit=soft, why=str(error))
+        log.warning("cannot raise the limit of open files", limit=soft, why=str(error))
         return soft
     return allowed
 
@@ -270,8 +270,8 @@ class ClientConnection(HttpToolsProtocol):
         self._refuse(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "busy",
-            "The connection was refused: too many are open",
-            "Try again in a second, over fewer connections; limits.connections is the limit",
+            "The connection was refused: too many connections are open",
+            "Try again in a second, over fewer connections, or raise limits.connections",
             at_once=True,
         )
 
@@ -280,8 +280,8 @@ class ClientConnection(HttpToolsProtocol):
         self._refuse(
             HTTPStatus.BAD_REQUEST,
             "bad_request",
-            "The request was refused: it is not HTTP/1.1",
-            "docs/reference/http-api.md shows a request",
+            "The request was refused: not valid HTTP/1.1",
+            "docs/reference/http-api.md has an example of a request",
         )
 
     def _expect(self, within_s: float | None) -> None:
@@ -295,15 +295,15 @@ class ClientConnection(HttpToolsProtocol):
         self._refuse(
             HTTPStatus.REQUEST_TIMEOUT,
             "timeout",
-            "The request was refused: it did not arrive in time",
-            "Send it faster; limits.header_s and limits.body_s are the time limits",
+            "The request was refused: the whole request did not arrive in time",
+            "Send the request faster, or raise limits.header_s and limits.body_s",
         )
 
     def _refuse_head(self) -> None:
         self._refuse(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             "bad_request",
-            f"The request was refused: its headers are longer than {MAX_HEAD_BYTES} bytes",
+            f"The request was refused: the headers are longer than {MAX_HEAD_BYTES} bytes",
             "Put long values into the body of a POST",
         )
 

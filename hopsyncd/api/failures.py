@@ -25,11 +25,11 @@ _REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str],
 )
 
 _PATTERN_FAILURES = {  # messages, by the pattern that a text does not match
-    NOT_BLANK: "it is blank",
-    PASSAGE_ID: "it is not the id of a passage (16 hexadecimal digits, or the first 4 or more)",
-    DOCUMENT_KEY: "it is not the `next` of an earlier answer",
-    ABSOLUTE: "it is not an absolute path",
-    LOOPBACK_URL: "it is not an http address of this machine, such as http://127.0.0.1:8000/change",
+    NOT_BLANK: "the field is blank",
+    PASSAGE_ID: "not the id of a passage (16 hexadecimal digits, or at least the first 4)",
+    DOCUMENT_KEY: "not the `next` of an earlier answer",
+    ABSOLUTE: "not an absolute path",
+    LOOPBACK_URL: "not an http address of this machine, such as http://127.0.0.1:8000/change",
 }
 
 
@@ -37,7 +37,9 @@ def failure_body(code: str, message: str, hint: str) -> Failed:
     return {"error": {"code": code, "message": message, "hint": hint}}
 
 
-INTERNAL = failure_body("internal", "The daemon failed on this request", "Its log has the details")
+INTERNAL = failure_body(
+    "internal", "The daemon failed with an internal error", "See the daemon's log"
+)
 
 
 def failure_of(error: Exception) -> tuple[int, Failed]:
@@ -72,11 +74,13 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
 
 def _in_words(found: ErrorDetails) -> str:
     if found["type"] == "missing":
-        return "it is missing"
+        return "the field is missing"
     if found["type"] == "string_too_short" and found["ctx"]["min_length"] == 1:
-        return "it is empty"
+        return "the field is empty"
     if found["type"] == "json_invalid":
         return f"the body is not valid JSON: {found['ctx']['error']}"
     if form := _PATTERN_FAILURES.get(str(found.get("ctx", {}).get("pattern"))):
         return form
-    return re.sub("^(Input|String) should", "it should", found["msg"].removeprefix("Value error, "))
+    return re.sub(
+        "^(Input|String) should", "the value should", found["msg"].removeprefix("Value error, ")
+    )

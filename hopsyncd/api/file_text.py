@@ -22,12 +22,12 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     numbers = [number for number, name in source_names(connection).items() if name == source]
     document = live_document(connection, numbers[0], path) if numbers else None
     if document is None:
-        raise no_file(source, path, "no folder source has an indexed document of this name")
+        raise no_file(source, path, "no folder source has an indexed document with this path")
     if not document.media_type.startswith("text/"):
-        raise no_file(source, path, "it is not a text file")
+        raise no_file(source, path, "the document is not a text file")
     data = read_indexed_file(config, source, path, document.content)
     if len(data) > _MOST_BYTES:
-        raise no_file(source, path, f"it is longer than {_MOST_BYTES:,} bytes")
+        raise no_file(source, path, f"the file is longer than {_MOST_BYTES:,} bytes")
     try:
         return decode(data)
     except DocumentUnreadable as error:
@@ -38,18 +38,18 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
     """Read a file in a folder source. Raises NotFound unless its hash is `content`."""
     known = next((configured for configured in config.sources if configured.name == source), None)
     if not isinstance(known, FolderSource):
-        raise no_file(source, path, "no folder source has an indexed document of this name")
+        raise no_file(source, path, "no folder source has an indexed document with this path")
     try:
         data = FolderConnector(known.path).fetch(Item(path, "")).data
     except ConnectorError as error:
         raise no_file(source, path, error.why) from error
     if content_hash(data) != content:
-        raise no_file(source, path, "its file has changed since it was indexed")
+        raise no_file(source, path, "the file has changed since it was indexed")
     return data
 
 
 def no_file(source: str, path: str, why: str) -> NotFound:
     """Create the error for a document whose file cannot be shown."""
     return NotFound(
-        f"The file {source}/{path} is not shown", why, "GET /v1/document has its passages"
+        f"Cannot show the file {source}/{path}", why, "GET /v1/document returns the passages"
     )

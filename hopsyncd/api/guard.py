@@ -41,7 +41,7 @@ _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fe
 
 _BROWSER_HEADER = BROWSER_HEADER.lower().encode()
 
-_SESSION_ENDED = "its session on the page has ended"
+_SESSION_ENDED = "the browser's session has ended"
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -226,7 +226,7 @@ class Guard:
         """Return the caller whose token is in a request over TCP, or the refusal to send."""
         sent = _bearer_token(headers)
         if sent is None:
-            return _refuse_token("it has no token")
+            return _refuse_token("the request has no token")
         address = credentials.address
         try:
             token = self._tokens.find(sent)
@@ -252,10 +252,10 @@ class Guard:
         marked = sorted({name.decode() for name, _ in headers if name in _BROWSER_HEADERS})
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if marked:
-            why = f"it has a header {marked[0]}, so a browser sent it"
-            hint = "Use a program that is not a browser; `hopsyncd web --server` opens the page"
+            why = f"the header {marked[0]} shows that a browser sent the request"
+            hint = "Use a program that is not a browser, or run `hopsyncd web --server`"
         elif len(hosts) != 1 or not self._is_own_name(_without_port(hosts[0])):
-            why = f"its Host is {hosts[0]!r}" if hosts else "it has no Host header"
+            why = f"the Host is {hosts[0]!r}" if hosts else "the request has no Host header"
             hint = "Use the host localhost, or a name from access.hosts or the certificate"
         else:
             return None
@@ -263,7 +263,7 @@ class Guard:
 
     def _too_many(self, caller: Caller) -> JSONResponse:
         why = f"{caller.name} already has {self._per_user} running requests"
-        hint = "Try again in a second; limits.per_user is the limit"
+        hint = "Try again in a second, or raise limits.per_user"
         return _refusal(503, "busy", why, hint, {"retry-after": "1"})
 
 
@@ -310,7 +310,7 @@ def _bearer_token(headers: Headers) -> bytes | None:
 def _refuse_token(why: str) -> JSONResponse:
     hint = (
         "The daemon's administrator makes tokens with `hopsyncd token create`. Programs send"
-        " `Authorization: Bearer TOKEN`; for the page, run `hopsyncd web --server` on your machine"
+        " `Authorization: Bearer TOKEN`; for a browser, run `hopsyncd web --server` on your machine"
     )
     return _refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})
 
@@ -330,7 +330,7 @@ def _refuse_stranger(credentials: Credentials) -> JSONResponse:
         pid=credentials.pid,
     )
     why = f"the user {credentials.user} may not use this daemon"
-    hint = "The daemon's owner can allow it in [access]; docs/security.md says how"
+    hint = "The daemon's owner can give access in [access], as docs/security.md explains"
     return _refusal(403, "forbidden", why, hint)
 
 

@@ -187,7 +187,7 @@ class _Current(Collector):
         store = self._status["store"]
         yield GaugeMetricFamily(
             "hopsyncd_writer",
-            "1 if this daemon writes the database, 0 if it follows another",
+            "1 if this daemon writes the database, 0 if it follows another daemon",
             value=store["role"] == "writer",
         )
         yield GaugeMetricFamily(
@@ -207,7 +207,9 @@ class _Current(Collector):
             "hopsyncd_disk_bytes", "The disk of the data folder", value=usage.total
         )
         yield GaugeMetricFamily(
-            "hopsyncd_disk_free_bytes", "Free space on that disk", value=usage.free
+            "hopsyncd_disk_free_bytes",
+            "Free space on the disk of the data folder",
+            value=usage.free,
         )
 
     def _backups(self) -> Iterator[Metric]:

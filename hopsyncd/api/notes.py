@@ -26,7 +26,7 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
     """
     line = " ".join(title.split())
     if not line or not text.strip():
-        raise _refusal("it has no title or no text", "Give a title and a text")
+        raise _refusal("the title or the text is missing", "Give a title and text")
     if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
         raise _refusal(
             f"{wrong[0]!r} is not a valid tag", "Use at most 60 letters, digits, _, - and /"
@@ -47,7 +47,7 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
             os.close(folder)
     except OSError as error:
         why = f"{inbox}: {str(error.strerror).lower()}"
-        raise _refusal(why, "Create the folder, or correct mcp.inbox") from error
+        raise _refusal(why, "Create the folder, or set mcp.inbox to another folder") from error
 
 
 def _require_room(today: Sequence[Path], signed: bytes) -> None:

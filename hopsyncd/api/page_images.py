@@ -47,7 +47,9 @@ def find_page(
     content = content_of(connection, place.row) if place else None
     if place is None or content is None:
         raise NotFound(
-            "The page is not shown", "the passage is not in a PDF", "GET /v1/passages has its text"
+            "Cannot show the page",
+            "the passage is not in a PDF",
+            "GET /v1/passages returns the text",
         )
     page = request.page or place.first_line
     return WantedPage(
@@ -72,7 +74,7 @@ class PageImages:
         key = (wanted.content, wanted.page, wanted.text)
         if not self._lock.acquire(timeout=_PATIENCE_S):
             raise Busy(
-                "The page is not shown", "other pages are being drawn", "Try again in a moment"
+                "Cannot show the page", "other pages are being drawn", "Try again in a moment"
             )
         try:
             block = self._kept.get(key) or self._draw(data, wanted)

@@ -60,8 +60,8 @@ def passage_row_of(head: Snapshot | None, hexadecimal: str) -> int:
 def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
     return NotFound(
         f"There is no passage {hexadecimal}",
-        f"version {head.version.id if head else 0} has no such id",
-        "Take an id from an answer, and give that answer's version as `at`",
+        f"version {head.version.id if head else 0} has no passage with this id",
+        "Copy the id from an answer, and set `at` to the version of that answer",
     )
 
 
@@ -153,7 +153,7 @@ def document_answer(
     if found is None:
         raise NotFound(
             f"There is no document {request.document}",
-            f"version {version} has no document of that path in a source named {request.source!r}",
+            f"version {version} has no document with this path in the source {request.source!r}",
             "Copy source and path from a search result" + _near(head, request),
         )
     _, occurrences = found

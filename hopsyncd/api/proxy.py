@@ -35,14 +35,14 @@ class BehindProxy:
         schemes = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
         names_client = any(name == b"x-forwarded-for" for name, _ in scope["headers"])
         if not any(address in network for network in self._proxies):
-            why = "it does not come through the proxy"
+            why = "the request did not come through the proxy"
             hint = "Connect through the proxy. access.behind_proxy must list all proxies"
         elif schemes != [b"https"]:
             why = "the proxy does not say that its client uses https"
-            hint = "Let the proxy set X-Forwarded-Proto and X-Forwarded-For, and use https"
+            hint = "Configure the proxy to set X-Forwarded-Proto and X-Forwarded-For, and use https"
         elif not names_client:
             why = "the proxy does not say who its client is"
-            hint = "Let the proxy set X-Forwarded-For"
+            hint = "Configure the proxy to set X-Forwarded-For"
         else:
             await self._by_proxy(scope, receive, send)  # type: ignore[arg-type]
             return

@@ -274,7 +274,10 @@ class QueryWorkers:
         except (OSError, EOFError) as error:
             log.warning("a query worker cannot be started", why=_why(error))
             if self._restarts.are_given_up:
-                log.error("queries are answered by one process alone", why=_why(error))
+                log.error(
+                    "only the daemon's process answers queries, because no query worker starts",
+                    why=_why(error),
+                )
                 with self._changed:
                     self._count = 0
             return
@@ -288,7 +291,7 @@ class QueryWorkers:
 
 
 def _why(error: BaseException) -> str:
-    return str(error) or "its process has ended"
+    return str(error) or "the worker's process has ended"
 
 
 def _start_worker(settings: WorkerSettings) -> _Worker:
@@ -321,5 +324,5 @@ def _exchange(pipe: Pipe, message: object, patience_s: float) -> Any:
     """Send a message and receive the reply. Raises OSError or EOFError if no reply comes."""
     pipe.send(message)
     if not pipe.poll(patience_s):
-        raise TimeoutError(f"it did not reply within {patience_s:g} s")
+        raise TimeoutError(f"the worker did not reply within {patience_s:g} s")
     return pipe.recv()

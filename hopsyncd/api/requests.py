@@ -44,7 +44,7 @@ def _check_port(address: str | None) -> str | None:
         except ValueError:
             port = 0
         if port == 0:
-            raise ValueError("its port is not a number from 1 to 65535")
+            raise ValueError("the port must be a number from 1 to 65535")
     return address
 
 
@@ -60,9 +60,9 @@ def _digits(given: object) -> object:
     if not isinstance(given, str):
         return given
     if len(given) > _MAX_DIGITS:
-        raise ValueError(f"it is too long for a number: {len(given):,} characters")
+        raise ValueError(f"too long for a number: {len(given):,} characters")
     if not (given.isascii() and given.isdecimal()):
-        raise ValueError(f"{given!r} is not a whole number")
+        raise ValueError(f"{given!r} is not an integer")
     return given
 
 

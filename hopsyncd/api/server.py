@@ -116,19 +116,19 @@ def _own_folder(folder: Path, group: int | None) -> None:
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
             str(error.strerror).lower(),
-            "Set daemon.socket to a path in a folder of yours",
+            "Set daemon.socket to a path in a folder that belongs to you",
         ) from error
     if found.st_uid != os.getuid():
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"it belongs to user {found.st_uid}",
-            "Set daemon.socket to a path in a folder of yours",
+            f"the folder belongs to user {found.st_uid}",
+            "Set daemon.socket to a path in a folder that belongs to you",
         )
     mode = stat.S_IMODE(found.st_mode)
     if group is not None and not (found.st_gid == group and mode & 0o010):
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            "the group in access.group cannot enter it",
+            "the group in access.group cannot enter the folder",
             f"Run `chgrp {group} {folder} && chmod 710 {folder}`, or set daemon.socket to a path in"
             " a folder that does not exist yet",
         )
@@ -136,7 +136,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
         wanted = "700" if group is None else "710"
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"its mode is {mode:04o}, so other users can enter it",
+            f"other users can enter the folder, whose mode is {mode:04o}",
             f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a separate folder",
         )
 
@@ -178,8 +178,8 @@ def _lock(path: Path) -> Iterator[None]:
 def _already_running(path: Path) -> AlreadyRunning:
     return AlreadyRunning(
         f"Cannot serve on {path}",
-        "another hopsyncd daemon already listens on it",
-        "`hopsyncd status` shows its state; stop it first, or set another HOPSYNCD_HOME",
+        "another hopsyncd daemon already listens on this socket",
+        "Stop the other daemon, which `hopsyncd status` shows, or set another HOPSYNCD_HOME",
     )
 
 
@@ -195,8 +195,8 @@ def _clear_stale(path: Path) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise SocketRefused(
             f"Cannot listen on {path}",
-            "the file there is not a socket",
-            "Move it away, or set daemon.socket to another path",
+            "a file that is not a socket has this path",
+            "Move the file away, or set daemon.socket to another path",
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_TIMEOUT_S)
@@ -208,8 +208,8 @@ def _clear_stale(path: Path) -> None:
         except OSError as error:
             raise SocketRefused(
                 f"Cannot listen on {path}",
-                f"cannot find out whether another program uses that socket ({error})",
-                "Stop the program that uses it, or set daemon.socket to another path",
+                f"the check whether another program uses the socket failed ({error})",
+                "Stop the program that uses the socket, or set daemon.socket to another path",
             ) from error
     raise _already_running(path)
 
@@ -325,14 +325,14 @@ def open_listeners(stack: ExitStack, config: Config) -> Listeners:
         raise SocketRefused(
             f"Cannot listen on {config.web.listen}",
             "access.listen and web.listen are the same address",
-            "Set web.listen to another port, or remove it: access.page opens the page to a team",
+            "Set web.listen to another port, or remove web.listen, because access.page is enough",
         )
     for key, address in (
         ("access.listen", config.access.listen),
         ("web.listen", config.web.listen),
     ):
         if address:
-            hint = f"Set {key} to another port, or remove it"
+            hint = f"Set {key} to another port, or remove the setting"
             bound = stack.enter_context(bind_address(*any_host_and_port(address), hint))
             (secured if tls and key == "access.listen" else listeners).append(bound)
     return Listeners(listeners, secured, tls)

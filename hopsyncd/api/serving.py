@@ -206,8 +206,8 @@ class Freshness:
         elif self._follower and self._follower.is_following and self._follower.lacks_encoder:
             reasons.append(
                 f"the newest version has vectors of {self._follower.lacks_encoder}, and this daemon"
-                f" has {state.models.encoder.name}, so results may be out of date: give [models]"
-                " here the values of the other daemons, then run `hopsyncd reload`"
+                f" has {state.models.encoder.name}, so results may be out of date: set [models]"
+                " of this daemon as in the other daemons, then run `hopsyncd reload`"
             )
         elif error := self.error():
             why = "" if acl.visible is not None else f": {error}"
@@ -310,7 +310,7 @@ class Publisher:
             try:
                 endpoint.ledger.attribute(version.id, "questions")
             except StoreError as error:
-                log.warning("the LLM calls were not recorded for the version", why=str(error))
+                log.warning("cannot record the LLM calls of the version", why=str(error))
         writer.keep_index_if_due()
 
 

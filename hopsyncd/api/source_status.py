@@ -76,8 +76,8 @@ def restrict_source(
         documents=_count_documents(head, row.name),
         problems=count_problems(connection, row.name, hidden),
         pinned=count_pins(connection, row.name, hidden),
-        problem=row.problem and "its last scan failed",
-        hint=row.hint and "An admin sees why in `hopsyncd status`",
+        problem=row.problem and "the last scan failed",
+        hint=row.hint and "An admin can see the reason in `hopsyncd status`",
         left_out="{}",
     )
 

@@ -99,21 +99,23 @@ def inherited_socket(
     environment.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()) or count in ("", "0"):
         return None
-    what = "Cannot serve on the socket that was passed in"
+    what = "Cannot serve on the socket from the supervisor"
     if count != "1":
         raise SocketRefused(
-            what, f"{count} sockets were passed", "Set one ListenStream in its unit"
+            what, f"{count} sockets were passed", "Set one ListenStream in the socket unit"
         )
     listener = socket.socket(fileno=_FIRST_FD)
     listener.set_inheritable(False)
     if listener.family != socket.AF_UNIX or listener.getsockname() != str(path):
         raise SocketRefused(
             what,
-            f"it is {listener.getsockname()!r}, but the configuration names {path}",
+            f"the socket is {listener.getsockname()!r}, but the configuration names {path}",
             "Set daemon.socket and the unit's ListenStream to the same path",
         )
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
-        raise SocketRefused(what, "every user may connect to it", "Set SocketMode=0600 in its unit")
+        raise SocketRefused(
+            what, "every user may connect to the socket", "Set SocketMode=0600 in its unit"
+        )
     return listener
 
 

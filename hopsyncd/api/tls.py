@@ -66,11 +66,11 @@ def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate
             raise SocketRefused(f"Cannot read {file}", why, _HINT) from error
     status = key.stat()
     if status.st_uid not in (0, os.geteuid()):
-        why, hint = "another user owns it", f"As root, run `chown {os.geteuid()} {key}`"
+        why, hint = "another user owns the file", f"As root, run `chown {os.geteuid()} {key}`"
         raise SocketRefused(f"Cannot use the key {key}", why, hint)
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise SocketRefused(
-            f"Cannot use the key {key}", "other users may read it", f"Run `chmod 600 {key}`"
+            f"Cannot use the key {key}", "other users can read the file", f"Run `chmod 600 {key}`"
         )
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
@@ -79,7 +79,7 @@ def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate
         if error.reason == "KEY_VALUES_MISMATCH":
             why = f"the key {key} belongs to another certificate"
         elif "PEM" in str(error):
-            why = f"it or the key {key} is not in PEM format"
+            why = f"the certificate or the key {key} is not in PEM format"
         else:
             why = str(error.reason or error).lower().replace("_", " ")
         raise SocketRefused(what, why, _HINT) from error
@@ -156,10 +156,13 @@ class ServerTls:
             self._context, self.certificate = load_certificate(*self._files)
         except SocketRefused as error:
             self.problem = f"{error.what}: {error.why}"
-            log.error("the changed certificate is not used; the earlier one stays", why=str(error))
+            log.error(
+                "the changed certificate cannot be used; the earlier certificate stays",
+                why=str(error),
+            )
             return
         self.problem = None
-        log.info("the certificate was read again", expires_s=self.certificate.expires_s)
+        log.info("the certificate was reloaded", expires_s=self.certificate.expires_s)
 
     def _look(self) -> object:
         try:

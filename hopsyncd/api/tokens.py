@@ -124,13 +124,15 @@ class TokenFile:
         except OSError as error:
             hint = f"Make {self._file} your own file, with the mode 600"
             raise ConfigError(what, str(error.strerror).lower(), hint) from error
-        again = "Move it away, and make the tokens again with `hopsyncd token create`"
+        again = "Move the file away, and create new tokens with `hopsyncd token create`"
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-            raise ConfigError(what, "other users can change it, and may have added tokens", again)
+            raise ConfigError(
+                what, "other users can change the file, and may have added tokens", again
+            )
         try:
             return _FILE.validate_json(content)
         except ValidationError:
-            raise ConfigError(what, "it is not a list of tokens", again) from None
+            raise ConfigError(what, "the file is not a list of tokens", again) from None
 
     def add(
         self,
@@ -166,9 +168,9 @@ class TokenFile:
         gone = self.remove_all(is_wanted)
         if not gone:
             raise NotFound(
-                "No token was revoked",
+                "Cannot revoke the token",
                 f"there is no token {what}",
-                "`hopsyncd token list` shows all",
+                "`hopsyncd token list` shows all tokens",
             )
         return gone
 
@@ -263,9 +265,9 @@ class Tokens:
         if parsed is None or token is None:
             raise WrongToken("this daemon has no such token")
         if not hmac.compare_digest(_digest(parsed["secret"]), token.sha256):
-            raise WrongToken("its token has the wrong secret", token.id)
+            raise WrongToken("the token has the wrong secret", token.id)
         if token.is_expired(self._now_s()):
-            raise WrongToken("its token has expired", token.id)
+            raise WrongToken("the token has expired", token.id)
         self._uses.note(token, [*self._known.values()], self._now_s())
         return token
 
@@ -295,7 +297,7 @@ class Tokens:
         try:
             known = {token.id: token for token in TokenFile(self._file).read()}
         except ConfigError as error:
-            log.error("no token is accepted", why=str(error))
+            log.error("no token is valid, because the token file cannot be used", why=str(error))
             if isinstance(error.__cause__, OSError):
                 state = None  # try again at the next request
         # The tokens come first, so that no other thread uses old tokens with the new state.
@@ -315,7 +317,7 @@ class OneToken:
         try:
             secret = read_secret(self._file)
         except SocketRefused as error:
-            log.warning("a token file is ignored", file=str(self._file), why=error.why)
+            log.warning("the token file is ignored", file=str(self._file), why=error.why)
             secret = ""
         if secret and hmac.compare_digest(sent, secret.encode()):
             return self._token

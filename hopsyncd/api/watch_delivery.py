@@ -146,7 +146,7 @@ class WatchActions:
         if self.problem:
             raise DiskFailure(
                 f"Cannot write {self._file}",
-                "its current content cannot be read and would be overwritten",
+                "the file's current content cannot be read, and would be overwritten",
                 self.problem,
             )
         actions = dict(list(actions.items())[-_MAX_KEPT:])
@@ -203,7 +203,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read ({(error.strerror or str(error)).lower()})"
     if isinstance(error, RecursionError):
-        return "is not valid JSON (it is nested too deep)"
+        return "is not valid JSON (nested too deeply)"
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_input=False)[0]
@@ -216,9 +216,9 @@ def _why(error: Exception) -> str:
 def _what_to_do(error: Exception, file: Path) -> str:
     if isinstance(error, OpenToOthers):
         command = f"`chmod 600 {shlex.quote(str(file))}`"
-        return f"Check that nobody has changed it, run {command}, then restart the daemon."
+        return f"Check that nobody has changed the file, run {command}, then restart the daemon."
     return (
-        "Correct it or move it away, then restart the daemon. If you moved it, add the programs"
+        "Correct the file or move it away, then restart the daemon. If you moved it, add programs"
         " and webhooks again after the restart."
     )
 
@@ -309,7 +309,7 @@ class WatchDelivery:
     def trouble(self, watch: int) -> str | None:
         """Explain why the oldest waiting change of this watch was not delivered yet."""
         retry = self._retries.get(watch)
-        return f"{retry.error}; the delivery is tried again" if retry else None
+        return f"{retry.error}; the delivery will be retried" if retry else None
 
     def next_s(self) -> float | None:
         """The seconds until a failed delivery is retried, or None if none has failed."""
@@ -377,7 +377,7 @@ class WatchDelivery:
                 delivery = self._take()
             except Exception as error:  # noqa: BLE001 - the next round takes it
                 log.warning(
-                    "cannot read the changes of watched questions to deliver, trying again later",
+                    "cannot read the changes of watched questions to deliver; will retry later",
                     why=str(error),
                 )
                 return
@@ -416,7 +416,9 @@ class WatchDelivery:
                     stdout=subprocess.DEVNULL,
                 )
             except OSError as error:
-                self._note(delivery.notification.id, f"it cannot be started: {error.strerror}")
+                self._note(
+                    delivery.notification.id, f"the program cannot be started: {error.strerror}"
+                )
                 return
         self._note(delivery.notification.id, None)
         if failure := _wait_for(program):
@@ -488,7 +490,7 @@ def _status_of(address: str, body: bytes, end_s: float) -> int:
             connection.settimeout(_left_s(end_s))
             more = connection.recv(_MAX_ANSWER_BYTES - len(read))
             if not more:  # the receiver closed the connection, or sent too much
-                raise ValueError("its answer is not HTTP")
+                raise ValueError("the answer of the webhook is not HTTP")
             read += more
 
 

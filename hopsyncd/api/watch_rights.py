@@ -136,7 +136,7 @@ class Makers:
             return _why_paused(watch)
         if covers(caller.acl, Rights.from_acl(maker.acl, sources), sources):
             return None
-        return "It was made with a token that may see other sources. Use that token to see it."
+        return "Made with a token that may see other sources. Use that token to see the answer."
 
     def _find(self, watch: Watch) -> Caller | None:
         login, maker = watch.login, watch.maker or ""
@@ -161,10 +161,10 @@ def _why_paused(watch: Watch) -> str:
     """Explain in a sentence why a watch is paused, and what to do."""
     again = "Watch the question again to continue."
     if watch.login == _PAGE:
-        return f"Paused, because {watch.maker} is not logged in to the page. Log in to continue."
+        return f"Paused, because {watch.maker} is not logged in. Log in to the server to continue."
     if (watch.login or "").startswith(_TOKEN):
         lost = "was revoked, has expired or was lost in a restore"
-        return f"Paused, because the token that made it {lost}. {again}"
+        return f"Paused, because the token that made this watch {lost}. {again}"
     return f"Paused, because {watch.maker} may not watch questions any more. {again}"
 
 

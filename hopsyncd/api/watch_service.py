@@ -35,7 +35,7 @@ class WatchService:
             raise BadRequest(
                 "The question cannot be watched",
                 "a watch can have only one of a program, a webhook and agents",
-                "Watch it separately for each",
+                "Add a separate watch for each",
             )
         program: Sequence[str] = ()
         if request.exec:
@@ -43,7 +43,7 @@ class WatchService:
             program = resolve_program(request.exec)
         if request.webhook and not caller.may("admin"):
             raise Forbidden(
-                "Cannot watch this question",
+                "The question cannot be watched",
                 "only admins may set a webhook, because the server calls it",
                 "Leave out the webhook; `hopsyncd watches` shows what changed",
             )
@@ -65,9 +65,9 @@ class WatchService:
         """Raise Forbidden unless this caller may add programs to the watches of this database."""
         why = None
         if caller.credentials.uid != os.geteuid():
-            why = "it names a program, and only the user who runs the daemon may set one"
+            why = "only the user who runs the daemon may set a program"
         elif not isinstance(self._parts.state.config.database, Path):
-            why = "it names a program, and other machines write to the same database"
+            why = "no program may be set, because other machines write to the same database"
         if why:
             raise Forbidden(
                 "The question cannot be watched",
@@ -106,6 +106,6 @@ def resolve_program(arguments: Sequence[str]) -> list[str]:
         raise BadRequest(
             "The question cannot be watched",
             f"there is no program {arguments[0]!r}",
-            "Give its absolute path",
+            "Give the absolute path of the program",
         )
     return [str(Path(found).absolute()), *arguments[1:]]

@@ -195,10 +195,10 @@ class WatchedQuestions:
         if proposed is None or proposed.to_json() != action:
             raise BadRequest(
                 f"Watch {number} cannot be turned on",
-                "its program or webhook has changed since you saw it",
-                f"`hopsyncd watches {number}` shows it",
+                "the program or webhook has changed since you saw it",
+                f"`hopsyncd watches {number}` shows the new program or webhook",
             )
-        why = "it changed before the watch was turned on here"
+        why = "the change is older than the permission to run the action"
         self._worker.submit(
             lambda pipeline: pass_over(pipeline.connection, number, self._now_ms(), why)
         ).result(_STORE_S)
@@ -321,7 +321,7 @@ class WatchedQuestions:
             except Exception as error:  # noqa: BLE001 - the edge of the loop; tried again
                 if not self._stopping:
                     log.warning(
-                        "watched questions could not be compared, trying again later",
+                        "watched questions could not be compared; will retry later",
                         why=str(error),
                     )
             wait_s = self.delivery.next_s()

@@ -97,8 +97,8 @@ class FairQueue:
                 raise
             raise TimedOut(
                 "The request was stopped",
-                f"it took longer than {self._limit_s:g} s",
-                "Ask for less, try again, or raise limits.query_s",
+                f"the request took longer than {self._limit_s:g} s",
+                "Ask for fewer results, try again, or raise limits.query_s",
             ) from error
 
     async def _wait_for_turn(self, credentials: Credentials) -> None:
@@ -129,7 +129,7 @@ class FairQueue:
         busy = Busy(
             "The request was refused",
             f"{len(self._waiting)} other requests are already waiting",
-            "Try again in a second; limits.queue is the limit",
+            "Try again in a second, or raise limits.queue",
         )
         greedy = greediest(self._waiting, newcomer, reversed(self._waiting))
         if greedy is None:

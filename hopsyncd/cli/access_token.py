@@ -77,7 +77,7 @@ def _name(_: click.Context, __: click.Parameter, given: Any) -> Any:
     "groups",
     multiple=True,
     callback=_name,
-    help="A group of the user, for sources that are visible to it. Repeatable.",
+    help="A group of the user, for sources that are visible to the group. Repeatable.",
 )
 @click.option(
     "--expires",
@@ -120,7 +120,7 @@ def create(
         raise click.UsageError(f"{out} exists already.")
     own_folder(config.daemon.data_dir)
     made, text = TokenFile.from_config(config).add(user, role, expires_s, sources, groups)
-    until = f"until {_day(expires_s)}" if expires_s else "without an end"
+    until = f"until {_day(expires_s)}" if expires_s else "without an expiry"
     click.echo(f"Token {made.id} for {user}, with the role {role}, {until}.", err=True)
     if out:
         try:
@@ -133,9 +133,12 @@ def create(
         click.echo(str(out))
     else:
         click.echo(text)
-        click.echo("It is not shown again.", err=True)
+        click.echo("The token is not shown again.", err=True)
     if not config.access.listen:
-        click.echo('To use it, set access.listen = "127.0.0.1:7717", and restart.', err=True)
+        click.echo(
+            'To use the token, set access.listen = "127.0.0.1:7717", and restart the daemon.',
+            err=True,
+        )
 
 
 def _require_sources(config: Config, sources: Sequence[str]) -> None:
@@ -180,7 +183,7 @@ def list_(context: click.Context, as_json: bool) -> None:
 @click.option(
     "--user",
     default=None,
-    help="Revoke all tokens of this user, and end the sessions of this user on the web page.",
+    help="Revoke all tokens of this user, and end the user's web sessions.",
 )
 @click.pass_context
 def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
@@ -198,7 +201,7 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
         from hopsyncd.web.ended_sessions import EndedSessions
 
         EndedSessions.from_config(config).end(user)
-        click.echo(f"Ended the sessions of {user} on the web page.")
+        click.echo(f"Ended the web sessions of {user}.")
         gone = file.remove_all(lambda token: token.user == user)
     elif user:
         gone = file.remove(lambda token: token.user == user, f"of the user {user}")

@@ -110,7 +110,7 @@ def add(
         raise BadRequest(
             f"Cannot add {place}",
             f"--include and --ignore do not apply to a source of kind {found.keys['kind']}",
-            "Leave them out",
+            "Leave out --include and --ignore",
         )
     more = {"scan_every_s": every, "scan_at": at, **patterns}
     keys = {**found.keys, **{key: value for key, value in more.items() if value is not None}}
@@ -131,7 +131,7 @@ def _notes_on(kind: str, every: object, at: object) -> list[str]:
     if kind in _SCANNED_KINDS and not every and not at:
         notes.append(
             f"A source of kind {kind} is scanned every 5 minutes, unless watch.scan_every_s says"
-            " otherwise. To scan it more often, set scan_every_s in its section, for example"
+            " otherwise. To scan it more often, set scan_every_s of the source, for example"
             " scan_every_s = 60.0. To scan it now, or from a hook, run `hopsyncd sync NAME`."
         )
     if kind == "git":
@@ -144,7 +144,7 @@ def _notes_on(kind: str, every: object, at: object) -> list[str]:
 
 @click.command()
 @click.argument("name", shell_complete=complete_source)
-@click.option("--purge", is_flag=True, help="Erase its documents from all versions for good.")
+@click.option("--purge", is_flag=True, help="Erase the documents from all versions for good.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @json_option
 @click.pass_context
@@ -164,7 +164,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     if name not in configured | (stored := stored_sources(config)):
         known = ", ".join(sorted(configured | stored)) or "none"
         raise ConfigError(
-            f"Cannot remove {name}", "no source has that name", f"The sources are: {known}"
+            f"Cannot remove {name}", f"no source is called {name!r}", f"The sources are: {known}"
         )
     if not yes:
         versions = "all versions for good" if purge else "the newest version"
@@ -205,7 +205,9 @@ def _print_removal(done: Mapping[str, Any]) -> None:
     for source, document in done["held_by"]:
         click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
     if not done["erased"]:
-        click.echo("A query was still reading the old data. Run this again to erase the rest.")
+        click.echo(
+            "A query was still reading the old data. Run the command again to erase the rest."
+        )
 
 
 @click.command()
@@ -223,7 +225,7 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
     if name and not found:
         known = ", ".join(source["name"] for source in now["sources"]) or "none"
         raise BadRequest(
-            f"Cannot show {name}", "no source has that name", f"The sources are: {known}"
+            f"Cannot show {name}", f"no source is called {name!r}", f"The sources are: {known}"
         )
     if print_if_json(found[0] if name else now, as_json):
         return

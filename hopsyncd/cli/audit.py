@@ -44,7 +44,7 @@ def audit(
     if found["problem"]:
         warn([f"{plural(found['lost'], 'request')} could not be recorded: {found['problem']}"])
     if found["torn"]:
-        warn([f"{plural(found['torn'], 'line')} of the log cannot be read"])
+        warn([f"{plural(found['torn'], 'line')} of the audit log cannot be read"])
 
 
 def _line(entry: Mapping[str, Any]) -> str:

@@ -57,7 +57,7 @@ def backup() -> None:
     "--to",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Copy to this new file instead, without the deep check.",
+    help="Write the backup to this new file, without the deep check.",
 )
 @json_option
 @click.pass_context
@@ -137,7 +137,7 @@ def _list_backups(folder: Path) -> "Sequence[Backup]":
         raise BadRequest(
             f"Cannot read the backups in {folder}",
             (error.strerror or str(error)).lower(),
-            "Check that it is a folder that you may read",
+            "Check that the path is a folder that you may read",
         ) from error
 
 
@@ -259,7 +259,7 @@ def _refuse_detached_daemon(config: Config, database: Path) -> None:
     raise BadRequest(
         "Cannot restore a backup",
         f"a daemon still runs (pid {pid}), whose data folder was deleted or replaced",
-        f"Stop it first: `kill {pid}`",
+        f"Stop the daemon first: `kill {pid}`",
     )
 
 
@@ -310,7 +310,7 @@ def _loss_lines(loss: "Loss") -> list[str]:
     newest = relative_time(moment_text(loss.created_ms))
     if loss.is_other:
         lines.append(
-            f"all of its {plural(loss.versions, 'version')}: the backup is of another database"
+            f"{plural(loss.versions, 'version')}: all, because the backup is of another database"
         )
     elif loss.versions:
         lines.append(f"{plural(loss.versions, 'version')}, the newest {newest}")
@@ -319,7 +319,7 @@ def _loss_lines(loss: "Loss") -> list[str]:
             shown = ", ".join(printable(name) for name in names[:_SHOWN])
             more = ", …" if len(names) > _SHOWN else ""
             lines.append(f"{plural(len(names), what)}: {shown}{more}")
-    return lines or ["nothing that the backup does not have"]
+    return lines or ["nothing, because the backup has every change"]
 
 
 def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[str]]":
@@ -351,8 +351,8 @@ def _unfinished_error(database: Path, error: "WriterBusy") -> BadRequest:
     return BadRequest(
         "The restore is not complete",
         f"{error.why}, and did not end within {_STOP_S:g} s",
-        "Stop that process and start the daemon, which completes the restore. To cancel it, first"
-        f" delete {order_file(database)}",
+        "Stop that process and start the daemon, which completes the restore. To cancel it, delete"
+        f" {order_file(database)} first",
     )
 
 
@@ -392,11 +392,11 @@ def _report(done: "Restored", started: bool) -> None:
         click.echo(f"The replaced database is in {done.replaced} until the next backup succeeds.")
     if done.purged:
         click.echo(
-            f"{plural(done.purged, 'document')} purged since then will be purged from it again."
+            f"{plural(done.purged, 'document')} purged since the backup will be purged again."
         )
     if done.unread:
         click.echo(
             f"The replaced database cannot be read ({printable(done.unread)}): purge again what was"
             " purged since the backup."
         )
-    click.echo("The daemon was started again." if started else "Run `hopsyncd serve`.")
+    click.echo("The daemon was started again." if started else "Now run `hopsyncd serve`.")

@@ -118,20 +118,22 @@ _OPTIONS = (
         type=click.Choice(["both", "llm"]),
         default="both",
         show_default=True,
-        help="Use recorded and built-in questions, or only recorded ones.",
+        help="Use recorded and built-in questions, or only recorded questions.",
     ),
     click.option(
         "--keep",
         type=_folder,
         envvar="HOPSYNCD_EVAL_KEEP",
         show_envvar=True,
-        help="Keep the index in this folder and use it again next time.",
+        help="Keep the index in this folder, and reuse it next time.",
     ),
-    click.option("--report", type=_folder, help="Write report.md, report.json and plots here."),
+    click.option(
+        "--report", type=_folder, help="Write report.md, report.json and plots to this folder."
+    ),
     click.option(
         "--per-question",
         type=_new,
-        help="Write the ranks of gold passages here, as JSON lines.",
+        help="Write the ranks of gold passages to this file, as JSON lines.",
     ),
 )
 

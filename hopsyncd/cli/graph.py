@@ -39,7 +39,8 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
 @click.argument("start", metavar="PASSAGE|DOCUMENT", required=False)
 @click.option("--document", help="Start from all passages of this document.")
 @click.option(
-    "--source", help="The source of the document, if several sources have one with this path."
+    "--source",
+    help="The source of the document, if several sources have a document with this path.",
 )
 @click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How many hops.")
 @click.option(

@@ -202,7 +202,7 @@ def service() -> None:
 @click.option(
     "--socket-activation", is_flag=True, help="Start the daemon when the first request arrives."
 )
-@click.option("--now", is_flag=True, help="Start it now and at each login or boot.")
+@click.option("--now", is_flag=True, help="Start the daemon now and at each login or boot.")
 @click.option("--print", "only_print", is_flag=True, help="Only print the files.")
 @click.pass_context
 def install(
@@ -223,7 +223,7 @@ def install(
         raise ServiceRefused(
             "Cannot install a system service",
             f"HOPSYNCD_HOME is not set, and the default folders do not belong to {user}",
-            f"Set it to a folder of {user} with a config.toml, such as /var/lib/hopsyncd",
+            f"Set HOPSYNCD_HOME to a folder of {user} with a config.toml",
         )
     installed = _installation(context.obj, user)
     files = _files(installed, socket_activation)
@@ -246,10 +246,10 @@ def install(
             click.echo(f"Removed {path}")
         raise
     if not now:
-        click.echo("Start it now and at each login or boot with:")
+        click.echo("Start the daemon now and at each login or boot with:")
         click.echo("\n".join(f"  {' '.join(command)}" for command in start))
     if not (system or _is_mac()):
-        click.echo("It stops when you log out. To keep it running: loginctl enable-linger")
+        click.echo("The daemon stops when you log out. To keep it running: loginctl enable-linger")
 
 
 @service.command()
@@ -370,16 +370,16 @@ def _write(path: Path, text: str) -> None:
         raise ServiceRefused(
             f"Cannot write {path}",
             (error.strerror or str(error)).lower(),
-            "Run this as root, or use --print to see the files",
+            "Run the command as root, or use --print to see the files",
         ) from error
 
 
 def _hint_for(command: Sequence[str]) -> str:
     """Return the hint for a command of the service manager that failed."""
     if command[:2] != ["systemctl", "--user"]:
-        return "See its output above"
+        return "See the command's output above"
     return (
-        "See its output above. For an account without a login session, run as root:"
+        "See the command's output above. For an account without a login session, run as root:"
         " `HOPSYNCD_HOME=FOLDER hopsyncd service install --system --user NAME --now`"
     )
 
@@ -398,7 +398,7 @@ def _run(command: Sequence[str], *, must: bool = True) -> bool:
     if must and ended:
         raise ServiceRefused(
             f"`{' '.join(command)}` failed",
-            f"its exit status is {ended}",
+            f"the exit status is {ended}",
             _hint_for(command),
         )
     return ended == 0

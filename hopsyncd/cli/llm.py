@@ -67,7 +67,7 @@ def test(
         raise ConfigError(
             "There is no LLM to test",
             "`base_url` in [llm] is empty",
-            "`hopsyncd doctor` finds LLM servers on this machine, and prints what to write",
+            "`hopsyncd doctor` finds LLM servers on this machine, and prints the settings for them",
         )
     endpoint = open_endpoint(settings, config.daemon.data_dir, config.store.url)
     try:
@@ -106,7 +106,7 @@ def _cost(trial: "Trial", input_price: float | None, output_price: float | None)
 def _print_report(report: Mapping[str, Any], *, is_local: bool) -> None:
     trial = report["question"]
     first = trial["first_s"]
-    start = f"{first:.1f} s" if first is not None else "unknown: it does not stream"
+    start = f"{first:.1f} s" if first is not None else "unknown: the LLM does not stream"
     lines = {
         "LLM": f"{printable(report['model'])} at {printable(report['endpoint'])}",
         "first word": start,
@@ -126,7 +126,7 @@ def _answer_text(trial: Mapping[str, Any]) -> str:
         return f"none: {printable(trial['problem'])}"
     if not trial["is_right"]:
         shown = printable(trial["answer"]) or "not found"
-        return f"wrong ({shown}): it did not read all passages, or is too small"
+        return f"wrong ({shown}): the LLM did not read all passages, or is too small"
     cited = "with" if trial["has_citations"] else "without all"
     return f"right, {cited} citations"
 
@@ -148,7 +148,7 @@ def _context_text(report: Mapping[str, Any]) -> str:
     return (
         f"a prompt of about {size} tokens is read completely"
         if longer["is_right"]
-        else (f"{read}, a prompt of {size} tokens is not: do not raise tokens_per_question")
+        else (f"{read}, but a prompt of {size} tokens is not: do not raise tokens_per_question")
     )
 
 
@@ -156,5 +156,5 @@ def _cost_text(cost: float | None, *, is_local: bool) -> str:
     if cost is not None:
         return f"{cost:.6f} at the given prices"
     if is_local:
-        return "none: it runs on this machine"
-    return "give --input-price and --output-price, in your provider's currency, to compute it"
+        return "none: the LLM runs on this machine"
+    return "give --input-price and --output-price, in your provider's currency, to compute the cost"

@@ -214,7 +214,7 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @click.command()
 @click.argument("name")
 @click.argument("version", default="head", shell_complete=complete_version)
-@click.option("--delete", is_flag=True, help="Remove the tag instead.")
+@click.option("--delete", is_flag=True, help="Remove the tag.")
 @json_option
 @click.pass_context
 def tag(context: click.Context, name: str, version: str, delete: bool, as_json: bool) -> None:

@@ -151,7 +151,7 @@ class _Commands(click.Group):
     "--ca",
     envvar="HOPSYNCD_CA",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The certificate of the server's authority, if the authority is not a public one.",
+    help="The certificate of the server's CA, if the CA is not public.",
 )
 @click.version_option(__version__)
 @click.pass_context

@@ -55,7 +55,7 @@ def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, An
         raise BadRequest(
             "There is nothing to check",
             f"{database} does not exist",
-            "Run `hopsyncd serve` to create it and index the configured sources",
+            "Run `hopsyncd serve` to create the database and index the sources",
         )
     with closing(open_reader(database)) as connection:
         return check_database(connection, deep, lambda *_: None)
@@ -65,8 +65,10 @@ def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, An
 @click.option("--encoder", is_flag=True, help="Switch to the newer encoder that `status` reports.")
 @click.option("--dry-run", is_flag=True, help="With --encoder: only estimate the time.")
 @click.option("--estimate", is_flag=True, help="Only estimate a switch to the configured models.")
-@click.option("--encoder-price", type=float, help="With --estimate: per million encoder tokens.")
-@click.option("--llm-price", type=float, help="With --estimate: per million LLM tokens.")
+@click.option(
+    "--encoder-price", type=float, help="With --estimate: price per million encoder tokens."
+)
+@click.option("--llm-price", type=float, help="With --estimate: price per million LLM tokens.")
 @json_option
 @click.pass_context
 def rebuild(
@@ -126,7 +128,7 @@ def _print_estimate(
         raise BadRequest(
             "There is nothing to estimate",
             f"{config.database} does not exist",
-            "Run `hopsyncd serve` to create it and index the configured sources",
+            "Run `hopsyncd serve` to create the database and index the sources",
         )
     with closing(open_reader(config.database)) as connection:
         found = estimate_rebuild(connection, config)
@@ -140,7 +142,7 @@ def _print_estimate(
         click.echo(f"All {plural(found.passages, 'passage')} are ready for the configured models.")
         return
     click.echo(
-        f"{found.lacking:,} of {plural(found.passages, 'passage')} are to be prepared with"
+        f"{found.lacking:,} of {plural(found.passages, 'passage')} must be prepared with"
         f" {printable(found.encoder)}: about {found.texts:,} texts."
     )
     if found.seconds is not None:
@@ -182,7 +184,7 @@ def copy(context: click.Context, to: str) -> None:
         hint = (
             "Use a PostgreSQL URL without a password; give the password in PGPASSWORD or a passfile"
         )
-        raise BadRequest("Cannot copy the database there", str(error), hint) from None
+        raise BadRequest("Cannot copy the database to this URL", str(error), hint) from None
     source = load_config(context.obj).database
     with (
         hold_writer_lock(source),
@@ -298,13 +300,15 @@ def purge(
         print_json(done)
     elif again:
         click.echo(
-            "The next scan indexes it again." if done["included"] else "It was not purged before."
+            "The next scan indexes the document."
+            if done["included"]
+            else "The document was not purged."
         )
     else:
         _print_purge(done)
         folder = load_config(context.obj).backup.dir
         if folder and folder.exists():
-            click.echo(f"Backups in {folder} may still contain it.")
+            click.echo(f"Backups in {folder} may still contain the document.")
 
 
 def _print_purge(done: Mapping[str, Any]) -> None:

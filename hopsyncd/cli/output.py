@@ -102,7 +102,7 @@ class WholeNumber(click.IntRange):
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
         if isinstance(value, str) and not _WHOLE_NUMBER.fullmatch(value):
-            self.fail(f"{value!r} is not a whole number.", parameter, context)
+            self.fail(f"{value!r} is not an integer.", parameter, context)
         return super().convert(value, parameter, context)
 
 
@@ -297,7 +297,9 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         options = " ".join(
             f"--{part.replace(':', ' ')}" for part in query["offered_filter"].split()
         )
-        echo_line(f"Only documents changed then? Add {options}", fg="cyan", err=True)
+        echo_line(
+            f"For only documents that changed in that period, add {options}", fg="cyan", err=True
+        )
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"

@@ -39,15 +39,17 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
     write_config(path, folders)
     click.echo(f"Wrote {path}")
     if folders:
-        click.echo(f"It watches {', '.join(str(folder.absolute()) for folder in folders)}.")
+        click.echo(
+            f"The daemon will watch {', '.join(str(folder.absolute()) for folder in folders)}."
+        )
     else:
         click.echo(
-            "It has no source yet. Add one with `hopsyncd add PATH`, or write a [[source]] section"
-            " like the example at the end of the file."
+            "The file has no source yet. Add one with `hopsyncd add PATH`, or write a [[source]]"
+            " section like the example at the end of the file."
         )
     for server in find_local_llms():
         click.echo(
-            f"{server.program} runs on this machine. hopsyncd needs no LLM; to let this one write"
+            f"{server.program} runs on this machine. hopsyncd needs no LLM; to let this LLM write"
             " the answers of `ask`, add these two lines under [llm]:"
         )
         for line in server.settings:
@@ -117,10 +119,10 @@ def reload_if_running(config_file: Path | None) -> str:
     try:
         done = Client(load_config(config_file).daemon.socket).reload()
     except DaemonUnavailable:
-        return "It takes effect when the daemon starts."
+        return "The change takes effect when the daemon starts."
     if done["pending"]:
-        return "The daemon will apply it after the current batch."
-    return "The daemon has applied it."
+        return "The daemon will apply the change after the current batch."
+    return "The daemon has applied the change."
 
 
 @click.command()

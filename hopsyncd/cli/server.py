@@ -62,13 +62,13 @@ class Server:
             return token
         if self.configured:
             raise ConfigError(
-                f"Cannot ask {self.address}",
-                f"client.token_file is only sent to {self.configured}",
+                f"Cannot contact {self.address}",
+                f"the token in client.token_file is only for {self.configured}",
                 "Give the token for this server: --token-file FILE or HOPSYNCD_TOKEN_FILE",
             )
         raise ConfigError(
-            f"Cannot ask {self.address}",
-            "there is no token for it",
+            f"Cannot contact {self.address}",
+            "there is no token for this server",
             "Give the file of your token: --token-file FILE, HOPSYNCD_TOKEN_FILE or"
             " client.token_file; or, with the package keyring, run"
             f" `keyring set {_KEYRING_SERVICE} {self.address}`",
@@ -165,7 +165,7 @@ def _keyring_token(address: str) -> str | None:
         found = keyring.get_password(_KEYRING_SERVICE, address)
     except Exception as error:
         raise ConfigError(
-            f"Cannot ask {address}",
+            f"Cannot contact {address}",
             f"the keyring cannot be read: {error}",
             "Give the file of your token: --token-file FILE",
         ) from error

@@ -59,7 +59,7 @@ def find_document(
                 raise
             near |= dict.fromkeys(_read_suggestions(error.hint or ""))
     if not answers and (only := _only_named(document, near)):
-        warn([f"There is no document {document}. This is {': '.join(only)}"])
+        warn([f"There is no document {document}. Showing {': '.join(only)}"])
         return only[0], client.document(*only, at=at)
     if not answers:
         for problem in client.status()["problems"]:
@@ -67,14 +67,16 @@ def find_document(
                 raise NotFound(f"{document} cannot be read", problem["why"], problem["hint"])
         raise NotFound(
             f"There is no document {document}",
-            f"none of these sources has it: {', '.join(names)}" if names else "there is no source",
+            f"none of these sources has the document: {', '.join(names)}"
+            if names
+            else "no source exists",
             f"Did you mean {', '.join(near)}?"
             if near
             else "Give the path as `hopsyncd query` prints it, after the name of the source",
         )
     if len(answers) > 1:
         raise click.UsageError(
-            f"Several sources have {document}. Name one before it: {', '.join(answers)}."
+            f"Several sources have {document}. Put the source before it: {', '.join(answers)}."
         )
     return next(iter(answers.items()))
 
@@ -143,7 +145,9 @@ def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | No
             known = dict.fromkeys(part for passage in passages for part in passage["heading"])
             raise NotFound(
                 f"There is no heading {heading!r} in {document}",
-                f"its headings are: {', '.join(known)}" if known else "it has no headings",
+                f"the headings are: {', '.join(known)}"
+                if known
+                else "the document has no headings",
                 "Leave out the heading to see the whole document",
             )
         passages = below

@@ -59,7 +59,7 @@ def sync(
     elif wait:
         print_sync_report(result)
     else:
-        click.echo("The daemon is scanning. `hopsyncd sync --wait` waits until it is done.")
+        click.echo("The daemon is scanning. `hopsyncd sync --wait` waits until the scan is done.")
 
 
 def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
@@ -88,7 +88,7 @@ def _preview_alone(
     if unknown := set(names) - set(known):
         raise BadRequest(
             f"Cannot preview {sorted(unknown)[0]}",
-            "no source has that name",
+            f"no source is called {sorted(unknown)[0]!r}",
             f"The sources are: {', '.join(known) or 'none'}",
         )
     return preview_file(config, names or known, limit)
@@ -125,7 +125,7 @@ def print_sync_report(result: Mapping[str, Any]) -> None:
         for problem in unreadable[:_SHOWN]:
             click.echo(f"    {printable(problem['document'])}: {printable(problem['why'])}")
         if len(unreadable) > _SHOWN:
-            click.echo(f"    and more; `hopsyncd sources {source['name']}` lists more of them")
+            click.echo(f"    and more; `hopsyncd sources {source['name']}` lists more")
     click.echo(f"Serving version {result['version']}.")
     warn(result["degraded"])
 
@@ -134,7 +134,7 @@ def _changes_text(source: Mapping[str, Any]) -> str:
     counts = {kind: source[kind] for kind in ("added", "changed", "moved", "removed")}
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
     if source["problem"]:
-        parts.append(f"paused, its documents are kept: {printable(source['problem'])}")
+        parts.append(f"paused, documents are kept: {printable(source['problem'])}")
     since = source["since"]
     return ", ".join(parts) or (
         f"nothing changed since version {since}" if since else "no documents yet"

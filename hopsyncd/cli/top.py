@@ -74,7 +74,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
         total = sum(now["waiting"].values())
-        click.echo(f"waiting for questions of the LLM: {plural(total, 'passage')} ({reasons})")
+        click.echo(f"waiting for questions from the LLM: {plural(total, 'passage')} ({reasons})")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
         how_far = f"{share:.0%} of {plural(total, 'document')}" if total else "listing its files"
@@ -117,7 +117,7 @@ def _print_role(store: Mapping[str, Any], database: str) -> None:
         return
     server = printable(database)
     if store["lost"]:
-        click.secho(f"{server} cannot be reached; answers are from the copy here", fg="yellow")
+        click.secho(f"{server} cannot be reached; answers come from the local copy", fg="yellow")
     elif store["role"] == "writer":
         click.echo(f"this daemon is the writer of {server}")
     else:
@@ -206,7 +206,7 @@ def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
     if encoder["failure"]:
         since = relative_time(encoder["failing_since"])
         click.secho(
-            f"  it has returned no vectors since {since}: {printable(encoder['failure'])}",
+            f"  the encoder has returned no vectors since {since}: {printable(encoder['failure'])}",
             fg="yellow",
         )
     if encoder["ledger_problem"]:
@@ -222,7 +222,7 @@ def _print_reranker_use(reranker: Mapping[str, Any]) -> None:
         f" {printable(reranker['endpoint'])}; today {limit} tokens"
     )
     if failure := reranker["failure"] or reranker["ledger_problem"]:
-        click.secho(f"  it does not rerank passages: {printable(failure)}", fg="yellow")
+        click.secho(f"  passages are not reranked: {printable(failure)}", fg="yellow")
 
 
 def _print_network_use(llm: Mapping[str, Any] | None, models: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ _QUIET_POLLS = 3  # after this many polls without work, the import is finished
     "--port",
     type=click.IntRange(0, 65_535),
     default=0,
-    help="Serve the page on this port of this machine; 0 chooses a free port.",
+    help="Serve the web interface on this port; 0 chooses a free port.",
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def try_(folder: Path, port: int, no_browser: bool) -> None:

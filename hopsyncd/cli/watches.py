@@ -60,7 +60,7 @@ def watch(
         done = client.watch(question, exec=arguments, webhook=webhook, mcp=mcp)
     if print_if_json(done, as_json):
         return
-    click.echo(f"Watching the question as number {done['watch']['id']}. Its answer now:")
+    click.echo(f"Watching the question as number {done['watch']['id']}. The current answer:")
     _print_state(done["now"])
 
 
@@ -94,7 +94,7 @@ def watches(
             for watch in listed["watches"]:
                 _print_watch(watch, with_user=by_others)
             if not listed["watches"]:
-                click.echo('You are not watching a question. `hopsyncd watch "..."` adds one.')
+                click.echo('You are not watching any questions. `hopsyncd watch "..."` adds one.')
             return
         shown = client.watch_changes(number)
     if print_if_json(shown, as_json):
@@ -128,13 +128,13 @@ def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
     if what is True:
         raise BadRequest(
             f"Watch {number} cannot be turned on",
-            "it has no program or webhook that is turned off",
+            "the watch has no program or webhook that is turned off",
             'To add a program or webhook, run `hopsyncd watch "..." --exec CMD` or --webhook URL',
         )
     if not yes:
         click.echo(f"At each change of the answer to: {printable(shown['question'])}")
         click.echo(f"  {_action_text(kind, what)}")
-        confirm("Turn it on?", "It stays off")
+        confirm(f"Turn on watch {number}?", f"Watch {number} stays off")
     if kind == "exec":
         done = client.allow_watch(number, exec=what)
     else:
@@ -183,11 +183,11 @@ def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
         if what is True:
             kinds = {"exec": "program", "webhook": "webhook"}
             text = (
-                f"its {kinds.get(kind, kind)} is unknown on this machine; watch the question again"
+                f"the {kinds.get(kind, kind)} is unknown on this machine; watch the question again"
             )
         else:
             text = (
-                f"off because it came with the database: {_action_text(kind, what)}. Turn on with"
+                f"off, because it came with the database: {_action_text(kind, what)}. Turn on with"
                 f" `hopsyncd watches {watch['id']} --allow`"
             )
         click.secho(f"   {text}", fg="yellow")

@@ -21,7 +21,7 @@ _HOST = "127.0.0.1"
     "--port",
     type=click.IntRange(0, 65_535),
     default=None,
-    help="Serve a separate page on this port, on this machine only; 0 chooses a free port.",
+    help="Serve a separate web interface on this port; 0 chooses a free port.",
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.pass_context

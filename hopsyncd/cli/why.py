@@ -215,7 +215,7 @@ def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
     if not hops and words:
         return f"matched directly by {printable(', '.join(words))}"
     if not hops:
-        return "matched directly by meaning; it contains no word of the question"
+        return "matched directly by meaning, without a word of the question"
     steps = ", which ".join(
         f"{hop_verb(hop['asked_by'])} {heading_text(hop['to'])}" for hop in hops
     )

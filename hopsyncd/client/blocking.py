@@ -229,7 +229,7 @@ class Client(Methods):
             if len(content) > MAX_BYTES:
                 raise too_long(self._place)
         if response.length:
-            raise unusable(self._place, "it was cut off")
+            raise unusable(self._place, "the response was cut off")
         return bytes(content)
 
     @contextmanager

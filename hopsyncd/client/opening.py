@@ -41,9 +41,9 @@ def target_of(
         return f"mid:{quote(message)}", False
     raise NotFound(
         f"Cannot open {document}",
-        f"its file is not on this machine: the source {place['source']} is at"
+        f"the file is not on this machine: the source {place['source']} is at"
         f" {location or 'an unknown place'}",
-        f"Print it with `hopsyncd show {place['id']}`",
+        f"Print the text with `hopsyncd show {place['id']}`",
     )
 
 
@@ -57,7 +57,9 @@ def editor_command(editor: str, path: str, line: int) -> list[str] | None:
     try:
         parts = shlex.split(template)
     except ValueError as error:
-        raise _no_editor(path, f"{template} is not a command line: {str(error).lower()}") from error
+        raise _no_editor(
+            path, f"{template!r} is not a valid command line: {str(error).lower()}"
+        ) from error
     if "{path}" not in template:
         parts += shlex.split(_AT_LINE.get(Path(parts[0]).name, "{path}"))
     parts = [part.replace("{path}", path).replace("{line}", str(line)) for part in parts]

@@ -54,7 +54,7 @@ class Remote:
         except (OSError, ValueError) as error:
             why = str(getattr(error, "strerror", None) or error).lower()
             if isinstance(error, ssl.SSLError):
-                why = "it is not in PEM format"
+                why = "not in PEM format"
             raise DaemonUntrusted(
                 f"Nothing was sent to {self}",
                 f"the CA file {self.ca} cannot be used: {why}",
@@ -80,8 +80,8 @@ def remote_place(place: str, ca: Path | None = None) -> Remote | None:
         if not host or parts.path.strip("/") or parts.query or parts.fragment or parts.username:
             raise DaemonUntrusted(
                 f"Nothing was sent to {place}",
-                "it is not the address of a server",
-                "Write it like https://notes.example.org:7717",
+                "the address of the server is not valid",
+                "Write an address like https://notes.example.org:7717",
             )
         remote = Remote(host, port, tls, ca)
     elif found := _HOST_AND_PORT.fullmatch(place):
@@ -102,29 +102,29 @@ def tls_error(place: Remote, error: ssl.SSLError) -> DaemonUntrusted:
     if isinstance(error, ssl.SSLCertVerificationError):
         why, hint = _certificate_problem(place, error)
     elif error.reason in _NO_TLS:
-        why = "it does not speak TLS on that port"
+        why = "the server does not use TLS on this port"
         hint = "Check the port; access.tls_cert and access.tls_key of the server turn TLS on"
     else:
         why = f"TLS failed ({(error.reason or str(error)).lower().replace('_', ' ')})"
-        hint = "Check the address, and whether a daemon of this version listens there"
+        hint = "Check the address, and whether a daemon of this version listens at it"
     return DaemonUntrusted(f"Nothing was sent to {place}", why, hint)
 
 
 def _certificate_problem(place: Remote, error: ssl.SSLCertVerificationError) -> tuple[str, str]:
     if error.verify_code == _EXPIRED:
         return (
-            "its certificate has expired",
-            "Ask the administrator of the server to renew it, or check the clock of this machine",
+            "the server's certificate has expired",
+            "Ask the server's administrator for a new certificate, or check your machine's clock",
         )
     if error.verify_code == _NOT_YET_VALID:
-        return "its certificate is not valid yet", "Check the clock of this machine"
+        return "the server's certificate is not valid yet", "Check the clock of this machine"
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
         return (
-            f"its certificate is not for {place.host}",
+            f"the server's certificate is not for {place.host}",
             "Use the host name in the certificate; the server's administrator knows it",
         )
     return (
-        "no authority that this machine trusts has signed its certificate",
+        "no authority that this machine trusts has signed the server's certificate",
         "If your company has its own authority, give the authority's certificate: --ca FILE",
     )
 

@@ -84,8 +84,8 @@ def answer_of(place: object, call: Call[Any], status: int, media_type: str, cont
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise unusable(place, "its text is not UTF-8") from error
-    answer = _parse(place, content, f"it has status {status} and is not JSON")
+            raise unusable(place, "the text is not UTF-8") from error
+    answer = _parse(place, content, f"the response has status {status} and is not JSON")
     if not is_good:
         raise _request_failed(status, answer)
     return _check(place, call, answer)
@@ -101,7 +101,7 @@ def event_of(place: object, call: Call[Any], line: bytes) -> Event:
     if kind == "answer":
         _check(place, call, event.get("answer"))
     elif not isinstance(kind, str):
-        raise unusable(place, "it contains a line that is not a valid event")
+        raise unusable(place, "the stream contains a line that is not a valid event")
     found: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
     return found
 
@@ -111,7 +111,7 @@ def check_type(place: object, status: int, media_type: str, wanted: str) -> None
     received = media_type.partition(";")[0].strip().lower()
     if received != wanted:
         shown = repr(received[:_SHOWN_CHARACTERS]) if received else "missing"
-        raise unusable(place, f"its media type is {shown} instead of {wanted} (status {status})")
+        raise unusable(place, f"the media type is {shown} instead of {wanted} (status {status})")
 
 
 def unusable(place: object, why: str) -> DaemonUnavailable:
@@ -120,34 +120,36 @@ def unusable(place: object, why: str) -> DaemonUnavailable:
         f"The response from {place} cannot be used",
         why,
         "Try again. If it fails again, restart the daemon, which may be another version, or check"
-        " whether another program listens there",
+        " whether another program listens at this address",
     )
 
 
 def too_long(place: object) -> DaemonUnavailable:
-    return unusable(place, f"it is longer than {MAX_BYTES >> 20} MiB")
+    return unusable(place, f"the response is longer than {MAX_BYTES >> 20} MiB")
 
 
 def unreachable(
     place: Path | Remote, error: BaseException, *, connecting: bool
 ) -> DaemonUnavailable | DaemonUntrusted:
     """Create the error for a connection that failed or broke."""
-    hint = "Start one with `hopsyncd serve`"
+    hint = "Start the daemon with `hopsyncd serve`"
     if isinstance(place, Remote):
-        hint = "Check the address, and whether the daemon listens there (access.listen)"
+        hint = "Check the address, and whether access.listen of the daemon is this address"
         if isinstance(error, ssl.SSLError) and place.tls:
             return tls_error(place, error)
         if not (connecting or place.tls or isinstance(error, TimeoutError)):
             hint = f"If the server speaks TLS, write https://{place}"
-            why = f"it does not answer in plain HTTP ({type(error).__name__})"
+            why = f"the server does not answer in plain HTTP ({type(error).__name__})"
             return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
     if isinstance(error, socket.gaierror):
-        why = "no machine of that name is known"
+        why = "no machine with this name is known"
     elif isinstance(error, PermissionError):
-        why = "you have no permission to use that socket"
-        hint = "Ask the owner of the daemon for access; docs/security.md explains how to give it"
+        why = "you have no permission to use this socket"
+        hint = (
+            "Ask the owner of the daemon for access; docs/security.md explains how to give access"
+        )
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        why = f"nothing listens on that {'port' if isinstance(place, Remote) else 'socket'}"
+        why = f"nothing listens on this {'port' if isinstance(place, Remote) else 'socket'}"
     elif isinstance(error, TimeoutError):
         why = "a daemon accepted the connection but did not answer in time"
         hint = "Try again. If it fails again, restart the daemon"
@@ -156,7 +158,7 @@ def unreachable(
     elif isinstance(error, OSError):
         return unusable(place, f"the connection broke ({type(error).__name__})")
     else:
-        return unusable(place, f"it is not valid HTTP ({type(error).__name__})")
+        return unusable(place, f"the response is not valid HTTP ({type(error).__name__})")
     return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
 
 
@@ -166,7 +168,7 @@ def _parse(place: object, content: bytes, problem: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise unusable(place, problem) from error
     if not isinstance(value, dict):
-        raise unusable(place, "it is JSON, but not an object")
+        raise unusable(place, "the response is JSON, but not an object")
     return value
 
 

@@ -80,7 +80,7 @@ def while_starting(place: Path | object, timeout_s: float | None = None) -> Iter
         if time.monotonic() > end_s:
             raise DaemonUnavailable(
                 f"No daemon answers at {place}",
-                "it is still starting",
+                "the daemon is still starting",
                 "Try again in a moment; the daemon's output shows its progress",
             )
         yield

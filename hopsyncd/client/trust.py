@@ -182,7 +182,7 @@ def check_peer(
     """Raise DaemonUntrusted unless a trusted user runs the process that listens."""
     uid = peer_credentials(connection).uid
     if uid not in trusted:
-        raise _untrusted_error(path, f"the process that listens there belongs to {user_name(uid)}")
+        raise _untrusted_error(path, f"the process that listens at it belongs to {user_name(uid)}")
 
 
 def user_name(uid: int | None) -> str:
@@ -216,5 +216,5 @@ def _untrusted_error(path: Path, why: str, hint: str = "") -> DaemonUntrusted:
     return DaemonUntrusted(
         f"Nothing was sent to {path}",
         f"{why}, so another user could answer in the daemon's place",
-        hint or "Set daemon.socket, here and for the daemon, to a path in a folder of yours",
+        hint or "Set daemon.socket, also for the daemon, to a path in a folder that belongs to you",
     )

@@ -46,11 +46,11 @@ def backups(config: Config) -> Iterator[Diagnosis]:
 def _restores(database: Path) -> Iterator[Diagnosis]:
     if name := pending_restore(database):
         why = f"the restore of {name} is not complete"
-        yield Diagnosis(_NAME, "warn", why, "`hopsyncd serve` completes it")
+        yield Diagnosis(_NAME, "warn", why, "`hopsyncd serve` completes the restore")
     for file in list_replaced(database):
         size = file.stat().st_size / 1e6
-        remedy = f"The next backup deletes it; or delete {file.parent} yourself"
-        why = f"a restore has replaced a database of {size:.1f} MB, which is still there"
+        remedy = f"The next backup deletes the replaced database; or delete {file.parent}"
+        why = f"a restore has replaced a database of {size:.1f} MB, which still exists"
         yield Diagnosis(_NAME, "warn", why, remedy)
 
 
@@ -59,7 +59,9 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Diagnosis(_NAME, "fail", f"you may not write to {folder}", "Correct its permissions")
+        yield Diagnosis(
+            _NAME, "fail", f"you may not write to {folder}", "Correct the folder's permissions"
+        )
         return
     if writers := writers_besides_owner(folder):
         remedy = f"`chmod go-w {folder}`"
@@ -67,18 +69,20 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
     found = list_backups(folder)
     if not found:
         why = f"there is no backup in {folder}"
-        yield Diagnosis(_NAME, "warn", why, "`hopsyncd backup now` makes one")
+        yield Diagnosis(_NAME, "warn", why, "`hopsyncd backup now` makes a backup")
         return
     newest = found[0]
     if _is_late(newest.manifest.created_ms, config):
-        why = f"the newest, {newest.name}, is older than the schedule allows"
+        why = f"the newest backup, {newest.name}, is older than the schedule allows"
         yield Diagnosis(_NAME, "warn", why, "Check that the daemon runs; see `hopsyncd schedule`")
     else:
         count = plural(len(found), "backup")
         yield well(_NAME, f"{count} in {folder}, the newest {newest.name}")
     data = config.daemon.data_dir
     if data.exists() and data.stat().st_dev == folder.stat().st_dev:
-        yield well(_NAME, f"{folder} is on the disk of the data: if it fails, both are lost")
+        yield well(
+            _NAME, f"{folder} is on the same disk as the data: if the disk fails, both are lost"
+        )
 
 
 def _is_late(made_ms: int, config: Config) -> bool:

@@ -57,13 +57,13 @@ def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
         why = "cannot be read" if place.exists() else "does not exist"
-        remedy = "Mount its drive, or correct its path; its indexed documents are kept"
+        remedy = "Mount the drive, or correct the path; the indexed documents are kept"
         return Diagnosis(name, "fail", f"{place} {why}", remedy)
     if isinstance(source, GitSource) and not shutil.which("git"):
         return Diagnosis(name, "fail", "the program git is missing", "Install git")
     if isinstance(source, ImapSource) and not os.environ.get(source.password_env):
-        why = f"the environment variable {source.password_env} is not set here"
-        return Diagnosis(name, "warn", why, "Set it where the daemon starts")
+        why = f"the environment variable {source.password_env} is not set in this shell"
+        return Diagnosis(name, "warn", why, "Set the variable for the daemon")
     if isinstance(source, RemoteSource):
         return _driver(name, source)
     try:
@@ -80,7 +80,9 @@ def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
     try:
         fsspec.get_filesystem_class(kind)
     except (ImportError, ValueError) as error:
-        remedy = f"Install its driver; for common kinds, `pip install 'hopsyncd[{kind}]'`"
+        remedy = (
+            f"Install the driver for {kind}; for common kinds, `pip install 'hopsyncd[{kind}]'`"
+        )
         return Diagnosis(name, "fail", str(error), remedy)
     return None
 
@@ -95,7 +97,7 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
         yield well("llm", f"none is configured{sends}")
         for server in find_local_llms():
             lines = " and ".join(server.settings)
-            detail = f"{server.program} runs here. To use it, write {lines} under [llm]"
+            detail = f"{server.program} runs on this machine. To use it, write {lines} under [llm]"
             yield well("local llm", detail)
         return
     key = os.environ.get(llm.api_key_env, "").strip()
@@ -112,14 +114,14 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     if response.status_code in (401, 403):
         remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
         if not llm.api_key_env:
-            remedy = "Set llm.api_key_env to the environment variable with its key"
+            remedy = "Set llm.api_key_env to the environment variable with the key"
         why = "refuses the key" if key else "needs a key, and none is set"
         yield Diagnosis("llm", "fail", f"{host} {why}", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
         yield Diagnosis("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
     elif llm.model not in response.text:
-        remedy = "Check llm.model; `curl` its /models to list its models"
+        remedy = "Check llm.model; `curl BASE_URL/models` lists the models"
         yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
         yield well("llm", f"{llm.model} at {host}, which receives passages and questions")
@@ -135,7 +137,7 @@ def company_login(config: Config) -> Iterator[Diagnosis]:
     except SocketRefused as error:
         yield Diagnosis("login", "fail", f"{error.what}: {error.why}", error.hint)
     except LoginFailed as error:
-        remedy = "Check access.oidc.issuer and the network. Until it answers, nobody can log in"
+        remedy = "Check access.oidc.issuer and the network. Nobody can log in until it answers"
         yield Diagnosis("login", "fail", printable(f"{oidc.issuer}: {error.detail}"), remedy)
     else:
         yield well("login", f"{oidc.issuer} answers")
@@ -154,12 +156,12 @@ def check_daemon(config: Config) -> Iterator[Diagnosis]:
         case "":
             yield from _check_answer(config)
         case "nobody":
-            yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts one")
+            yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts a daemon")
         case "stale":
             why = f"a daemon that crashed has left {config.daemon.socket}"
-            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` replaces it")
+            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` replaces the socket")
         case why:
-            remedy = "Only its owner and the users in [access] may use the daemon"
+            remedy = "Only the daemon's owner and the users in [access] may use the daemon"
             yield Diagnosis("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
 
 
@@ -169,7 +171,9 @@ def _place(config: Config) -> Iterator[Diagnosis]:
     if len(bytes(path)) > _MAX_PATH_BYTES:
         yield Diagnosis("socket", "fail", f"{path} is longer than {_MAX_PATH_BYTES} bytes", remedy)
     if path.exists() and not path.is_socket():
-        yield Diagnosis("socket", "fail", f"{path} is not a socket", f"Move it away. {remedy}")
+        yield Diagnosis(
+            "socket", "fail", f"{path} is not a socket", f"Move the file away. {remedy}"
+        )
     folder = path.parent
     if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o007:
         yield Diagnosis("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
@@ -201,13 +205,13 @@ def _check_answer(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("daemon", "fail", error.why, error.hint)
         return
     except DaemonUnavailable as error:
-        remedy = "Restart it; with `hopsyncd service install`, systemd does that by itself"
+        remedy = "Restart the daemon; after `hopsyncd service install`, systemd does that"
         yield Diagnosis("daemon", "fail", error.why, remedy)
         return
     yield well("daemon", f"process {status['pid']} serves version {status['version']}")
     if status["error"]:
         yield Diagnosis(
-            "daemon", "fail", status["error"], "It tries again; its log has the details"
+            "daemon", "fail", status["error"], "The daemon will retry; its log has the details"
         )
     yield from _check_reload(status["configuration"])
     for problem in status["watch_problems"]:
@@ -219,18 +223,18 @@ def _check_answer(config: Config) -> Iterator[Diagnosis]:
         name = f"source {source['name']}"
         if source["problem"]:
             yield Diagnosis(
-                name, "warn", f"it is paused: {source['problem']}", source["hint"] or ""
+                name, "warn", f"the source is paused: {source['problem']}", source["hint"] or ""
             )
         if source["watch_problem"]:
-            remedy = "Its changes wait for the next scan"
+            remedy = "The next scan finds the changes"
             yield Diagnosis(name, "warn", source["watch_problem"], remedy)
         if source["rights"] and source["rights"].get("kept_closed"):
-            yield Diagnosis(name, "warn", f"it is {KEPT_CLOSED}", TO_OPEN)
+            yield Diagnosis(name, "warn", f"the source is {KEPT_CLOSED}", TO_OPEN)
 
 
 def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if configuration["refused"]:
-        remedy = "Correct it, then run `hopsyncd reload`"
+        remedy = "Correct the file, then run `hopsyncd reload`"
         yield Diagnosis("configuration", "warn", configuration["refused"], remedy)
     if waiting := configuration["restart_needed"]:
         detail = f"changed since the daemon started: {', '.join(waiting)}"
@@ -252,8 +256,8 @@ def check_viewers(config: Config) -> Iterator[Diagnosis]:
         lists = [source.visible_to, *(folder.visible_to for folder in source.paths)]
         for entry in dict.fromkeys(chain.from_iterable(lists)):
             if entry not in known and not is_on_this_machine(entry):
-                detail = f"visible_to names {entry}, but no user, group or token here has that name"
-                remedy = "Correct it, or make a token: `hopsyncd token create`"
+                detail = f"visible_to names {entry}, but no user, group or token has that name"
+                remedy = "Correct the name, or make a token: `hopsyncd token create`"
                 yield Diagnosis(f"source {source.name}", "warn", detail, remedy)
 
 
@@ -269,7 +273,7 @@ def check_certificate(config: Config) -> Iterator[Diagnosis]:
         return
     left_s = certificate.expires_s - time.time()
     names = ", ".join(sorted(certificate.names))
-    remedy = "Renew it; the daemon takes the new files at once"
+    remedy = "Renew the certificate; the daemon uses the new files at once"
     if left_s <= 0:
         yield Diagnosis("certificate", "fail", f"{access.tls_cert} has expired", remedy)
     elif not names:
@@ -331,7 +335,7 @@ def _run_guarded(name: str, check: Check) -> Iterator[Diagnosis]:
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 - reported as a finding; the other checks go on
-        why = f"it could not be checked: {type(error).__name__}: {error}"
+        why = f"the check failed: {type(error).__name__}: {error}"
         yield Diagnosis(
             name, "fail", why, "This is a bug in hopsyncd: report it with the whole output"
         )

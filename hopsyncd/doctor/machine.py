@@ -59,7 +59,7 @@ def python() -> Iterator[Diagnosis]:
 def descriptors() -> Iterator[Diagnosis]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{limit} descriptors can be open"
-    remedy = "Raise it: `ulimit -n 4096`, or LimitNOFILE= in the unit"
+    remedy = "Raise the limit: `ulimit -n 4096`, or LimitNOFILE= in the unit"
     yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, found, remedy)
 
 
@@ -76,7 +76,7 @@ def clock() -> Iterator[Diagnosis]:
     found = now.isoformat(timespec="seconds")
     if now.year < _LEAST_YEAR:
         remedy = "Set the clock, preferably from the network: `timedatectl set-ntp true`"
-        yield Diagnosis("clock", "fail", f"it says {found}", remedy)
+        yield Diagnosis("clock", "fail", f"the clock says {found}", remedy)
     else:
         yield well("clock", found)
 
@@ -90,7 +90,7 @@ def libraries() -> Iterator[Diagnosis]:
         yield Diagnosis("sqlite", "fail", f"{found}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
         remedy = "Install pysqlite3, which includes a newer SQLite: `pip install pysqlite3`"
-        why = "this version can damage a log that two connections write"
+        why = "this SQLite version can damage a log that two connections write"
         yield Diagnosis("sqlite", "warn", f"{found}: {why}", remedy)
     else:
         yield well("sqlite", f"{found}, with full-text search")
@@ -185,21 +185,21 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
 def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
     """Check that the configuration file is valid or missing."""
     if not file.exists():
-        remedy = "`hopsyncd init --folder DIR` writes one"
+        remedy = "`hopsyncd init --folder DIR` writes the file"
         yield Diagnosis("configuration", "warn", f"there is no {file}; defaults apply", remedy)
     elif writers := writers_besides_owner(file):
-        why = f"{file} can be written by {writers}, and it decides what the daemon reads and runs"
-        yield Diagnosis("configuration", "fail", why, f"Check it, then run: chmod 600 {file}")
+        why = f"{file} can be written by {writers}, and decides what the daemon reads and runs"
+        yield Diagnosis("configuration", "fail", why, f"Check the file, then run: chmod 600 {file}")
     elif file.stat().st_mode & 0o077 and secrets_of(config):
-        why = f"{file} contains secrets, and others can read it"
+        why = f"{file} contains secrets, and others can read the file"
         yield Diagnosis("configuration", "warn", why, f"`chmod 600 {file}`")
     elif former := former_keys(file):
         names = ", ".join(f"{old} is now {new}" for old, new in former.items())
-        yield Diagnosis("configuration", "warn", f"{file}: {names}", "Write the new name")
+        yield Diagnosis("configuration", "warn", f"{file}: {names}", "Use the new names")
     elif config.is_client_only:
         yield well("configuration", f"{file}, for the server {config.client.server}")
     elif not config.sources:
-        remedy = "`hopsyncd add PATH` adds one"
+        remedy = "`hopsyncd add PATH` adds a source"
         yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)
     else:
         yield well("configuration", f"{file}, {plural(len(config.sources), 'source')}")
@@ -212,7 +212,7 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
         return
     found = folder.stat()
     if not stat.S_ISDIR(found.st_mode):
-        remedy = "Move it away, or set daemon.data_dir"
+        remedy = "Move the file away, or set daemon.data_dir"
         yield Diagnosis("data folder", "fail", f"{folder} is not a folder", remedy)
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
@@ -220,7 +220,9 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
     elif writers := writers_besides_owner(folder):
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         why = f"{folder} is {mode}: {writers} can write to it; `hopsyncd serve` refuses it"
-        yield Diagnosis("data folder", "fail", why, f"Check it, then run: chmod 700 {folder}")
+        yield Diagnosis(
+            "data folder", "fail", why, f"Check the folder, then run: chmod 700 {folder}"
+        )
     elif found.st_mode & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         why = f"{folder} is {mode}: others can read your documents in it"
@@ -292,7 +294,7 @@ def models(config: Config) -> Iterator[Diagnosis]:
     if isinstance(reranker, HttpReranker):
         yield _reranker_endpoint(reranker)
     elif config.query.rerank and reranker is None:
-        why = "query.rerank is set, and no reranker is configured"
+        why = "query.rerank is set, but no reranker is configured"
         yield Diagnosis("reranker", "warn", why, "Set `reranker` or `reranker_url` in [models]")
 
 

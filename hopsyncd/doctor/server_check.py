@@ -32,7 +32,7 @@ def check_server(address: str, connect: Connect) -> Iterator[Diagnosis]:
         yield _answers(address)
         if error.status == HTTPStatus.UNAUTHORIZED:
             remedy = "Ask the administrator of the server for a new token"
-            yield Diagnosis("token", "fail", "it is unknown, revoked or expired", remedy)
+            yield Diagnosis("token", "fail", "the token is unknown, revoked or expired", remedy)
         else:
             yield Diagnosis("token", "fail", error.why, error.hint or "Ask the administrator")
     else:

@@ -54,7 +54,7 @@ def write_bundle(path: Path, config_file: Path | None) -> list[str]:
             try:
                 text = collect()
             except Exception as error:  # noqa: BLE001 - the other parts may say why
-                text = f"It could not be collected: {type(error).__name__}\n"
+                text = f"This part could not be collected: {type(error).__name__}\n"
             data = text.encode()
             info = tarfile.TarInfo(f"hopsyncd-support/{name}")
             info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())

@@ -62,7 +62,7 @@ class ActionViews(View):
         name: str = request.path_params["name"]
         action = self._actions.get(name)
         if action is None:
-            raise RequestFailed(404, "not_found", f"There is no action {name}", "")
+            raise RequestFailed(404, "not_found", f"There is no action {name}", "Reload the page")
         message = action(form)
         view = "/changes" if name == "restore" else "/sources"
         if name == "open":
@@ -91,8 +91,8 @@ class ActionViews(View):
         configuration file."""
         if self.client.is_remote:
             raise Forbidden(
-                "Nothing was changed",
-                "this page shows a server on another machine, and its configuration is there",
+                "Cannot change the configuration",
+                "the configuration file is on the server, which is another machine",
                 "Ask the administrator of the server",
             )
 
@@ -127,8 +127,8 @@ class ActionViews(View):
         if self.shared.user:
             raise Forbidden(
                 "Cannot open the document in a program",
-                "this page comes from another computer, which cannot start programs on yours",
-                "Read the document here",
+                "the server is another computer, which cannot start programs on yours",
+                "Read the document in the browser",
             )
         passage = self.client.passage(_require(form, "id"))["passage"]
         if not passage["document"]:
@@ -181,7 +181,7 @@ def start_program(command: list[str] | None, target: str) -> None:
         raise NotFound(
             f"Cannot open {target}",
             f"{Path(command[0]).name} needs a terminal",
-            'Run `hopsyncd open` there, or set `editor` under [open], such as "code"',
+            'Run `hopsyncd open` in a terminal, or set `editor` under [open], such as "code"',
         )
     subprocess.Popen(
         command,

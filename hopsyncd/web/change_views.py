@@ -52,7 +52,10 @@ class ChangeViews(View):
         entry, previous = [*self.client.log(2, number + 1)["versions"], None, None][:2]
         if entry is None or entry["version"] != number:
             problem = RequestFailed(
-                404, "not_found", f"There is no version {number}", "`hopsyncd log` lists them"
+                404,
+                "not_found",
+                f"There is no version {number}",
+                "`hopsyncd log` lists the versions",
             )
             return self.html(request, "error.html", 404, error=problem)
         diff = None

@@ -89,6 +89,6 @@ class EndedSessions:
         try:
             self._times = _FILE.validate_json(self._file.read_bytes())
         except (OSError, ValidationError) as error:
-            log.error("all sessions of the page were ended", file=str(self._file), why=str(error))
+            log.error("all sessions were ended", file=str(self._file), why=str(error))
             self._times = {_EVERYBODY: found.st_mtime}
         self._state = state

@@ -53,7 +53,7 @@ SECURITY_HEADERS = {
 _OPENER = '<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n'
 _ENTERED = """<!doctype html><html lang="en"><title>hopsyncd</title>
 <meta http-equiv="refresh" content="0; url={base}/"><p><a href="{base}/">Go on</a></p></html>"""
-_REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open here</h1>
+_REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Access refused</h1>
 <p>{why}.</p><p>Run <code>hopsyncd web</code>, and open the address that it prints.</p></html>"""
 
 
@@ -147,7 +147,7 @@ class PageGuard:
         headers = request.headers
         named = headers.getlist("host")
         if len(named) != 1 or named[0] not in self._hosts:
-            return _refusal(403, "The address names another host")
+            return _refusal(403, "The address has the name of another host")
         # To a browser, other ports of this machine are the same site but another origin.
         origins = {f"http://{host}" for host in self._hosts}
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
@@ -155,7 +155,7 @@ class PageGuard:
             foreign = True
         enters = request.url.path == "/" and request.method == "GET"
         if foreign and not enters:
-            return _refusal(403, "Another page sent this request")
+            return _refusal(403, "Another website sent this request")
         return None
 
     def _entrance(self, request: Request) -> Response | None:
@@ -164,7 +164,7 @@ class PageGuard:
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))
             if session is None:
-                return _refusal(401, "This address has been used, or is too old")
+                return _refusal(401, "This address has already been used, or has expired")
             entered = HTMLResponse(_ENTERED.format(base=base))
             entered.set_cookie(COOKIE, session, path=base, httponly=True, samesite="strict")
             return entered

@@ -150,10 +150,10 @@ class Provider:
                 "Your company's login service refused the login",
                 "Log in again, or ask your administrator",
                 403,
-                f"it says {error!r}",
+                f"the provider reports {error!r}",
             )
         if brought.get("iss", self._settings.issuer) != self._settings.issuer:
-            raise _refusal("the browser comes from another issuer")
+            raise _refusal("another issuer redirected the browser")
         token = self._redeem(brought.get("code", ""), verifier)
         return person_of(self._claims(token, nonce), self._settings)
 
@@ -177,7 +177,9 @@ class Provider:
         issuer = self._settings.issuer
         found = self._fetch("GET", issuer.rstrip("/") + "/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
-            raise provider_down(f"its issuer is {found.get('issuer')!r} instead of {issuer!r}")
+            raise provider_down(
+                f"the provider's issuer is {found.get('issuer')!r} instead of {issuer!r}"
+            )
         methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return Endpoints(
             self._address(found, "authorization_endpoint"),
@@ -195,7 +197,7 @@ class Provider:
         address = found.get(name)
         schemes = {"https", urlsplit(self._settings.issuer).scheme}
         if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
-            raise provider_down(f"its description has no usable {name}")
+            raise provider_down(f"the provider's description has no usable {name}")
         return address
 
     def _redeem(self, code: str, verifier: str) -> str:
@@ -239,11 +241,11 @@ class Provider:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise _refusal(f"{type(error).__name__}: {error}") from error
         if claims.get("nonce") != nonce:
-            raise _refusal("its nonce belongs to another login")
+            raise _refusal("the nonce of the ID token belongs to another login")
         audience, authorized = claims["aud"], claims.get("azp")
         is_shared = isinstance(audience, list) and len(audience) > 1
         if (authorized is not None or is_shared) and authorized != settings.client_id:
-            raise _refusal("it was issued to another client")
+            raise _refusal("the ID token was issued to another client")
         return claims
 
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
@@ -285,7 +287,7 @@ class Provider:
                 for part in response.iter_raw():
                     body += part
                     if len(body) > _MAX_BYTES or time.monotonic() > until_s:
-                        raise provider_down(f"{address}: its response is too long or too slow")
+                        raise provider_down(f"{address}: the response is too long or too slow")
                 status = response.status_code
         except (httpx2.HTTPError, OSError) as error:
             raise provider_down(f"{address}: {type(error).__name__}: {error}") from error
@@ -298,7 +300,7 @@ class Provider:
         if method == "POST" and 400 <= status < 500:
             kind = found.get("error") if isinstance(found, dict) else None
             raise _refusal(f"the token endpoint answers {status} ({kind!r})")
-        raise provider_down(f"{address}: status {status}, not a JSON object with 200")
+        raise provider_down(f"{address}: the response with status {status} is not usable")
 
 
 def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
@@ -312,7 +314,7 @@ def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
     user = _claim(claims, settings.user_claim)
     is_verified = claims.get("email_verified", True) in (True, "true")
     if settings.user_claim == "email" and not is_verified:
-        raise _no_access("the address is not verified")
+        raise _no_access("the email address is not verified")
     if not isinstance(user, str) or not PERSON.fullmatch(user):
         raise _no_access(f"the claim {settings.user_claim} is not a name: {printable(repr(user))}")
     groups = _groups(_claim(claims, settings.groups_claim))
@@ -347,7 +349,7 @@ def _groups(value: object) -> list[str]:
 
 
 def _no_access(detail: str) -> LoginFailed:
-    why = "You logged in, but you have no access here"
+    why = "You logged in, but you have no access to this server"
     return LoginFailed(why, "Ask the administrator of this server", 403, detail)
 
 
@@ -369,7 +371,7 @@ def _context(settings: OidcConfig) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=settings.ca)
     except (OSError, ValueError) as error:
         raise SocketRefused(
-            f"Cannot use the authority in {settings.ca}",
+            f"Cannot use the CA certificate in {settings.ca}",
             str(getattr(error, "strerror", None) or error).lower(),
-            "Set access.oidc.ca to the certificate of the provider's authority, in PEM format",
+            "Set access.oidc.ca to the certificate of the provider's CA, in PEM format",
         ) from error

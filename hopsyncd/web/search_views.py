@@ -136,7 +136,9 @@ class SearchViews(View):
 
     def _open(self, id_: str, at: str, tab: str) -> Opened:
         if not _ID.fullmatch(id_):
-            raise RequestFailed(404, "not_found", "There is no such passage", "Search for it again")
+            raise RequestFailed(
+                404, "not_found", "There is no such passage", "Search for the passage again"
+            )
         answer = self.client.passage(id_, at)
         passage, version = answer["passage"], answer["version"]
         source, document = passage["source"], passage["document"]
@@ -214,12 +216,10 @@ def _reason(edge: Mapping[str, Any], *, leaves: bool, name: str) -> tuple[str, s
     """Return why a passage is related to another, and the name or question that connects them."""
     kind = edge["asked_by"]
     if kind in ("link", "backlink"):
-        return ("This passage links to it" if leaves else "It links to this passage"), ""
+        return ("Linked from this passage" if leaves else "Links to this passage"), ""
     if kind == "both":
         return "Both mention", edge.get("name") or name
     if name:
         return "Both mention", name
     asks = leaves == (kind == "from")
-    return ("It answers" if asks else "It asks a question that this passage answers:"), edge[
-        "question"
-    ]
+    return ("Answers" if asks else "Raises a question that this passage answers:"), edge["question"]

@@ -124,19 +124,19 @@ class TeamPage:
         """Return the refusal of a request from another site, or None if the request is allowed."""
         headers = request.headers
         if request.url.scheme != "https":
-            return self._message(403, "The page works only over https", f"Use {self._address}")
+            return self._message(403, "This server works only over https", f"Use {self._address}")
         if headers.getlist("host") != [self._host]:
-            return self._message(403, "The page has another address", f"Use {self._address}")
+            return self._message(403, "This server has another address", f"Use {self._address}")
         site = headers.get("sec-fetch-site", "none")
         is_read = request.method in ("GET", "HEAD")
         if not is_read and headers.getlist("origin") != [self._address]:
-            return self._message(403, "Another page sent this request", f"Use {self._address}")
+            return self._message(403, "Another website sent this request", f"Use {self._address}")
         if site in ("same-origin", "none") or request.url.path == CALLBACK:
             return None
         if is_read and _is_navigation(request):
             # A link on another site led here, so the cookie is missing. Our own redirect gets it.
             return HTMLResponse(_GO_ON.format(to=escape(_asked_path(request))))
-        return self._message(403, "Another page sent this request", f"Use {self._address}")
+        return self._message(403, "Another website sent this request", f"Use {self._address}")
 
     async def _entrance(self, request: Request, session: Session | None) -> Response | None:
         """Answer logins, logouts, and requests without a session."""
@@ -191,7 +191,7 @@ class TeamPage:
         except LoginFailed as error:
             return self._report_failure(error, request)
         log.info(
-            "logged in to the page",
+            "a user logged in to the web interface",
             user=person.user,
             role=person.role,
             groups=len(person.groups),
@@ -206,20 +206,24 @@ class TeamPage:
         address = _address_of(request)
         try:
             if not token.isascii() or not token.isprintable() or not token:
-                raise RequestFailed(401, "unauthorized", "That is not a token", "")
+                raise RequestFailed(401, "unauthorized", "The text is not a token", "")
             status = await run_sync(self._client_of(token, address).status, limiter=self._logins)
             caller = status["caller"]
             if "read" not in caller["rights"]:
-                raise RequestFailed(403, "forbidden", "That token may not read documents", "")
+                raise RequestFailed(403, "forbidden", "This token may not read documents", "")
         except RequestFailed as error:
             why = {
-                401: "That token is not valid here",
+                401: "This token is not valid on this server",
                 429: "Too many wrong tokens came from your address. Wait a minute",
             }.get(error.status, error.why)
             return self._token_form(to, why, error.status)
         except REPORTABLE as error:
             return self._message(503, "The daemon does not answer", str(error))
-        log.info("logged in to the page by a token", user=caller["user"], address=address)
+        log.info(
+            "a user logged in to the web interface with a token",
+            user=caller["user"],
+            address=address,
+        )
         return self._enter(request, caller["user"], None, token, to)
 
     def _enter(
@@ -274,9 +278,9 @@ class TeamPage:
     async def _log_out(self, request: Request, session: Session) -> Response:
         form = await _form_of(request)
         if not _is_equal(session.form_token, form.get("csrf", "")):
-            return self._message(403, "The form was not sent by this page", "Load the page again")
+            return self._message(403, "The form is not valid for your session", "Reload the page")
         self._end(session)
-        log.info("logged out of the page", user=session.user)
+        log.info("a user logged out of the web interface", user=session.user)
         left = RedirectResponse("/", 303)
         _set_cookie(left, SESSION_COOKIE, "", "strict", 0)
         _set_cookie(left, LOGGED_OUT_COOKIE, "1", "strict")
@@ -296,7 +300,9 @@ class TeamPage:
     def _report_failure(self, error: LoginFailed, request: Request) -> Response:
         address = _address_of(request)
         detail = printable(error.detail)[:500]
-        log.warning("a login to the page failed", address=address, why=error.why, detail=detail)
+        log.warning(
+            "a login to the web interface failed", address=address, why=error.why, detail=detail
+        )
         return self._message(error.status, error.why, error.hint)
 
     def _message(self, status: int, why: str, hint: str) -> Response:
@@ -333,9 +339,9 @@ def _address_of(request: Request) -> str:
 def not_logged_in_hint(request: Request) -> str:
     """Return the hint for a request without a session that is not for a whole page."""
     if request.method != "GET" or "sec-fetch-mode" in request.headers:
-        return "Load the page again"
+        return "Reload the page"
     return (
-        "The request does not say that it wants a page: it has neither `Sec-Fetch-Mode` nor"
+        "The request does not ask for a web page: it has neither `Sec-Fetch-Mode` nor"
         " `Accept: text/html`. Use a browser; programs use `/v1` with a token"
     )
 

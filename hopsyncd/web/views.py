@@ -216,8 +216,8 @@ class View:
         error = RequestFailed(
             403,
             "forbidden",
-            "The form was not sent by this page",
-            "Go back, load the page again, and send the form again",
+            "The form is not valid for your session",
+            "Go back, reload the page, and send the form again",
         )
         return self.part(
             request,

@@ -133,7 +133,7 @@ def test_a_restore_equals_a_fresh_index_after_its_first_scan(place: Place) -> No
         other.start()
         other.sync()
         assert graph(place) == graph(other)
-    assert "which is still there" in place.run("doctor").stdout
+    assert "which still exists" in place.run("doctor").stdout
     place.printed("backup", "now")
     assert not Path(done["replaced"]).exists(), "a verified backup proves the restored database"
 
@@ -181,5 +181,5 @@ def test_a_purge_takes_the_replaced_database_with_it(place: Place) -> None:
     place.start()
     place.sync()
     purged = place.run("purge", "ferry.md", "--yes")
-    assert "may still contain it" in purged.stdout
+    assert "may still contain the document" in purged.stdout
     assert not Path(done["replaced"]).exists()

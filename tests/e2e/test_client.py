@@ -215,7 +215,7 @@ def test_the_error_for_a_forbidden_socket_does_not_say_to_start_a_daemon(place: 
     refused = as_user(pwd.getpwnam("nobody").pw_uid, [], told)
     assert len(refused) == 2, refused
     for message in refused:
-        assert "you have no permission to use that socket" in message
+        assert "you have no permission to use this socket" in message
         assert "docs/security.md" in message and "hopsyncd serve" not in message
 
 

@@ -53,7 +53,9 @@ def test_built_in_questions_are_used_until_the_llm_endpoint_responds(
     cities.start()
     assert cities.sync()["version"] == 1
     assert cities.status()["waiting"] == {"refused": 5}
-    assert "waiting for questions of the LLM: 5 passages (refused 5)" in cities.run("status").stdout
+    assert (
+        "waiting for questions from the LLM: 5 passages (refused 5)" in cities.run("status").stdout
+    )
     assert cities.documents("What trades with Rome by sea?")
     cities.stop()
 

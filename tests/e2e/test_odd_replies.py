@@ -237,5 +237,5 @@ def test_a_path_may_be_written_as_text(place: Place, place_text: str) -> None:
 
 @pytest.mark.parametrize("written", ["none.sock", "x:y", "host:99999999", "~/none", ".:1/2"])
 def test_a_text_that_is_no_address_is_reported_as_a_path(written: str) -> None:
-    with pytest.raises(DaemonUnavailable, match="nothing listens on that socket"):
+    with pytest.raises(DaemonUnavailable, match="nothing listens on this socket"):
         Client(written).health()

@@ -130,7 +130,7 @@ def test_a_version_is_restored_after_a_preview_and_released(page: Page, place: P
     assert "rain" in place.query("What does Bergen have?", filters=["path:bergen"])[0]["text"]
     page.goto(base(page) + "/sources")
     page.get_by_role("button", name="Release").click()
-    expect(page.locator(".done")).to_contain_text("follows its file again")
+    expect(page.locator(".done")).to_contain_text("synced with their files again")
     assert "snow" in place.query("What does Bergen have?", filters=["path:bergen"])[0]["text"]
 
 

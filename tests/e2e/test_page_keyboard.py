@@ -90,7 +90,7 @@ def test_the_keyboard_alone_asks_reads_opens_watches_and_comes_back(
     page.wait_for_url(watched)  # it is watched only once
     _tab_to(page, page.get_by_role("button", name="Stop watching"), most=20)
     page.keyboard.press("Enter")
-    expect(page.locator("main")).to_contain_text("You are not watching a question")
+    expect(page.locator("main")).to_contain_text("You are not watching any questions")
 
 
 def test_the_first_tab_offers_to_skip_to_the_content(opened: Page, view: Shown) -> None:

@@ -101,7 +101,7 @@ def test_a_question_is_watched_and_its_change_shown_before_and_after(
     check_usable(opened)
     opened.set_viewport_size({"width": 1100, "height": 800})
     opened.get_by_role("button", name="Stop watching").click()
-    expect(opened.locator("main")).to_contain_text("You are not watching a question")
+    expect(opened.locator("main")).to_contain_text("You are not watching any questions")
 
 
 def test_the_view_of_sources_updates_by_itself(opened: Page, view: Shown, films: Place) -> None:

@@ -122,7 +122,7 @@ def test_add_and_remove_reload_the_daemon(place: Place) -> None:
     added = place.run("add", str(place.base / "more"))
     assert added.returncode == 0, added.stderr
     place.until(lambda: place.status()["documents"] == 2)
-    assert "The daemon has applied it" in added.stdout
+    assert "The daemon has applied the change" in added.stdout
 
     output = place.run("reload")
     assert (output.returncode, output.stdout) == (0, "Nothing has changed.\n"), output.stderr

@@ -160,9 +160,9 @@ def test_expired_revoked_wrong_and_absent_tokens_open_nothing(server: Server) ->
     gone = next(token["id"] for token in stored if token["groups"] == ["gone"])
     assert server.place.run("token", "revoke", gone).returncode == 0
     for text, why in (
-        (texts["old"], "its token has expired"),
+        (texts["old"], "the token has expired"),
         (texts["gone"], "has no such token"),
-        (None, "it has no token"),
+        (None, "the request has no token"),
     ):
         status, body, headers = server.ask("status", text)
         assert status == 401 and headers["www-authenticate"] == "Bearer"
@@ -402,9 +402,9 @@ def test_behind_a_proxy_only_the_proxy_is_answered() -> None:
         secure = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.9"}
         assert ask("127.0.0.2", **secure)[0] == 200
         for peer, host, headers, why in (
-            ("127.0.0.1", "notes.example.org", secure, "does not come through the proxy"),
+            ("127.0.0.1", "notes.example.org", secure, "did not come through the proxy"),
             ("127.0.0.2", "notes.example.org", {}, "does not say that its client uses https"),
-            ("127.0.0.2", "evil.example", secure, "its Host is"),
+            ("127.0.0.2", "evil.example", secure, "the Host is"),
         ):
             status, text = ask(peer, host, **headers)
             assert status == 403 and why in text

@@ -93,7 +93,7 @@ def test_commands_send_requests_to_the_configured_server(laptop: Laptop) -> None
     refused = laptop.run("sync")
     assert refused.returncode == 1 and "this request needs the role admin" in refused.stderr
     opened = laptop.run("open", "ada.md", "--print")
-    assert opened.returncode == 1 and "its file is not on this machine" in opened.stderr
+    assert opened.returncode == 1 and "the file is not on this machine" in opened.stderr
 
 
 def test_options_and_the_configuration_name_the_server_too(laptop: Laptop) -> None:
@@ -114,7 +114,7 @@ def test_options_and_the_configuration_name_the_server_too(laptop: Laptop) -> No
     finally:
         (laptop.home / "config.toml").unlink()
     local = laptop.run("status", **none)
-    assert local.returncode == 1 and "nothing listens on that socket" in local.stderr
+    assert local.returncode == 1 and "nothing listens on this socket" in local.stderr
 
 
 def test_the_keyring_may_have_the_token(laptop: Laptop, tmp_path: Path) -> None:
@@ -127,7 +127,9 @@ def test_the_keyring_may_have_the_token(laptop: Laptop, tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["documents"] == 2, ran.stderr
     without = laptop.run("status", HOPSYNCD_TOKEN_FILE="")
     assert without.returncode == 1
-    assert "there is no token for it" in without.stderr and "--token-file" in without.stderr
+    assert (
+        "there is no token for this server" in without.stderr and "--token-file" in without.stderr
+    )
 
 
 @pytest.mark.parametrize("command", ["serve", "add", "remove", "service", "token", "doctor"])
@@ -282,9 +284,13 @@ def test_a_server_without_a_valid_certificate_gets_no_token(tmp_path: Path) -> N
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     cases: list[tuple[tuple[Path, Path] | None, str, str]] = [
         (authority.issue(("other.example",)), "not for 127.0.0.1", "host name in the certificate"),
-        (authority.issue(valid=timedelta(days=-1), file_name="old"), "has expired", "renew it"),
+        (
+            authority.issue(valid=timedelta(days=-1), file_name="old"),
+            "has expired",
+            "new certificate",
+        ),
         (stranger.issue(file_name="strange"), "no authority that this machine trusts", "--ca FILE"),
-        (None, "does not speak TLS on that port", "Check the port"),
+        (None, "does not use TLS on this port", "Check the port"),
     ]
     for cert, why, hint in cases:
         with _other_server(cert) as port:
@@ -306,12 +312,12 @@ def test_a_token_never_goes_to_another_machine_without_tls(tmp_path: Path) -> No
     for place in ("http://notes.example.org:7717", "192.0.2.1:7717", "notes.example.org:7717"):
         with pytest.raises(DaemonUntrusted, match="others on the network could read the token"):
             Client(place, "t" * 40)
-    with pytest.raises(DaemonUntrusted, match="not the address of a server"):
+    with pytest.raises(DaemonUntrusted, match="the address of the server is not valid"):
         Client("https://notes.example.org/path", "t" * 40)
     for told in _refusals(f"https://localhost:{free_port()}", None):
-        assert "nothing listens on that port" in told
+        assert "nothing listens on this port" in told
     for told in _refusals("https://no-such-host.invalid", None):
-        assert "no machine of that name is known" in told
+        assert "no machine with this name is known" in told
 
 
 def test_a_wrong_token_and_a_readable_token_file_are_reported(

@@ -104,7 +104,7 @@ def test_the_status_says_which_daemon_writes_and_which_follows(server: Postgres)
         assert "where another daemon writes: up to date" in second.run("status").stdout
         server.stop()
         second.until(lambda: second.status()["store"]["lost"])
-        assert "cannot be reached; answers are from the copy here" in second.run("status").stdout
+        assert "cannot be reached; answers come from the local copy" in second.run("status").stdout
         server.start()
 
 

@@ -48,7 +48,7 @@ def test_a_second_daemon_is_refused_and_the_first_does_not_notice(daemon: Place)
     before = daemon.status()["pid"]
     ran = daemon.run("serve")
     assert ran.returncode == 1
-    assert "another hopsyncd daemon already listens on it" in ran.stderr
+    assert "another hopsyncd daemon already listens on this socket" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert daemon.status()["pid"] == before
     assert daemon.query("Bergen", k=1)

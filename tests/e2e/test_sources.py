@@ -59,7 +59,7 @@ def test_a_folder_that_is_added_is_served_from_the_next_start(small: Place) -> N
     small.start()
     again = ("add", str(small.notes), "--at", "30 3 * * mon-fri")
     assert "the source 'boats' already has this path" in small.run(*again).stderr
-    assert "The daemon has applied it" in small.run(*again, "--name", "more").stdout
+    assert "The daemon has applied the change" in small.run(*again, "--name", "more").stdout
     small.sync()
     assert small.documents("ferry Halcyon", strategy="bm25") == ["ferry.md"]
 

@@ -92,7 +92,7 @@ def test_a_bundle_without_a_daemon_or_valid_configuration_has_the_other_files(pl
     bundle = place.base / "bundle.tar.gz"
     assert place.run("support-bundle", str(bundle)).returncode == 0
     files = files_in(bundle)
-    assert files["status.json"] == "It could not be collected: DaemonUnavailable\n"
+    assert files["status.json"] == "This part could not be collected: DaemonUnavailable\n"
     assert json.loads(files["database.json"])["rows"]["document"] == 1
     bundle.unlink()
     place.configure('[xanthippe]\nzyzzyva = "vellichor"\n')

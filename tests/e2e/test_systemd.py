@@ -246,7 +246,7 @@ def test_a_member_of_the_group_reaches_the_socket_that_systemd_opens(service: Se
     service.install("--socket-activation")
     service.hopsyncd("sync", "--wait")
     assert service.finds_the_note(MEMBER, TEAM)
-    with pytest.raises(AssertionError, match="no permission to use that socket"):
+    with pytest.raises(AssertionError, match="no permission to use this socket"):
         service.finds_the_note(MEMBER)
 
 

@@ -127,7 +127,7 @@ def test_nobody_changes_the_configuration_or_runs_programs_from_afar(server: Ser
 def test_a_login_without_a_usable_name_gets_a_message_and_no_session(server: Server) -> None:
     with server.http() as eve:
         refused = server.log_in(eve, "eve")
-        assert refused.status_code == 403 and "no access here" in refused.text
+        assert refused.status_code == 403 and "no access to this server" in refused.text
         assert SESSION_COOKIE not in eve.cookies
 
 

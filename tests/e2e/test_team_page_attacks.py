@@ -128,7 +128,7 @@ def test_a_form_of_another_site_is_refused(server: Server, headers: dict[str, st
     with logged_in(server, "olga") as (olga, token):
         for path in ("/act/sync", "/logout", "/login"):
             refused = post(olga, server, path, headers, csrf=token)
-            assert refused.status_code == 403 and "Another page sent" in refused.text
+            assert refused.status_code == 403 and "Another website sent" in refused.text
         assert olga.get("/").status_code == 200
         for wrong in ("", "x", token[:-1]):
             assert post(olga, server, "/act/sync", {}, csrf=wrong).status_code == 403
@@ -155,7 +155,7 @@ def test_another_site_in_the_same_browser_gets_nothing(
         assert CANARY not in page.content()
         page.evaluate("document.forms[0].submit()")
         page.wait_for_url(f"{server.address}/logout")
-        assert page.locator("h1").inner_text() == "Another page sent this request"
+        assert page.locator("h1").inner_text() == "Another website sent this request"
         page.goto(site)
         page.locator("#go").click()  # a link of a colleague in a chat, say
         expect(page.locator("#results")).to_contain_text(CANARY)

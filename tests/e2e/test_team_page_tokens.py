@@ -39,7 +39,7 @@ def test_a_pasted_token_opens_the_page(small_server: Server, context: BrowserCon
     field = page.get_by_label("Token")
     field.fill("hops_00000000_" + "x" * 43)
     page.get_by_role("button", name="Log in").click()
-    expect(page.locator(".problem")).to_contain_text("not valid here")
+    expect(page.locator(".problem")).to_contain_text("not valid on this server")
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Log in").click()
     expect(page.locator("#results")).to_contain_text(CANARY)
@@ -135,5 +135,9 @@ def test_a_page_behind_a_proxy_is_open_over_https_alone() -> None:
                 refused = client.get("/?q=barge", headers=headers)
                 assert refused.status_code == 403 and "salt" not in refused.text
         lines = [json.loads(line) for line in place.log.read_text().splitlines()]
-        (entry,) = [line for line in lines if line["event"] == "logged in to the page by a token"]
+        (entry,) = [
+            line
+            for line in lines
+            if line["event"] == "a user logged in to the web interface with a token"
+        ]
         assert entry["address"] == "198.51.100.1"

@@ -29,7 +29,7 @@ def test_the_commands_watch_show_and_end(place: Place) -> None:
     assert shown.index("Bergen") < shown.rindex("Cork") and "the answer changed" in shown
     assert place.printed("watches")["watches"][0]["changes"] == 1
     assert place.run("unwatch", "1").returncode == 0
-    assert "You are not watching a question" in place.run("watches").stdout
+    assert "You are not watching any questions" in place.run("watches").stdout
     assert "There is no watched question 1" in place.run("unwatch", "1").stderr
 
 

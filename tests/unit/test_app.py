@@ -94,8 +94,8 @@ def test_a_bad_query_never_reaches_the_service(
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"question": " "}, "question: it is blank"),
-        ({}, "question: it is missing"),
+        ({"question": " "}, "question: the field is blank"),
+        ({}, "question: the field is missing"),
         ({"question": "x", "k": 0}, "k: it should be greater than or equal to 1"),
         ({"questio": "x"}, "questio: there is no such field"),
     ],

@@ -305,7 +305,10 @@ def test_the_login_of_the_company_is_asked_for_its_description(tmp_path: Path) -
         assert levels(reachable.company_login(config)) == [("login", "ok")]
         provider.description = {"issuer": "https://evil.example"}
         (found,) = reachable.company_login(config)
-        assert found.level == "fail" and "its issuer is 'https://evil.example'" in found.detail
+        assert (
+            found.level == "fail"
+            and "the provider's issuer is 'https://evil.example'" in found.detail
+        )
     assert levels(reachable.company_login(config)) == [("login", "fail")], "it is down"
 
 

@@ -92,8 +92,8 @@ def test_a_server_that_cuts_long_prompts_is_noticed(run: Run, endpoint: Endpoint
     told = lines_of(run())
     assert told["answer"] == "right, with citations"
     assert "is not: do not raise tokens_per_question" in told["context"]
-    assert told["first word"] == "unknown: it does not stream"
-    assert told["cost"] == "none: it runs on this machine"
+    assert told["first word"] == "unknown: the LLM does not stream"
+    assert told["cost"] == "none: the LLM runs on this machine"
     endpoint.play = cut_after(2_000)
     result = run()
     assert result.exit_code == 1

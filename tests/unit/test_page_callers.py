@@ -155,4 +155,4 @@ def test_a_slow_answer_reaches_a_person_unless_the_session_ends_meanwhile(tmp_pa
     assert (found.status_code, found.text) == (200, "ann")
     Timer(0.2, page.persons.clear).start()
     ended = client.get("/", headers=bearer("page_of_ann"))
-    assert ended.status_code == 401 and "its session on the page has ended" in ended.text
+    assert ended.status_code == 401 and "the browser's session has ended" in ended.text

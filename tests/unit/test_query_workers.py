@@ -327,7 +327,7 @@ def test_if_no_worker_can_start_the_daemon_answers_alone(desk: Desk, tmp_path: P
     desk.workers = QueryWorkers(nowhere, 2, 20.0)
     end_s = time.monotonic() + 60
     with capture_logs() as logged:
-        while not any("by one process alone" in entry["event"] for entry in logged):
+        while not any("only the daemon's process" in entry["event"] for entry in logged):
             assert desk.meet(desk.workers) == desk.alone()
             assert time.monotonic() < end_s
             time.sleep(0.05)

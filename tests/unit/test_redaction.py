@@ -13,7 +13,7 @@ from store.engines.sqlite.acknowledged import versions_lost_error
     ("text", "kept"),
     [
         ("the disk is full", "the disk is full"),
-        ("it is paused: the disk is full", "it is paused: the disk is full"),
+        ("the source is paused: the disk is full", "the source is paused: the disk is full"),
         ("scan Xanthippe", "scan …"),
         ("2026-11-26T13:13:39.726+00:00", "2026-11-26T13:13:39.726+00:00"),
         ("Xanthippe's will", "text-1"),

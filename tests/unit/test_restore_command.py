@@ -107,7 +107,7 @@ def test_a_restore_that_waits_for_another_process_says_so_and_can_be_cancelled(
         waiting = str(restore(config_file).exception)
     assert "The restore is not complete: another hopsyncd process" in waiting
     order = database.parent / "restore/restore.json"
-    assert waiting.endswith(f"To cancel it, first delete {order}") and pending_restore(database)
+    assert waiting.endswith(f"To cancel it, delete {order} first") and pending_restore(database)
     order.unlink()
     assert finish_restore(database, 0) is None and not database.exists()
 

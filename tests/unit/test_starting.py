@@ -36,7 +36,7 @@ def test_a_client_waits_for_a_starting_daemon_and_says_that_it_is_starting(
 ) -> None:
     monkeypatch.setattr(starting, "START_S", 0.2)
     lock = StartLock(place, may_create_folder=True)
-    with pytest.raises(DaemonUnavailable, match="it is still starting"):
+    with pytest.raises(DaemonUnavailable, match="the daemon is still starting"):
         asks(place)
     lock.release()
     with pytest.raises(DaemonUnavailable, match="nothing listens"):

@@ -47,7 +47,7 @@ def test_a_member_learns_that_a_source_is_watched_but_not_which_folder_is_not() 
 
 @pytest.mark.parametrize(
     ("headers", "hint"),
-    [([(b"sec-fetch-mode", b"cors")], "Load the page again"), ([], "neither `Sec-Fetch-Mode`")],
+    [([(b"sec-fetch-mode", b"cors")], "Reload the page"), ([], "neither `Sec-Fetch-Mode`")],
 )
 def test_a_request_that_is_not_for_a_page_gets_an_explanation(
     headers: list[tuple[bytes, bytes]], hint: str

@@ -96,7 +96,7 @@ def test_unusable_certificate_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SocketRefused, match=r"Cannot read .*missing.*no such file"):
         load_certificate(tmp_path / "missing", key)
     key.chmod(0o640)
-    with pytest.raises(SocketRefused, match=f"other users may read it.*chmod 600 {key}"):
+    with pytest.raises(SocketRefused, match=f"other users can read the file.*chmod 600 {key}"):
         load_certificate(cert, key)
 
 
@@ -107,7 +107,9 @@ def test_a_key_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     else:
         another = os.geteuid() + 1
         monkeypatch.setattr(os, "geteuid", lambda: another)
-    with pytest.raises(SocketRefused, match=f"another user owns it.*chown {os.geteuid()} {key}"):
+    with pytest.raises(
+        SocketRefused, match=f"another user owns the file.*chown {os.geteuid()} {key}"
+    ):
         load_certificate(cert, key)
 
 
@@ -177,8 +179,8 @@ async def _address(scope: Scope, receive: Receive, send: Send) -> None:
         ("10.0.0.2", {"X-Forwarded-For": "192.0.2.5"}, "does not say that its client uses https"),
         ("10.0.0.2", {"X-Forwarded-Proto": "http"}, "does not say that its client uses https"),
         ("10.0.0.2", {"X-Forwarded-Proto": "https"}, "does not say who its client is"),
-        ("10.0.1.2", {"X-Forwarded-Proto": "https"}, "does not come through the proxy"),
-        ("127.0.0.1", {"X-Forwarded-Proto": "https"}, "does not come through the proxy"),
+        ("10.0.1.2", {"X-Forwarded-Proto": "https"}, "did not come through the proxy"),
+        ("127.0.0.1", {"X-Forwarded-Proto": "https"}, "did not come through the proxy"),
     ],
 )
 def test_only_the_proxy_says_who_asks(peer: str, headers: dict[str, str], answer: str) -> None:

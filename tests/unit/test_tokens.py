@@ -90,7 +90,7 @@ def test_a_file_that_others_may_change_counts_for_nothing(tmp_path: Path) -> Non
     with structlog.testing.capture_logs() as logs:
         why_refused(tokens, text)
         why_refused(tokens, text)
-    assert len(logs) == 1 and "other users can change it" in logs[0]["why"]
+    assert len(logs) == 1 and "other users can change the file" in logs[0]["why"]
     for change in (lambda: file.add("bob", "read", None), lambda: file.remove(bool, "x")):
         with pytest.raises(ConfigError, match="may have added tokens"):
             change()

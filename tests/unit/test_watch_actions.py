@@ -214,7 +214,7 @@ def test_an_unusable_file_is_reported_with_the_mistake_and_the_remedy(
     problem = WatchActions(file).problem or ""
     assert problem.startswith(f"The programs and webhooks of all watches are off: {file} {why}")
     assert problem.endswith(
-        "Correct it or move it away, then restart the daemon. If you moved it, add the programs"
+        "Correct the file or move it away, then restart the daemon. If you moved it, add programs"
         " and webhooks again after the restart."
     )
 
@@ -222,7 +222,7 @@ def test_an_unusable_file_is_reported_with_the_mistake_and_the_remedy(
 @pytest.mark.parametrize("port", ["0", "65536", "99999"])
 def test_a_port_that_cannot_exist_is_refused(port: str) -> None:
     WatchRequest(question="Who?", webhook="http://127.0.0.1:65535/x")
-    with pytest.raises(ValueError, match="its port is not a number from 1 to 65535"):
+    with pytest.raises(ValueError, match="the port must be a number from 1 to 65535"):
         WatchRequest(question="Who?", webhook=f"http://127.0.0.1:{port}/x")
     assert action_in_record(1, "Who?", f'{{"webhook": "http://127.0.0.1:{port}/x"}}') is None
 

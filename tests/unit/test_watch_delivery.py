@@ -209,7 +209,7 @@ def test_a_webhook_that_fails_is_tried_again_and_then_named(
     watching.watched.add(QUESTION, OWNER, webhook=f"{listener.address}/hook")
     move_to(watching, TOWNS[0])
     (listed,) = watching.watched.list_all(OWNER)
-    assert "answered 503; the delivery is tried again" in (listed["error"] or "")
+    assert "answered 503; the delivery will be retried" in (listed["error"] or "")
     for _ in range(2):
         time.sleep(0.06)
         watching.compare()

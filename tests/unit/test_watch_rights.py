@@ -86,7 +86,7 @@ def test_a_narrower_token_does_not_show_the_watch_of_a_wider_one(watching: Watch
     move(watching, "Vasterholm")
     narrow = member("ann", Acl(frozenset()), token="agent")
     (listed,) = watching.watched.list_all(narrow)
-    assert "made with a token that may see other sources" in (listed["unavailable"] or "")
+    assert "Made with a token that may see other sources" in (listed["unavailable"] or "")
     watch, now, changes = watching.watched.details(number, 9, narrow)
     assert (watch["changes"], watch["changed"], now, changes) == (0, None, None, [])
     assert watching.watched.list_all(ANN)[0]["changes"] == 1

@@ -98,21 +98,25 @@ def mistake_line(tool: str, error: ValidationError, parameters: Collection[str])
         return f"{tool} needs `{name}`. Its parameters are {', '.join(parameters)}."
     limits = first.get("ctx", {})
     message = _MESSAGES.get(first["type"], "")
-    text = message.format(**limits) if message else first["msg"].lower().removesuffix(".")
+    text = (
+        message.format(**limits)
+        if message
+        else f"is not valid ({first['msg'].removeprefix('Value error, ').lower()})"
+    )
     given = repr(first["input"])[:_SHOWN]
-    return f"`{name}` of {tool} was refused: {text}, and it is {given}."
+    return f"`{name}` of {tool} {text}, but {given} was given."
 
 
 _SHOWN = 60
 _UNNEEDED = ("title", "maxLength", "minLength", "maxItems")
 _MESSAGES = {
-    "greater_than_equal": "it must be at least {ge}",
-    "less_than_equal": "it must be at most {le}",
-    "int_parsing": "it must be a whole number",
-    "int_type": "it must be a whole number",
-    "string_type": "it must be a text",
-    "string_too_short": "it must not be empty",
-    "literal_error": "it must be {expected}",
-    "list_type": "it must be a list of texts",
-    "string_pattern_mismatch": "it must be an id from a search result",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "int_parsing": "must be an integer",
+    "int_type": "must be an integer",
+    "string_type": "must be a string",
+    "string_too_short": "must not be empty",
+    "literal_error": "must be {expected}",
+    "list_type": "must be a list of strings",
+    "string_pattern_mismatch": "must be an id from a search result",
 }

@@ -112,7 +112,9 @@ def text_of(client: Client, source: str, document: str) -> str:
     """
     content = "\n\n".join(document_text(client.document(source, document)["passages"]))
     text = shorten(content, _MAX_TEXT_TOKENS)
-    return text if text == content else f"{text}\n\n[cut: the tool `get` reads on]"
+    return (
+        text if text == content else f"{text}\n\n[the rest was cut off; the tool `get` returns it]"
+    )
 
 
 def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:

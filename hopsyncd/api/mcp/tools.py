@@ -58,11 +58,13 @@ Filters = Annotated[
 ]
 How = Annotated[
     Match,
-    Field(description="exact: all words as typed; semantic: by meaning; auto: chosen by its form."),
+    Field(
+        description="exact: all words as typed; semantic: by meaning; auto: by the question's form."
+    ),
 ]
 PassageId = Annotated[str, Field(pattern="^[0-9a-f]{4,16}$", description="The id of a passage.")]
 MaxTokens = Annotated[
-    int, Field(ge=300, le=100_000, description="The approximate size of the result.")
+    int, Field(ge=300, le=100_000, description="The approximate size of the result, in tokens.")
 ]
 
 
@@ -75,7 +77,7 @@ class Tools:
     def search(
         self,
         question: Question,
-        k: Annotated[int, Field(ge=1, le=50, description="How many passages at most.")] = 8,
+        k: Annotated[int, Field(ge=1, le=50, description="The most passages to return.")] = 8,
         strategy: Annotated[
             Strategy, Field(description="hop joins facts across documents; bm25 finds exact words.")
         ] = "hop",
@@ -170,7 +172,7 @@ class Tools:
             return self._get_passage(passage, at, max_tokens)
         if not document:
             raise BadRequest(
-                "Nothing was read",
+                "Cannot read a document",
                 "neither `passage` nor `document` is given",
                 "Give `passage`, or `source` and `document`",
             )
@@ -236,15 +238,15 @@ class Tools:
         if found:
             names = ", ".join(str(document["source"]) for document in found)
             raise BadRequest(
-                f"Cannot choose one document {document}",
-                f"several sources have it: {names}",
-                "Give its `source`",
+                f"Cannot choose a document {document}",
+                f"several sources have the document: {names}",
+                "Give the document's `source`",
             )
         if len(failures) == 1:
             raise failures[0]
         raise NotFound(
             f"There is no document {document}",
-            f"none of these sources has it: {', '.join(sources)}",
+            f"none of these sources has the document: {', '.join(sources)}",
             "Give `source` and `document` as `search` returns them",
         )
 
