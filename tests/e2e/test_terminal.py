@@ -80,7 +80,7 @@ def test_a_document_stands_for_its_passages(place: Place) -> None:
     assert place.printed("graph", "mira.md", "--hops", "1") == of_document
     missing = place.run("graph", "none.md")
     assert missing.returncode == 1
-    assert "There is no document none.md: none of these sources has it" in missing.stderr
+    assert "There is no document none.md: none of these sources has the document" in missing.stderr
     place.write("empty.md", "")
     place.sync()
     empty = place.run("graph", "--document", "empty.md")

@@ -96,7 +96,7 @@ def test_a_bad_query_never_reaches_the_service(
     [
         ({"question": " "}, "question: the field is blank"),
         ({}, "question: the field is missing"),
-        ({"question": "x", "k": 0}, "k: it should be greater than or equal to 1"),
+        ({"question": "x", "k": 0}, "k: the value should be greater than or equal to 1"),
         ({"questio": "x"}, "questio: there is no such field"),
     ],
 )

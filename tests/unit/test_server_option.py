@@ -81,7 +81,7 @@ def test_the_configured_token_is_for_the_configured_server_alone(
     configure(tmp_path, LAPTOP, monkeypatch)
     ran = CliRunner().invoke(cli, ["--server", "https://other.example.org", "status"])
     assert isinstance(ran.exception, ConfigError)
-    assert "is only sent to https://notes.example.org:7717" in str(ran.exception)
+    assert "is only for https://notes.example.org:7717" in str(ran.exception)
     assert "--token-file FILE" in ran.exception.hint
     ran = CliRunner().invoke(cli, ["--server", "https://notes.example.org:7717/", "status"])
     assert "/tmp/ann.token" in str(ran.exception)
