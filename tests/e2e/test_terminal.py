@@ -227,7 +227,7 @@ def test_show_opens_the_only_document_of_a_name(place: Place) -> None:
     ran = place.run("show", "Mira")
     assert ran.returncode == 0, ran.stderr
     assert "Kaltenbrunn was born in Ostrava." in ran.stdout
-    assert ran.stderr == "note: There is no document Mira. This is notes: mira.md\n"
+    assert ran.stderr == "note: There is no document Mira. Showing notes: mira.md\n"
     place.write("more/mira.txt", "Another Mira.\n")
     place.sync()
     several = place.run("show", "mira")

@@ -50,7 +50,7 @@ def test_an_empty_question_of_a_batch_is_named_by_its_place() -> None:
     with pytest.raises(ValidationError) as raised:
         QueriesRequest.model_validate({"queries": [{"question": "Who?"}, {"question": ""}]})
     error = bad_request(raised.value, QueriesRequest)
-    assert error.why == "queries, number 2, question: it is empty"
+    assert error.why == "queries, number 2, question: the field is empty"
 
 
 def test_doctor_prints_several_mistakes_on_lines(

@@ -550,7 +550,7 @@
       choose(-1);
       readFound();
     } catch (error) {
-      if (error.name !== "AbortError") say("The page's server does not answer");
+      if (error.name !== "AbortError") say("The server does not answer");
     }
   }
 

@@ -28,7 +28,7 @@ function morph(target, nodes) {
   });
 }
 
-// When the session has ended, loading the page again leads to the login.
+// After the end of a session, reloading the page leads to the login.
 async function requestPage(address, options) {
   const response = await fetch(address, options);
   if (response.status === 401) location.reload();
@@ -119,7 +119,7 @@ async function showResults(fields, signal) {
     return true;
   } catch (error) {
     if (error.name !== "AbortError") {
-      results.textContent = "The page's server does not answer: is `hopsyncd web` still running?";
+      results.textContent = "The server does not answer. Check that `hopsyncd web` is still running.";
     }
     return false;
   }
