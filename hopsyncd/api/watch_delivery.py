@@ -4,9 +4,8 @@ The database only stores whether a watch has a program or a webhook. The program
 `watch_actions.json` in the data folder, a file that only the daemon's user can write. An action
 belongs to the number of a watch and to the digest of its question. So a user who can write to the
 database, or who brings another database, cannot name a program or start a program for another
-question. `copy`, backups and PostgreSQL never contain an action. Databases from before this file
-may name a program or webhook; it is then moved into the file as `proposed`, and does nothing until
-the owner allows it.
+question. `copy`, backups and PostgreSQL never contain an action. An action in an older database is
+moved into the file as `proposed`, and does nothing until the owner allows it.
 
 Each delivery runs on its own thread, at most four at once, and at most one for each watch. The
 database is the queue: a change waits there until it is recorded as delivered, and the last hundred
@@ -416,9 +415,7 @@ class WatchDelivery:
                     stdout=subprocess.DEVNULL,
                 )
             except OSError as error:
-                self._note(
-                    delivery.notification.id, f"the program cannot be started: {error.strerror}"
-                )
+                self._note(delivery.notification.id, f"cannot start the program: {error.strerror}")
                 return
         self._note(delivery.notification.id, None)
         if failure := _wait_for(program):

@@ -57,7 +57,7 @@ def backup() -> None:
     "--to",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the backup to this new file, without the deep check.",
+    help="Write to this new file, without the deep check.",
 )
 @json_option
 @click.pass_context

@@ -73,7 +73,7 @@ _SIMILAR_LINES = 5
     "--limit",
     "k",
     type=WholeNumber(1, 1000),
-    help="How many passages to show. Default: query.k in the configuration.",
+    help="How many passages. Default: query.k in the configuration.",
 )
 @click.option(
     "--strategy",

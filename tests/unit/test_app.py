@@ -257,7 +257,7 @@ def test_a_misspelt_field_of_a_body_is_refused_with_the_right_one(client: TestCl
     assert '"profile"' in answer.json()["error"]["hint"]
     answer = client.post("/v1/query?k=3", json={"question": "who?"})
     assert "k: the parameter is in the query string" in refused(answer, 400, "bad_request")
-    assert answer.json()["error"]["hint"] == "Put it into the JSON body"
+    assert answer.json()["error"]["hint"] == "Put the parameter into the JSON body"
 
 
 def test_a_backup_needs_an_absolute_path(client: TestClient) -> None:

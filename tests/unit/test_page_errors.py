@@ -26,7 +26,7 @@ def browser(tmp_path: Path) -> TestClient:
 
 def test_a_refused_form_does_not_show_a_failed_sync(browser: TestClient) -> None:
     refused = browser.post("/watches", data={"q": "barge?", "csrf": "0" * 64})
-    assert refused.status_code == 403 and "The form was not sent by this page" in refused.text
+    assert refused.status_code == 403 and "The form is not valid for your session" in refused.text
     assert "State unknown" in refused.text
     assert "last sync failed" not in refused.text and "does not answer" not in refused.text
 
