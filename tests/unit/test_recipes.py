@@ -16,7 +16,7 @@ COPIED = ("hopsyncd", "store", "connectors", "scripts", "tests/fakes")
 _BLOCK = r":\n\n```(?:python|text)\n(.*?)```\n"
 _NEW = re.compile(r"New file `(\S+)`" + _BLOCK, re.DOTALL)
 _ADDED = re.compile(r"In `(\S+)`, (after|before) `([^\n]+)`" + _BLOCK, re.DOTALL)
-_REPLACED = re.compile(r"In `(\S+)`, replace `([^\n`]+)` by `([^\n`]+)`")
+_REPLACED = re.compile(r"In `(\S+)`, replace `([^\n`]+)` with `([^\n`]+)`")
 USE_FORMAT = """
 from connectors.media_type import is_document_name, media_type
 from hopsyncd.formats.readers import extract
