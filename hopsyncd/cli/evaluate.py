@@ -125,7 +125,7 @@ _OPTIONS = (
         type=_folder,
         envvar="HOPSYNCD_EVAL_KEEP",
         show_envvar=True,
-        help="Keep the index in this folder, and reuse it next time.",
+        help="Keep the index in this folder for reuse.",
     ),
     click.option(
         "--report", type=_folder, help="Write report.md, report.json and plots to this folder."

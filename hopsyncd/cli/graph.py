@@ -40,7 +40,7 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
 @click.option("--document", help="Start from all passages of this document.")
 @click.option(
     "--source",
-    help="The source of the document, if several sources have a document with this path.",
+    help="The document's source, if several sources have this path.",
 )
 @click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How many hops.")
 @click.option(
