@@ -51,8 +51,10 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
 
 
 def _require_room(today: Sequence[Path], signed: bytes) -> None:
-    """Raise BadRequest if this author, or all authors together, reached the daily limit of
-    notes."""
+    """Raise BadRequest if the author, or all authors together, have reached today's limit.
+
+    today: the notes of today. signed: the author, as written in notes.
+    """
     most, by = _MOST_FILES_A_DAY, "all users together"
     if len(today) < most:
         most, by = _MOST_A_DAY, "you"

@@ -368,7 +368,9 @@ class WatchDelivery:
                         watch=delivery.watch.id,
                         why=str(error) or type(error).__name__,
                     )
-                self._put_off(delivery, "it could not be read or recorded", _FAILED_NOTE_S, 0)
+                self._put_off(
+                    delivery, "the change could not be read or recorded", _FAILED_NOTE_S, 0
+                )
             finally:
                 with self._lock:
                     self._busy.discard(delivery.watch.id)

@@ -265,10 +265,10 @@ async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
 
 
 async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
-    """Wait for the result of the work. If the client disconnects first, the work is cancelled.
+    """Wait for the result of the work.
 
-    If the client disconnects, raises ClientGone. At the end, the listener is always marked as gone,
-    because work that exceeded its time limit may still run.
+    If the client disconnects first, cancels the work and raises ClientGone. At the end, the
+    listener is always marked as gone, because work that exceeded its time limit may still run.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_wait_for_disconnect(request))

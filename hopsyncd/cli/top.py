@@ -95,7 +95,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     for problem in shown:
         print_problem(problem)
     if (more := sum(source["problems"] for source in now["sources"]) - len(shown)) > 0:
-        click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists more of them")
+        click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists more problems")
     _print_models(now["models"])
     warn(now["degraded"])
 
