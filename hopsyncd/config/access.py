@@ -39,7 +39,7 @@ def _check_listen_address(address: str, info: ValidationInfo) -> str:
 
 def _check_host_name(name: str) -> str:
     if not _HOST_NAME.fullmatch(name):
-        raise ValueError("it should be a host name, without a scheme and a port")
+        raise ValueError("the value must be a host name, without a scheme and a port")
     return name.lower()
 
 
@@ -66,11 +66,11 @@ def _check_page_address(address: str, info: ValidationInfo) -> str:
         host = port = None
     has_more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
     if parts.scheme != "https" or not host or has_more or address != address.strip():
-        raise ValueError("it is not the https address of a server")
+        raise ValueError("the value must be the https address of a server")
     if not info.data.get("listen"):
-        raise ValueError("`listen` is not set, so no browser could reach the page")
+        raise ValueError("`listen` is not set, so no browser could open the web page")
     if not (info.data.get("tls_cert") or info.data.get("behind_proxy")):
-        raise ValueError("the page needs TLS: `tls_cert` and `tls_key`, or `behind_proxy`")
+        raise ValueError("the web page needs TLS: set `tls_cert` and `tls_key`, or `behind_proxy`")
     name = f"[{host}]" if ":" in host else host
     return f"https://{name}" + (f":{port}" if port not in (None, 443) else "")
 
@@ -80,9 +80,9 @@ def _check_issuer(address: str) -> str:
     parts = urlsplit(address)
     is_here = parts.scheme == "http" and parts.hostname in _HERE
     if not (parts.scheme == "https" or is_here) or not parts.hostname:
-        raise ValueError("it is not an https address")
+        raise ValueError("the issuer must be an https address")
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("it has a query, a fragment or a user name, which no issuer has")
+        raise ValueError("the issuer must not have a query, a fragment or a user name")
     return address
 
 
@@ -93,7 +93,7 @@ class OidcConfig(Section):
     """The login of a company, by OpenID Connect, for the page at `access.page`."""
 
     issuer: Annotated[str, AfterValidator(_check_issuer)] = Field(
-        description='Write it as the provider does, like "https://login.example.org".'
+        description='Write the address as the provider does, like "https://login.example.org".'
     )
     client_id: str = Field(
         min_length=1, description="Write the id that the provider gave to this client."
@@ -121,7 +121,7 @@ class OidcConfig(Section):
 
 def _require_page(oidc: OidcConfig | None, info: ValidationInfo) -> OidcConfig | None:
     if oidc and not info.data.get("page"):
-        raise ValueError("`page` in [access] is not set, so there is no page to log in to")
+        raise ValueError("`page` in [access] is not set, so there is no web page with a login")
     return oidc
 
 
@@ -140,7 +140,8 @@ class AccessConfig(Section):
         return given
 
     group: GroupName = Field(
-        default="", description="Write the name of a group of this machine, or nothing."
+        default="",
+        description="Write the name of a group on this machine, or leave the value empty.",
     )
     admins: WhoList = Field(default=(), description=WHO_HINT)
     tls_cert: ConfigPath | None = Field(
@@ -158,8 +159,8 @@ class AccessConfig(Section):
     listen: Annotated[str, AfterValidator(_check_listen_address)] = Field(
         default="",
         validate_default=True,
-        description='Write it like "127.0.0.1:7717". For an address that other machines reach, like'
-        ' "0.0.0.0:7717", also set tls_cert and tls_key, or behind_proxy.',
+        description='Write an address like "127.0.0.1:7717". For an address that other machines'
+        ' reach, like "0.0.0.0:7717", also set tls_cert and tls_key, or behind_proxy.',
     )
     token_file: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
@@ -170,7 +171,7 @@ class AccessConfig(Section):
     page: Annotated[str, AfterValidator(_check_page_address)] = Field(
         default="",
         description='Write the address that browsers open, like "https://notes.example.org:7717",'
-        " or nothing.",
+        " or leave the value empty.",
     )
     oidc: Annotated[OidcConfig | None, AfterValidator(_require_page)] = Field(
         default=None, description="Set `page` in [access] too, or remove the section."
@@ -183,7 +184,7 @@ class ClientConfig(Section):
     server: str = Field(
         default="",
         pattern=r"^(https?://[^/?#@\s]+/?)?$",
-        description='Write it like "https://notes.example.org:7717", or nothing.',
+        description='Write an address like "https://notes.example.org:7717", or leave it empty.',
     )
     token_file: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."

@@ -116,9 +116,9 @@ def _require_endpoint(model: str, info: ValidationInfo) -> str:
     """Require model and base_url together. If base_url is invalid, `info` does not contain it."""
     base_url = info.data.get("base_url")
     if base_url and not model:
-        raise ValueError("`base_url` is set, but no model")
+        raise ValueError("`base_url` is set, but `model` is not")
     if base_url == "" and model:
-        raise ValueError("a model is set, but no `base_url`")
+        raise ValueError("`model` is set, but `base_url` is not")
     return model
 
 
@@ -145,15 +145,19 @@ def _require_encoder(url: str, info: ValidationInfo) -> str:
     """
     encoder = info.data.get("encoder")
     if url and encoder == "default":
-        raise ValueError("`encoder_url` is set, but `encoder` names no model there")
+        raise ValueError("`encoder_url` is set, but `encoder` does not name a model")
     if encoder and encoder.startswith(("http://", "https://")):
-        raise ValueError("`encoder` is an address; write it as `encoder_url`, and name the model")
+        raise ValueError(
+            "`encoder` is an address. Write the address as `encoder_url`, and name the model"
+        )
     if encoder and encoder.endswith(":") and encoder_address(encoder + "model", ""):
         raise ValueError(f"`encoder` names no model after {encoder}")
     return url
 
 
-_URL_HINT = 'Write it like "http://127.0.0.1:11434/v1", and the name of the model as `encoder`.'
+_URL_HINT = (
+    'Write an address like "http://127.0.0.1:11434/v1", and the name of the model as `encoder`.'
+)
 
 
 class ModelsConfig(Section):
@@ -165,7 +169,9 @@ class ModelsConfig(Section):
     encoder_concurrency: int = Field(default=4, ge=1, le=64)
     encoder_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
     encoder_revision: str = Field(
-        default="", pattern=r"^[\w.-]{0,40}$", description="Write a word or a date, or nothing."
+        default="",
+        pattern=r"^[\w.-]{0,40}$",
+        description="Write a word or a date, or leave the value empty.",
     )
     encoder_query_fields: RequestFields = Field(default_factory=dict)
     encoder_passage_fields: RequestFields = Field(default_factory=dict)
@@ -174,12 +180,12 @@ class ModelsConfig(Section):
     encoder_sha256: str = Field(
         default="",
         pattern="^([0-9a-f]{64})?$",
-        description="Write 64 hexadecimal digits, or nothing.",
+        description="Write 64 hexadecimal digits, or leave the value empty.",
     )
     language_model: ModelName = "default"
     reranker: Annotated[str, AfterValidator(check_model)] = ""
     reranker_url: Annotated[str, AfterValidator(check_endpoint)] = Field(
-        default="", description='Write it like "https://api.jina.ai/v1", without "/rerank".'
+        default="", description='Write an address like "https://api.jina.ai/v1", without "/rerank".'
     )
     reranker_api_key_env: VariableName = "RERANKER_API_KEY"
     reranker_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
@@ -207,7 +213,7 @@ class ScheduleConfig(Section):
     """When jobs run. With an empty `gc_at`, gc only runs on request."""
 
     time_zone: ZoneName = Field(
-        default="", description='Write a name like "Europe/Berlin", or nothing.'
+        default="", description='Write a name like "Europe/Berlin", or leave the value empty.'
     )
     full_scan_at: CronText = Field(default=FULL_SCAN_AT, description=CRON_HINT)
     gc_at: CronText = Field(default=GC_AT, description=CRON_HINT)
@@ -229,7 +235,7 @@ class LlmConfig(Section):
     """The LLM. If `base_url` is empty, no LLM is used. A limit of 0 means no limit."""
 
     base_url: Annotated[str, AfterValidator(check_endpoint)] = Field(
-        default="", description='Write it like "http://localhost:11434/v1".'
+        default="", description='Write an address like "http://localhost:11434/v1".'
     )
     model: Annotated[str, AfterValidator(_require_endpoint)] = Field(
         default="", validate_default=True, description=_ENDPOINT
@@ -306,14 +312,18 @@ def load_config(path: Path | None = None) -> Config:
         if path is None:
             return Config()
         raise ConfigError(
-            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes one."
+            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes the file."
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}:{line}", "it is not UTF-8", "Save the file as UTF-8.") from error
+        raise ConfigError(
+            f"{file}:{line}", "the line is not UTF-8", "Save the file as UTF-8."
+        ) from error
     except OSError as error:
         raise ConfigError(
-            f"Cannot read {file}", str(error.strerror).lower(), "Check its path and permissions."
+            f"Cannot read {file}",
+            str(error.strerror).lower(),
+            "Check the path and the permissions.",
         ) from error
     return check_config(file, text)
 
@@ -365,8 +375,8 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
     except FileExistsError as error:
         raise ConfigError(
             f"Cannot write {path}",
-            "it already exists",
-            "`hopsyncd add` adds a source to it; or edit it, or move it away first.",
+            "the file already exists",
+            "Add sources with `hopsyncd add`, edit the file, or move the file away.",
         ) from error
     except OSError as error:
         raise ConfigError(
@@ -389,13 +399,13 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
         path = Path(os.path.normpath(folder))
         if not path.is_dir():
             raise ConfigError(
-                f"Cannot add the folder {path}", "there is no such folder", "Check its spelling."
+                f"Cannot add the folder {path}", "there is no such folder", "Check the spelling."
             )
         try:
             str(path).encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"Cannot add the folder {path!r}", "its name is not UTF-8", "Rename it first."
+                f"Cannot add the folder {path!r}", "the name is not UTF-8", "Rename the folder."
             ) from error
         name = free_name(path.name, taken)
         taken.add(name)
@@ -446,7 +456,7 @@ def _expand(value: Any, path: KeyPath, mistakes: list[Mistake]) -> Any:
         if closed and name in os.environ:
             return os.environ[name]
         why = f"the environment variable {name} is not set" if closed else "a `${` is not closed"
-        mistakes.append(Mistake(path, why, "Set it, or write $$ for a plain $."))
+        mistakes.append(Mistake(path, why, "Set the variable, or write $$ for a plain $."))
         return match.group()
 
     return _VARIABLE.sub(replace_variable, value)

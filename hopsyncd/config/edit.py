@@ -90,14 +90,14 @@ def remove_source(file: Path, name: str) -> None:
         raise ConfigError(
             f"Cannot remove {name}",
             f"{file} has no source of that name",
-            f"Its sources are: {known}",
+            f"The sources in the file are: {known}",
         )
     new = _without(text, names.index(name), sources[names.index(name)])
     if new is None:
         raise ConfigError(
             f"Cannot remove {name}",
-            f"the lines of that source in {file} are mixed with other keys",
-            "Edit it by hand",
+            f"the lines of this source in {file} are mixed with other keys",
+            "Edit the file by hand",
         )
     check_config(file, new)
     _replace(file, new)
@@ -112,7 +112,9 @@ def ignore_document(file: Path, name: str, path: str) -> None:
     )
     failed = f"Cannot ignore {path}"
     if index is None:
-        raise ConfigError(failed, f"{file} has no source {name!r}", "Choose one of its sources")
+        raise ConfigError(
+            failed, f"{file} has no source {name!r}", "`hopsyncd status` lists the sources"
+        )
     given = sources[index].get("ignore", [])
     wanted = [*given, _escape_dollars(exact_pattern(path))]
     new = _with_ignored(text, index, given, f"ignore = {toml_value(wanted)}\n")
@@ -121,7 +123,7 @@ def ignore_document(file: Path, name: str, path: str) -> None:
         raise ConfigError(
             failed,
             f"{name!r} in {file} is written in a way that hopsyncd cannot edit",
-            "Edit it by hand",
+            "Edit the file by hand",
         )
     check_config(file, new)
     _replace(file, new)
@@ -188,11 +190,11 @@ def _read_valid(file: Path) -> str:
         text = file.read_bytes().decode()
     except FileNotFoundError as error:
         raise ConfigError(
-            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes one."
+            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes the file."
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"Cannot read {file}", str(error), "Make it a readable UTF-8 file."
+            f"Cannot read {file}", str(error), "Make the file readable, and save it as UTF-8."
         ) from error
     check_config(file, text)
     return text
@@ -217,7 +219,9 @@ def _replace(file: Path, text: str) -> None:
             raise
     except OSError as error:
         raise ConfigError(
-            f"Cannot write {file}", (error.strerror or str(error)).lower(), "Check its permissions."
+            f"Cannot write {file}",
+            (error.strerror or str(error)).lower(),
+            "Check the permissions of the file.",
         ) from error
 
 

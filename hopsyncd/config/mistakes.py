@@ -23,15 +23,16 @@ source, by "source " + its kind."""
 
 SOURCE_SECTION = "source "
 
+_WRONG_FORM = "the value has the wrong form"
 _EXPECTED = {
-    "tuple_type": "it should be a list",
-    "bool_type": "it should be true or false",
-    "string_type": "it should be text in quotes",
-    "int_type": "it should be a whole number",
-    "float_type": "it should be a number",
-    "string_pattern_mismatch": "it has the wrong form",
-    "too_short": "it should not be empty",
-    "string_too_short": "it should not be empty",
+    "tuple_type": "the value must be a list",
+    "bool_type": "the value must be true or false",
+    "string_type": "the value must be text in quotes",
+    "int_type": "the value must be an integer",
+    "float_type": "the value must be a number",
+    "string_pattern_mismatch": _WRONG_FORM,
+    "too_short": "the value must not be empty",
+    "string_too_short": "the value must not be empty",
 }
 
 _SPACE_OR_COMMENT = re.compile(r"(?:\s|#[^\n]*)*")
@@ -156,20 +157,22 @@ def explain_error(error: ErrorDetails, models: Models) -> Mistake:
         return Mistake(key_path, "unknown key", _nearest_key(key_path, section, models))
     if kind == "missing":
         field = models[section].model_fields[str(key_path[2])]
-        return Mistake(key_path, "it is missing", field.description or "Add it.")
+        return Mistake(key_path, "the key is missing", field.description or "Add the key.")
     if kind == "model_type":
         return Mistake(
-            key_path, "it should be a table", f"Write {_header(section)} and its keys below."
+            key_path, "the value must be a table", f"Write {_header(section)} and its keys below."
         )
     if key_path == ("source",):
         return Mistake(
-            key_path, "sources are a list of tables", "Write [[source]], in two brackets."
+            key_path, "sources must be a list of tables", "Write [[source]], in two brackets."
         )
     why = error["msg"].removeprefix("Value error, ")
     if kind != "value_error":
-        why = f"{_EXPECTED.get(kind) or why}, not {toml_value(error['input'])}"
+        expected = _EXPECTED.get(kind) or why
+        link = ":" if expected == _WRONG_FORM else ", not"
+        why = f"{expected}{link} {toml_value(error['input'])}"
     hint = _value_hint(key_path, section, error["input"], models)
-    return Mistake(key_path, why.replace("Input should", "it should"), hint)
+    return Mistake(key_path, why.replace("Input should", "the value must"), hint)
 
 
 def _place_of(loc: KeyPath, models: Models) -> tuple[KeyPath, str]:
@@ -222,7 +225,7 @@ def _nearest_key(key_path: KeyPath, section: str, models: Models) -> str:
         return f"Did you mean `{near[0]}`?"
     if sections_with_key:
         return f"`{key}` belongs in {' or '.join(map(_header, sections_with_key))}."
-    return f"Known here: {', '.join(known)}."
+    return f"Known keys: {', '.join(known)}."
 
 
 def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Models) -> ConfigError:
@@ -244,8 +247,11 @@ def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Mod
 
 def syntax_error(file: Path, text: str, error: ValueError | RecursionError) -> ConfigError:
     if not isinstance(error, tomllib.TOMLDecodeError):
-        why = "a number is too long" if isinstance(error, ValueError) else "it is nested too deeply"
-        return ConfigError(str(file), why, "Shorten it.")
+        if isinstance(error, ValueError):
+            return ConfigError(str(file), "a number is too long", "Shorten the number.")
+        return ConfigError(
+            str(file), "brackets are nested too deeply", "Remove the inner brackets."
+        )
     message = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
     why, line, column = message.groups() if message else (str(error), None, None)
     if twice := _declared_twice(text, why, int(line or 0)):

@@ -84,14 +84,14 @@ def check_config_file(file: Path) -> None:
     if writers == "others":
         raise ConfigError(
             f"Cannot use the configuration {file}",
-            f"its mode is {_mode(file)}, so others can write to it",
-            f"Check its content. Run: chmod 600 {file}",
+            f"the mode of the file is {_mode(file)}, so other users can write to it",
+            f"Check the content of the file. Run: chmod 600 {file}",
         )
     if writers:
         log.warning(
-            "others can write to the configuration",
+            "the group of the configuration file can change the file",
             file=str(file),
-            why=f"its mode is {_mode(file)}",
+            why=f"the mode is {_mode(file)}",
             hint=f"Run: chmod 600 {file}",
         )
     for former, present in former_keys(file).items():
@@ -124,8 +124,8 @@ def own_folder(folder: Path) -> None:
     if writers:
         raise ConfigError(
             f"Cannot use the data folder {folder}",
-            f"its mode is {_mode(folder)}, so {writers} can write to it",
-            f"Check that nobody has changed its files. Run: chmod 700 {folder}",
+            f"the mode of the folder is {_mode(folder)}, so {writers} can write to it",
+            f"Check that nobody has changed files in the folder. Run: chmod 700 {folder}",
         )
 
 

@@ -79,9 +79,9 @@ def parse_cron(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 
     if len(fields) == 6:
         zone = zone_of(fields.pop())
     if len(fields) != 5:
-        raise ValueError("it should have five parts")
+        raise ValueError("a cron expression must have five parts")
     if not " ".join(fields).isascii():
-        raise ValueError("it contains characters that no cron expression has")
+        raise ValueError("the cron expression contains an invalid character")
     if re.search(r"\d", fields[4]):
         raise ValueError("days of the week must be names, mon to sun")
     try:
@@ -93,7 +93,7 @@ def parse_cron(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 
         ) from error
     when = When(f"at {' '.join(fields)} ({trigger.timezone})", trigger, fields[1] != "*", jitter_s)
     if trigger.get_next_fire_time(None, datetime.now(UTC)) is None:
-        raise ValueError("it names a day that never comes")
+        raise ValueError("the cron expression names a day that never comes")
     return when
 
 

@@ -42,28 +42,30 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file")
+                raise OSError(errno.EINVAL, "the file is not a regular file")
             secret = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _refusal(file, error, what) from error
     failed = f"Cannot use the {what} in {file}"
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketRefused(
-            failed, "other users may read it", f"Run `chmod 600 {file}`, as its owner"
+            failed,
+            "other users can read the file",
+            f"Run `chmod 600 {file}` as the owner of the file",
         )
     if len(secret) < min_characters:
         raise SocketRefused(
             failed,
-            f"it has fewer than {min_characters} characters",
-            f"Remove the file, and put a {what} there again",
+            f"the {what} has fewer than {min_characters} characters",
+            f"Replace the file with a file that contains a longer {what}",
         )
     return secret
 
 
 def _refusal(file: Path, error: OSError | UnicodeDecodeError, what: str = "token") -> SocketRefused:
-    why = getattr(error, "strerror", None) or "it is not text"
+    why = getattr(error, "strerror", None) or "the file is not text"
     return SocketRefused(
         f"Cannot use the {what} in {file}",
         why.lower(),
-        f"Make {file} your own file, or remove it",
+        f"Check that {file} is a text file, and that you own it",
     )

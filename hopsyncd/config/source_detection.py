@@ -42,7 +42,7 @@ def detect_source(
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
         raise _refusal_error(
             place,
-            "it contains a password",
+            "the address contains a password",
             'Write the source into config.toml by hand, with "${NAME}" for the password',
         )
     if place.startswith("git+"):
@@ -52,12 +52,12 @@ def detect_source(
     kind = kind or _kind_of(place)
     if kind not in known_kinds():
         raise _refusal_error(
-            place, f"no kind of source is called {kind!r}", f"Use one of {', '.join(known_kinds())}"
+            place, f"there is no kind of source {kind!r}", f"Use one of {', '.join(known_kinds())}"
         )
     if kind != "sqlite" and given:
         flags = ", ".join(f"--{key}" for key in given)
         raise _refusal_error(
-            place, f"{flags} can be used only with a SQLite database", "Leave them out"
+            place, f"{flags} can be used only with a SQLite database", "Leave out these options"
         )
     match kind:
         case "sqlite":
@@ -74,7 +74,9 @@ def detect_source(
             return _detect_on_disk(kind, _path(place))
         case _:
             keys = {"kind": kind, "url" if _is_address(place) else "path": place}
-            return DetectedSource(keys, ("Its package says which other keys it has.",))
+            return DetectedSource(
+                keys, ("The documentation of the package for this kind lists the other keys.",)
+            )
 
 
 def _refusal_error(place: str, why: str, hint: str) -> ConfigError:
@@ -112,17 +114,19 @@ def _kind_on_disk(path: Path) -> str:
         with path.open("rb") as file:
             start = file.read(len(_SQLITE))
     except FileNotFoundError as error:
-        hint = "Check its spelling"
+        hint = "Check the spelling"
         raise _refusal_error(str(path), "there is no such file or folder", hint) from error
     except OSError as error:
         reason = (error.strerror or "").lower()
-        raise _refusal_error(str(path), reason, "Check its permissions") from error
+        raise _refusal_error(str(path), reason, "Check the permissions") from error
     if start == _SQLITE:
         return "sqlite"
     if start.startswith(_MBOX):
         return "mbox"
-    why = "it is a file that is neither a mailbox nor a SQLite database"
-    raise _refusal_error(str(path), why, "Add its folder, and name the file in `include`")
+    why = "the file is neither a mailbox nor a SQLite database"
+    raise _refusal_error(
+        str(path), why, "Add its folder as a source, and name the file in `include`"
+    )
 
 
 def _path(place: str) -> Path:
@@ -130,7 +134,9 @@ def _path(place: str) -> Path:
     try:
         written.encode()
     except UnicodeEncodeError as error:
-        raise _refusal_error(repr(written), "its name is not UTF-8", "Rename it first") from error
+        raise _refusal_error(
+            repr(written), "the name is not UTF-8", "Rename the file or folder"
+        ) from error
     return Path(written)
 
 
@@ -140,12 +146,12 @@ def _is_address(place: str) -> bool:
 
 def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
     if not path.exists():
-        raise _refusal_error(str(path), "there is no such file or folder", "Check its spelling")
+        raise _refusal_error(str(path), "there is no such file or folder", "Check the spelling")
     notes = []
     if kind == "folder" and (path / ".git").exists():
         notes.append(
-            "It is the working tree of a git repository. It is added as a folder, with files that"
-            " are not committed. --kind git adds only committed files."
+            "The folder is the working tree of a git repository, and files that are not committed"
+            " are added too. Use --kind git to add only committed files."
         )
     return DetectedSource({"kind": kind, "path": str(path)}, tuple(notes))
 
@@ -156,7 +162,9 @@ def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
     if given.get("query"):
         if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
             raise _refusal_error(
-                str(path), f"a query needs {' and '.join(missing)} too", "Name its columns"
+                str(path),
+                f"a query needs {' and '.join(missing)} too",
+                "Name the columns of the query",
             )
         return DetectedSource(wanted)
     tables = tables_of(path)
@@ -167,7 +175,7 @@ def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
         listed = "; ".join(f"{table.name} ({', '.join(table.columns)})" for table in tables)
         raise _refusal_error(
             str(path),
-            f"cannot tell which of its rows are documents; its tables: {listed or 'none'}",
+            f"cannot tell which rows are documents. Tables: {listed or 'none'}",
             "Name a table with --table, the column that identifies a row with --key and the columns"
             " of its text with --text; or write a SELECT as --query, with --key and --text",
         )
@@ -204,7 +212,9 @@ def _detect_mail_account(place: str) -> DetectedSource:
         or not host
         or (port and not _PORT.fullmatch(port))
     ):
-        raise _refusal_error(place, "it is not the address of an account", "Write imap://user@host")
+        raise _refusal_error(
+            place, "this is not the address of a mail account", "Write imap://user@host"
+        )
     variable = "HOPSYNCD_IMAP_PASSWORD_" + re.sub(r"[^A-Za-z0-9]+", "_", user).strip("_").upper()
     keys: dict[str, Any] = {"kind": "imap", "host": host, "user": user, "password_env": variable}
     if port and int(port) != 993:
@@ -221,19 +231,25 @@ def _detect_web_site(place: str) -> DetectedSource:
     """Detect a web page or, for the address of a site or folder, the pages that it links to."""
     parts = urlsplit(place)
     if not parts.hostname:
-        raise _refusal_error(place, "it has no host", "Write it like https://example.org/pages/")
+        raise _refusal_error(
+            place, "the address has no host", "Write an address like https://example.org/pages/"
+        )
     keys: dict[str, Any] = {"kind": "web", "start": [place]}
     host = parts.netloc.rpartition("@")[2]
     notes = [
-        f"Only pages at {host} are visited; `hosts` in its block adds others.",
-        "They are fetched every six hours, unless --every or --at says otherwise.",
+        f"Only pages at {host} are visited; set `hosts` in config.toml to add other hosts.",
+        "Pages are fetched every six hours, unless --every or --at is given.",
     ]
     if parts.path in ("", "/") or parts.path.endswith("/"):
         keys["depth"] = 1
-        notes.append("Pages that it links to are included; depth = 0 takes this page alone.")
+        notes.append(
+            "Pages that this page links to are included. Set depth = 0 to add only this page."
+        )
     if _is_private(parts.hostname or ""):
         keys["allow_private"] = True
-        notes.append("It is in a private network, so requests to addresses there are allowed.")
+        notes.append(
+            "The host is in a private network, so requests to private addresses are allowed."
+        )
     return DetectedSource(keys, tuple(notes))
 
 
@@ -252,7 +268,7 @@ def _driver_notes(url: str) -> tuple[str, ...]:
     try:
         get_filesystem_class(protocol)
     except ImportError as error:
-        return (f"Its driver is missing ({error}). {install_hint(protocol)}",)
+        return (f"The driver for {protocol}:// is missing ({error}). {install_hint(protocol)}",)
     except ValueError as error:
         raise _refusal_error(url, f"fsspec has no driver for {protocol}://", _BY_HAND) from error
     return ()

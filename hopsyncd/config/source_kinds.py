@@ -136,7 +136,9 @@ class GitSource(FilesSource):
     )
     username: str = ""
     token: Annotated[str, AfterValidator(_check_token)] = Field(
-        default="", repr=False, description='Write it like "${NAME}", for an https address.'
+        default="",
+        repr=False,
+        description='Write "${NAME}" to use a variable. A token needs an https address.',
     )
     depth: int = Field(default=200, ge=0)
     max_repository_bytes: int = Field(default=2 << 30, ge=1)

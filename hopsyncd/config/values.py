@@ -105,7 +105,9 @@ class Search:
 
 
 GC_AT, FULL_SCAN_AT = "30 3 * * *", "15 4 * * *"
-CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'
+CRON_HINT = (
+    'Write a cron expression like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'
+)
 WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
 MEMBERS = "members"  # in `visible_to`: all members of the group
 VIEWERS_HINT = f'Write a list like ["user:ann", "group:team"], or ["{MEMBERS}"] for all.'
@@ -125,12 +127,12 @@ def to_path(value: object, info: ValidationInfo) -> Path:
     is `base` in the validation context.
     """
     if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("it should be a path, as text in quotes")
+        raise ValueError("the value must be a path, as text in quotes")
     base: Path = (info.context or {}).get("base", Path.cwd())
     try:
         path = base / Path(value).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"its home folder is unknown ({error})") from error
+        raise ValueError(f"the home folder in the path is unknown ({error})") from error
     return Path(os.path.normpath(path))
 
 
@@ -210,10 +212,11 @@ def check_endpoint(value: str) -> str:
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment:
-        raise ValueError("it is not the address of an API")
+        raise ValueError("the value is not the address of an API")
     if "@" in parts.netloc:
         raise ValueError(
-            "it contains a user name or a password; put the key into an environment variable"
+            "the address contains a user name or a password. Put the key into an environment"
+            " variable"
         )
     return value
 
@@ -226,7 +229,9 @@ def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 def check_path_pattern(pattern: str) -> str:
     """Accept a gitignore pattern for paths of documents that is not a negation."""
     if not is_pattern(pattern):
-        raise ValueError("it should be a pattern such as `hr/**`; a later entry makes exceptions")
+        raise ValueError(
+            "the value must be a pattern such as `hr/**`. Make exceptions with a later entry"
+        )
     Patterns([pattern])
     return pattern
 
@@ -279,7 +284,7 @@ def _check_user_or_group(who: str) -> str:
     """Accept a user or a group on this machine, as "user:ann" or "group:team"."""
     kind, _, name = who.partition(":")
     if kind not in ("user", "group") or not name:
-        raise ValueError('it should be "user:NAME" or "group:NAME"')
+        raise ValueError('the value must be "user:NAME" or "group:NAME"')
     user_id(name) if kind == "user" else group_id(name)
     return who
 
@@ -308,7 +313,7 @@ def any_host_and_port(address: str) -> tuple[str, int]:
     """Split an address into host and port. Raises ValueError."""
     found = _ADDRESS.fullmatch(address)
     if not found or not 1 <= int(found["port"]) <= 65_535:
-        raise ValueError("it should be an address and a port")
+        raise ValueError("the value must be an address and a port")
     return str(ipaddress.ip_address(found["six"] or found["four"])), int(found["port"])
 
 
@@ -343,9 +348,9 @@ ViewerList = Annotated[
 def check_database_url(value: str) -> str:
     parts = urlsplit(value)
     if value and parts.scheme not in ("postgresql", "postgres"):
-        raise ValueError("it is not the URL of a PostgreSQL database")
+        raise ValueError("the value is not the URL of a PostgreSQL database")
     if parts.password or "password=" in parts.query:
-        raise ValueError("it contains a password; use PGPASSWORD or a password file")
+        raise ValueError("the URL contains a password. Use PGPASSWORD or a password file")
     return value
 
 
@@ -365,7 +370,7 @@ class StoreConfig(Section):
     """The database. An empty `url` means a file in the data_dir."""
 
     url: Annotated[str, AfterValidator(check_database_url)] = Field(
-        default="", description='Write it like "postgresql://hopsyncd@db.example.org/notes".'
+        default="", description='Write a URL like "postgresql://hopsyncd@db.example.org/notes".'
     )
 
 
@@ -437,7 +442,7 @@ class WebConfig(Section):
     """The address of the web page. If it is empty, the daemon does not serve the page."""
 
     listen: LoopbackAddress = Field(
-        default="", description='Write it like "127.0.0.1:7718", or nothing.'
+        default="", description='Write an address like "127.0.0.1:7718", or leave the value empty.'
     )
 
 
@@ -455,7 +460,7 @@ class FormatsConfig(Section):
     ocr_languages: str = Field(
         default="eng",
         pattern=r"^[A-Za-z_]+(\+[A-Za-z_]+)*$",
-        description='Write them like "eng" or "eng+deu".',
+        description='Write languages like "eng" or "eng+deu".',
     )
 
 

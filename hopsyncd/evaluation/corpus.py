@@ -38,7 +38,7 @@ def read_corpus(path: Path) -> dict[str, Passage]:
             raise _bad(path, number, f"the id {id_!r} occurs twice")
         corpus[id_] = passage
     if not corpus:
-        raise _bad(path, 1, "it contains no passage")
+        raise _bad(path, 1, "the file contains no passage")
     return corpus
 
 
@@ -60,11 +60,13 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
             raise _bad(
                 path,
                 number,
-                f"`gold` has ids that are not in the corpus: {sorted(unknown) or 'empty'}",
+                "`gold` has ids that are not in the corpus: " + ", ".join(sorted(unknown))
+                if unknown
+                else "`gold` is empty",
             )
         questions.append(question)
     if not questions:
-        raise _bad(path, 1, "it contains no question")
+        raise _bad(path, 1, "the file contains no question")
     return questions
 
 
@@ -78,15 +80,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     continue
                 line = json.loads(text.decode())
                 if not isinstance(line, dict):
-                    raise _bad(path, number, "it is not a JSON object")
+                    raise _bad(path, number, "the line is not a JSON object")
                 yield number, line
     except json.JSONDecodeError as error:
-        raise _bad(path, number, f"it is not JSON ({error.msg})") from error
+        raise _bad(path, number, f"the line is not valid JSON ({error.msg})") from error
     except UnicodeDecodeError as error:
-        raise _bad(path, number, "it is not UTF-8") from error
+        raise _bad(path, number, "the line is not UTF-8") from error
     except OSError as error:
         raise BadRequest(
-            f"Cannot read {path}", str(error.strerror).lower(), "Check its path"
+            f"Cannot read {path}", str(error.strerror).lower(), "Check the path and the permissions"
         ) from error
 
 

@@ -351,16 +351,16 @@ def make_index_questions(
     if not exists(database):
         raise BadRequest(
             "Cannot make questions from your own index",
-            f"there is no database {database}",
+            f"the database {database} does not exist",
             "Run `hopsyncd serve` to index your sources, or give --corpus and --questions",
         )
     corpus: dict[str, Passage] = {}
     with closing(open_reader(database)) as connection, snapshot(connection):
         newest = head(connection)
         if newest is None:
-            raise _nothing("nothing is indexed yet")
+            raise _nothing("no document is indexed yet")
         if get_generation(connection, newest.generation).encoder != models.encoder.name:
-            raise _nothing("it was indexed with an encoder other than the configured encoder")
+            raise _nothing("the index was made with another encoder than the configured encoder")
         served = load_snapshot(connection, newest)
         tried = islice(pairs(connection, served, seed), _TRIES * wanted)
         if llm is None:

@@ -100,7 +100,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
         except (KeyError, TypeError) as error:
             raise _bad(path, number, f"the key {error} is missing or has the wrong type") from error
         if question.kind not in KINDS:
-            raise _bad(path, number, f"the kind {question.kind!r} is none of {', '.join(KINDS)}")
+            raise _bad(path, number, f"the kind {question.kind!r} is not one of {', '.join(KINDS)}")
         if bool(question.evidence) == (question.kind == "none") or not all(question.evidence):
             raise _bad(
                 path,
@@ -241,7 +241,7 @@ def index_folder(
         if outcome.problem or newest is None:
             raise BadRequest(
                 f"Cannot index {source.path}",
-                outcome.problem or "it has no documents",
+                outcome.problem or "the folder has no documents",
                 "Name a folder of documents with --folder",
             )
         return writer.snapshot_of(writer.renew() or newest)

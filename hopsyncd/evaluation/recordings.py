@@ -50,7 +50,7 @@ def recorded_maker(
     if missing:
         raise BadRequest(
             f"Cannot use {file}",
-            f"it has no questions for {len(missing)} of {len(corpus)} passages, such as"
+            f"the file has no questions for {len(missing)} of {len(corpus)} passages, such as"
             f" {missing[0]}",
             "Each passage of the corpus needs a line {id, incoming: [...], outgoing: [...]}",
         )

@@ -178,7 +178,7 @@ def require_matplotlib() -> None:
         raise HopsyncdError(
             "Cannot draw the plots of a report",
             "matplotlib is not installed",
-            'Install it: pip install "hopsyncd[report]"',
+            'Install the package: pip install "hopsyncd[report]"',
         ) from error
 
 

@@ -81,8 +81,8 @@ class ClusterMaker(BuiltinMaker):
         if find_spec("ray") is None:
             raise ConfigError(
                 f"Cannot use the Ray cluster {address}",
-                "ray is not installed",
-                'Install it: `pip install "hopsyncd[ray]"`, or leave workers.ray empty',
+                "the package ray is not installed",
+                'Install the package: `pip install "hopsyncd[ray]"`, or leave workers.ray empty',
             )
         super().__init__(language, encoder, config.workers)
         self._config, self._address, self._load = config, address, load
@@ -160,7 +160,11 @@ class ClusterMaker(BuiltinMaker):
     def _leave(self, error: Exception) -> None:
         self._trouble, self._ray = _error_line(error), None
         self._next_try_s = time.monotonic() + _AGAIN_S
-        log.error("the cluster is not used", address=self._address, why=self._trouble)
+        log.error(
+            "the Ray cluster cannot be used, so all work is local",
+            address=self._address,
+            why=self._trouble,
+        )
 
 
 class _Refused(Exception):
@@ -169,7 +173,7 @@ class _Refused(Exception):
     def __init__(self, found: Refusal) -> None:
         super().__init__(
             f"{found.machine} has a different {' and a different '.join(found.differs)}."
-            " Install the same hopsyncd and models there, or remove it from the cluster"
+            " Install the same hopsyncd and models on this machine, or remove it from the cluster"
         )
 
 

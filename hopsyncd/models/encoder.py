@@ -218,7 +218,7 @@ def require_sentence_transformers(what: str) -> None:
     if not has_sentence_transformers():
         raise ModelUnavailable(
             f"Cannot use {what}",
-            f"it runs in {_EXTRA}, which is not installed",
+            f"the package {_EXTRA} is not installed",
             f'Install the extra: pip install "hopsyncd[{_EXTRA}]", or ".[{_EXTRA}]" in a clone',
         )
 
@@ -280,8 +280,8 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:
         raise ModelUnavailable(
             f"Cannot find the encoder {model}",
-            "it is not a folder, and no model of that name is on this machine",
-            'Set models.encoder to "default" or to a folder; hopsyncd downloads nothing itself',
+            "there is no such folder, and no model of this name on this machine",
+            'Set models.encoder to "default" or to a folder. hopsyncd does not download models',
         ) from error
 
 
@@ -326,12 +326,12 @@ def checked_digest(path: str, expected: str) -> str:
         raise ModelUnavailable(
             f"Cannot read the encoder's weights {weights}",
             str(error.strerror).lower(),
-            "Reinstall the model, or name another in models.encoder",
+            "Reinstall the model, or name another model in models.encoder",
         ) from error
     if expected and digest != expected:
         raise ModelUnavailable(
             f"Refused the encoder's weights {weights}",
-            f"their SHA-256 is {digest}, not {expected}",
+            f"the SHA-256 of the weights is {digest}, not {expected}",
             "Reinstall the model, or correct models.encoder_sha256",
         )
     return digest
@@ -405,7 +405,7 @@ class CrossReranker:
         if model.num_labels != 1:
             raise ModelUnavailable(
                 f"Cannot use the reranker {self._name}",
-                f"it gives {model.num_labels} scores per pair instead of one",
-                "Name a cross-encoder that was trained for ranking",
+                f"the model gives {model.num_labels} scores per pair instead of one",
+                "Set models.reranker to a cross-encoder that was trained for ranking",
             )
         return model

@@ -152,8 +152,8 @@ class _Unasked:
 def _unasked_error() -> NotAsked:
     return NotAsked(
         "The LLM was not asked",
-        "the passages get the questions of the new configuration",
-        "`hopsyncd status` shows when",
+        "the passages will soon get the questions of the new configuration",
+        "`hopsyncd status` shows the progress",
     )
 
 

@@ -128,13 +128,15 @@ class SpacyLanguage:
             return self._exchange(wanted, texts)
         except (OSError, ValueError) as error:
             self._child.end()
-            raise _unavailable_error(self._model, f"its process ended: {error}") from error
+            raise _unavailable_error(
+                self._model, f"the process of the language model ended: {error}"
+            ) from error
 
     def _exchange(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
         """Send texts and receive the reply. Raises OSError or ValueError if the process died."""
         process = self._child.get()
         requests, replies = process.stdin, process.stdout
-        assert requests and replies, "it was started with pipes"
+        assert requests and replies, "the process was started with pipes"
         requests.write(json.dumps([wanted, [*texts]]).encode() + b"\n")
         requests.flush()
         reply: dict[str, Any] = json.loads(replies.readline())

@@ -173,7 +173,7 @@ def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> En
         former: Encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
     except ModelUnavailable as error:
         log.warning(
-            "stored vectors cannot be used without PyTorch, embedding all passages again",
+            "stored vectors cannot be used without PyTorch, so all passages are embedded again",
             why=str(error),
         )
         return None
@@ -224,7 +224,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
     if isinstance(encoder, HttpEncoder):
         threading.Thread(target=_verify, args=(encoder,), daemon=True).start()
         if config.workers.ray:
-            log.warning("workers.ray is not used: the encoder is behind an endpoint")
+            log.warning("workers.ray is not used, because the encoder is behind an endpoint")
     elif config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
         cluster_maker = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
         loaded = replace(loaded, maker=cluster_maker)
@@ -327,7 +327,7 @@ def _key(variable: str) -> str:
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"Cannot use the key in the environment variable {variable}",
-            "it contains characters that are not allowed in a key",
-            "Set it to the key alone, on one line and without quotes",
+            "the key contains characters that are not allowed",
+            "Set the variable to the key alone, on one line and without quotes",
         )
     return key

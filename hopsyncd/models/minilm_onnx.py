@@ -80,12 +80,12 @@ class OnnxEncoder:
         if self._shipped:
             raise ModelUnavailable(
                 f"Cannot load the encoder in {self._folder}",
-                "its file is damaged",
+                "the model file is damaged",
                 "Install hopsyncd again",
             )
         if kept:
             log.warning(
-                "the encoder's cached model is damaged and is built again", file=str(self._file)
+                "the encoder's cached model is damaged, so it is rebuilt", file=str(self._file)
             )
         self.preparing = True
         try:
@@ -103,7 +103,7 @@ class OnnxEncoder:
             new.replace(self._file)
         except OSError as error:
             log.warning(
-                "the encoder's model cannot be stored in the cache",
+                "the encoder's model cannot be cached, so the next start builds it again",
                 file=str(self._file),
                 why=str(error),
             )

@@ -81,7 +81,7 @@ def read_scores(body: bytes, count: int) -> Scores:
     by_index = {score.index: score.score for score in found}
     if len(found) != len(by_index) or by_index.keys() != {*range(count)}:
         raise UnusableReply(
-            f"it has {len(found)} scores, and must score each of the {count} texts once"
+            f"the reply has {len(found)} scores, but must have one for each of {count} texts"
         )
     usage = reply.get("usage") if isinstance(reply, dict) else None
     return Scores([by_index[index] for index in range(count)], usage)
@@ -109,7 +109,7 @@ class HttpReranker:
             config.reranker_api_key_env,
             "The reranker",
             "reranker",
-            "Searches keep the order that they have without it",
+            "Until the reranker responds, searches use the order without reranking",
         )
         self._attempts = Attempts(texts, ledger, timing)
         self._usage = Usage()

@@ -449,7 +449,7 @@ class Engine:
         if encoder != self._encoder.name:
             raise NoSuchVersion(
                 f"Cannot search version {version.id}",
-                f"it was embedded with {encoder}, but the daemon uses {self._encoder.name}",
+                f"the version was embedded with {encoder}, not with {self._encoder.name}",
                 "Search a newer version, or set models.encoder to the former model and restart",
             )
         head = self._head
@@ -462,7 +462,7 @@ class Engine:
         if version.id > head.index.version:
             raise NoSuchVersion(
                 f"Cannot search version {version.id}",
-                f"it is not ready yet, and version {head.version.id} is the newest",
+                f"the version is not ready yet, and the newest is {head.version.id}",
                 "Search again in a moment",
             )
         return head

@@ -326,7 +326,7 @@ def follow_edges(
     if search.reasoner == "walk":
         raise BadRequest(
             "The search was refused",
-            "the profile `paper` has no reasoner `walk`",
+            "the profile `paper` does not support the reasoner `walk`",
             "Use the reasoner `similarity` or `llm`, or the default profile",
         )
     hops = search.n_hop or PAPER_HOPS

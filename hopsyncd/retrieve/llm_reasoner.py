@@ -218,10 +218,10 @@ def _read_choice(result: Choice | Grades | LlmError, offered: int) -> int | None
         if 1 <= result.follow <= offered:
             return result.follow - 1
         raise _nonsense(
-            f"it chose question {result.follow}, but it was offered {offered} questions"
+            f"the reply chose question {result.follow}, but only {offered} questions were offered"
         )
     if len(result.grades) != offered:
-        raise _nonsense(f"it grades {len(result.grades)} of {offered} questions")
+        raise _nonsense(f"the reply has {len(result.grades)} grades for {offered} questions")
     for grade in ("relevant", "indirect"):
         if grade in result.grades:
             return result.grades.index(grade)

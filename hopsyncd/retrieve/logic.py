@@ -220,7 +220,7 @@ class LogicSearch:
         if self._open():
             left = plural(len(self._open()), "subproblem")
             self._degraded.append(
-                f"the search stopped after {MAX_RANKS} steps: {left} not searched"
+                f"the search stopped after {MAX_RANKS} steps, before {left} could be searched"
             )
 
     def _open(self) -> list[Subproblem]:
@@ -271,14 +271,15 @@ class LogicSearch:
         answers = {answer.id: answer for answer in reply.answers}
         if len(answers) != len(reply.answers) or not answers.keys() <= asked:
             raise _nonsense(
-                "it answers a subproblem that was not asked, or answers a subproblem twice"
+                "the reply answers a subproblem that was not asked, or answers a subproblem twice"
             )
         cited = {number for answer in reply.answers for number in answer.citations}
         known = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
         wrong = sorted(cited - known.keys())
         if wrong and not known:
             raise _nonsense(
-                f"it cites passage {wrong[0]}, but it was sent {len(shown.excerpts)} passages"
+                f"the reply cites passage {wrong[0]}, but the prompt has"
+                f" {plural(len(shown.excerpts), 'passage')}"
             )
         if wrong:
             self._degraded.append(shown.describe_unsent(wrong))
@@ -301,7 +302,7 @@ class LogicSearch:
                 continue  # the graph already has this question
             if len(self._graph) == MAX_SUBPROBLEMS:
                 self._degraded.append(
-                    f"new subproblems were left out: no more than {MAX_SUBPROBLEMS} are searched"
+                    f"new subproblems were left out, because the limit is {MAX_SUBPROBLEMS}"
                 )
                 return
             id_ = max(self._graph) + 1
@@ -309,7 +310,7 @@ class LogicSearch:
                 added = Subproblem(id_, _text(part.question), tuple(dict.fromkeys(part.after)))
                 if any(id_ not in self._graph or self._graph[id_].rank for id_ in part.before):
                     raise _nonsense(
-                        "a new subproblem must come before a subproblem that does not depend on it"
+                        "a subproblem that should wait for it is unknown or already searched"
                     )
                 graph = {**self._graph, id_: added}
                 for waiting in part.before:
@@ -339,7 +340,7 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
         for part in parts
     }
     if not graph:
-        raise _nonsense("it contains no subproblem")
+        raise _nonsense("the reply contains no subproblem")
     if len(graph) != len(parts):
         raise _nonsense("two subproblems have the same id")
     check(graph)
@@ -349,17 +350,17 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
 def check(graph: Mapping[int, Subproblem]) -> None:
     """Raise LlmNonsense if a subproblem depends on a missing subproblem or is part of a cycle."""
     if unknown := {id_ for part in graph.values() for id_ in part.after} - graph.keys():
-        raise _nonsense(f"a subproblem depends on {min(unknown)}, which does not exist")
+        raise _nonsense(f"a subproblem depends on subproblem {min(unknown)}, which does not exist")
     try:
         TopologicalSorter({part.id: part.after for part in graph.values()}).prepare()
     except CycleError as error:
-        raise _nonsense("its subproblems depend on each other in a cycle") from error
+        raise _nonsense("the subproblems depend on each other in a cycle") from error
 
 
 def _text(question: str) -> str:
     text = " ".join(question.split())[:_MAX_TEXT]
     if not text:
-        raise _nonsense("a question in it is empty")
+        raise _nonsense("a question in the reply is empty")
     return text
 
 

@@ -67,7 +67,8 @@ class Material:
         """
         known = [*numbers]
         cited = f"passage{'s' if len(known) > 1 else ''} {', '.join(map(str, known))}"
-        return f"the LLM cited {cited}, which it was not sent: removed"
+        missing = "these passages" if len(known) > 1 else "this passage"
+        return f"citations of {cited} were removed, because the LLM was not sent {missing}"
 
     def sentence(self, number: int, quote: str) -> str | None:
         """Return the sentence of a passage that contains a quote, or None if no sentence is

@@ -182,13 +182,15 @@ def _parse_filter(text: str, now: datetime) -> Condition:
     key, value = _ALIASES.get(key, key), value.strip().strip('"')
     try:
         if not colon or key not in KEYS or not value:
-            raise ValueError(f"a filter is written key:value, with one of {', '.join(KEYS)}")
+            raise ValueError(
+                f"a filter has the form key:value, where the key is one of {', '.join(KEYS)}"
+            )
         return _condition(key, value, now, is_excluded=text.startswith("-"))
     except ValueError as error:
         raise BadRequest(
             f"The filter {text!r} was refused",
             str(error),
-            "Write it like source:notes, path:Projects/**, tag:garden or since:2026-01",
+            "Write a filter like source:notes, path:Projects/**, tag:garden or since:2026-01",
         ) from error
 
 
@@ -223,7 +225,7 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, visible: NDArray[np.
         if count > left:
             best, left = condition, count
     if best is None:
-        return "no document matches all filters"
+        return "no document matches all filters. Remove a filter"
     documents = "1 document is" if left == 1 else f"{left} documents are"
     return f"no document matches all filters; without {best}, {documents} left"
 
@@ -236,7 +238,8 @@ def _instead(index: LiveIndex, condition: Condition, visible: NDArray[np.bool_])
         dates = column[: len(visible)][visible]
         dates = dates[dates != NO_DATE]
         if not len(dates):
-            return f": no document says when it was {name}"
+            kind = "creation" if name == "created" else "modification"
+            return f": no document has a known {kind} date"
         is_since = condition.key.endswith("since")
         ends = dates.max() if is_since else dates.min()
         day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()

@@ -80,7 +80,7 @@ class SavedViews:
         except (FileNotFoundError, NoSuchVersion):
             return None
         except (OSError, ValueError, KeyError, TypeError, StoreError) as error:
-            log.warning("a saved ACL view could not be read and is computed again", why=str(error))
+            log.warning("a saved ACL view could not be read, so it is recomputed", why=str(error))
             return None
         self._saved[path.name] = made.version
         return restore_acl_view(of_view, hidden, self._budget_factor, head, kept)
@@ -139,7 +139,7 @@ def _read_checked(path: Path) -> bytes:
     content = path.read_bytes()
     data = content[_DIGEST_SIZE:]
     if _digest(data) != content[:_DIGEST_SIZE]:
-        raise ValueError("its digest does not match its content")
+        raise ValueError("the digest in the file does not match the content")
     return data
 
 

@@ -89,7 +89,7 @@ def _refuse_unsupported_options(search: Search) -> None:
             raise BadRequest(
                 "The search was refused",
                 f"the strategy `{search.strategy}` does not support `{name} = {value}`",
-                f"Leave {name} out, or use the strategy `statement` or `topic`",
+                f"Leave out {name}, or use the strategy `statement` or `topic`",
             )
 
 

@@ -13,9 +13,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import words_of
 from hopsyncd.retrieve.ranking import largest
 
-WITHOUT_ENCODER = (
-    "the encoder gives no vectors for now, so this was found by words and by stored vectors"
-)
+WITHOUT_ENCODER = "the encoder is unavailable, so the search used words and stored vectors"
 _PASSAGES = 8
 
 

@@ -174,7 +174,7 @@ def html(_: dict[str, Any]) -> Response:
         (embed(dimensions=8), "8 numbers, not 64 as before"),
         (lambda _: reply([{"index": 0, "embedding": [1.0] * 5000}] * 2), "do not count"),
         (html, 'begins with "<!DOCTYPE html>'),
-        (lambda _: Response(b""), "it is empty"),
+        (lambda _: Response(b""), "the reply is empty"),
         (lambda _: Response(b"[1, 2]"), "no list `data`"),
         (lambda _: Response(b"x" * (MAX_EMBEDDINGS_BYTES + 1)), "larger than"),
     ],
@@ -197,7 +197,7 @@ def test_a_wrong_reply_is_refused_with_its_fault(
 
 def test_too_many_dimensions_are_refused_at_once(bench: Bench, endpoint: Endpoint) -> None:
     endpoint.play = embed(dimensions=5000)
-    assert "5000 numbers; 1 to 4096 can be used" in why(bench)
+    assert "5000 numbers, but only 1 to 4096 are allowed" in why(bench)
 
 
 def test_a_rate_limit_is_waited_for_as_long_as_asked(bench: Bench, endpoint: Endpoint) -> None:
@@ -225,7 +225,7 @@ def test_a_down_endpoint_is_named_and_then_spared(bench: Bench, endpoint: Endpoi
     endpoint.play = lambda _: drop()
     message = why(bench)
     assert "gave no reply" in message
-    assert "Indexing continues once it responds" in message
+    assert "Until the endpoint responds" in message
     for _ in range(3):
         why(bench)
     asked = len(endpoint.requests)

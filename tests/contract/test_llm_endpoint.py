@@ -264,10 +264,10 @@ def test_a_dropped_connection_is_tried_again(endpoint: Endpoint, tmp_path: Path)
     [
         (say_json(GOOD), []),
         (stream(["re", "d"]), ["re", "d"]),
-        (stream(["re", "d"], finish_reason=None), ["re", "d", "[its reply ended too early]"]),
+        (stream(["re", "d"], finish_reason=None), ["re", "d", "[the reply ended too early]"]),
         (
             replace(stream([]), parts=[event({"error": {"message": "out of memory"}})]),
-            ["[its reply ended with an error]"],
+            ["[the reply ended with an error]"],
         ),
     ],
 )

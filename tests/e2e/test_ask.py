@@ -163,7 +163,7 @@ def test_a_dead_or_silent_llm_gives_quoted_sentences_and_one_line_of_explanation
     (line,) = ran.stderr.splitlines()
     host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
     assert f"The LLM endpoint {host} gave no reply (500" in line
-    assert line.endswith("so this answer was made without it")
+    assert line.endswith("so this answer was made without the LLM")
     assert "Ostrava" in ran.stdout
 
 

@@ -308,4 +308,4 @@ def test_a_password_does_not_belong_into_the_configuration(tmp_path: Path) -> No
         place.configure('[store]\nurl = "postgresql://me:geheim@localhost/notes"\n')
         ran = place.run("check")
         assert ran.returncode != 0
-        assert "it contains a password" in ran.stderr and "geheim" not in ran.stdout
+        assert "the URL contains a password" in ran.stderr and "geheim" not in ran.stdout

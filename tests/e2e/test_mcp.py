@@ -278,7 +278,11 @@ def test_a_mistake_is_an_error_that_an_agent_can_mend(agent: Agent) -> None:
             "must be at least 300, but 1 was given",
         ),
         ("search", {"question": QUESTION, "k": "many"}, "must be an integer"),
-        ("search", {"question": QUESTION, "filters": "nonsense"}, "a filter is written key:value"),
+        (
+            "search",
+            {"question": QUESTION, "filters": "nonsense"},
+            "a filter has the form key:value",
+        ),
         ("search", {"k": 2}, "search needs `question`. Its parameters are question, k"),
         ("changes", {}, "changes needs `since`"),
         ("sync", {}, "Unknown tool"),

@@ -205,7 +205,7 @@ def test_an_endpoint_that_dies_midway_leaves_the_quoted_answer_and_one_line(
     endpoint.play = lambda _: error(500) if next(calls) else Response(parts=torn())
     submit(page, question)
     expect(page.locator("#thread .notes li")).to_have_count(1)
-    expect(page.locator("#thread .notes li")).to_contain_text("made without it")
+    expect(page.locator("#thread .notes li")).to_contain_text("made without the LLM")
     expect(page.locator("#thread")).not_to_contain_text("In Ost")
     expect(page.locator(".answer")).to_contain_text("Kaltenbrunn was born in Ostrava.")
 

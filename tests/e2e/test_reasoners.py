@@ -110,5 +110,5 @@ def test_an_impossible_search_is_refused_with_a_hint(notes: Place) -> None:
         asked(notes, strategy="rerank")
     assert refused.value.status == 400
     assert "models.reranker" in refused.value.hint
-    with pytest.raises(RequestFailed, match="has no reasoner `walk`"):
+    with pytest.raises(RequestFailed, match="does not support the reasoner `walk`"):
         asked(notes, profile="paper", reasoner="walk")

@@ -64,7 +64,7 @@ EXTRACTIVE = AskReply(
     "extractive",
     (PassageId(1),),
     (Evidence(PassageId(1), "In Ostrava."), Evidence(PassageId(1), "In 1912.")),
-    degraded=("it cites no passage, so this answer was made without it",),
+    degraded=("the reply cites no passage, so this answer was made without the LLM",),
 )
 
 

@@ -280,7 +280,7 @@ def test_an_unusable_reply_is_replaced_by_the_sentences(tmp_path: Path, reply: o
     told = Asked(tmp_path, NOTES, FakeLlm(saying(reply))).ask(QUESTION, by_llm=True)
     assert (told["by"], told["found"]) == ("extractive", True)
     (why,) = told["degraded"]
-    assert why.endswith("so this answer was made without it")
+    assert why.endswith("so this answer was made without the LLM")
 
 
 def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) ->
         ("Kaltenbrunn was born in Ostrava.", 1)
     ]
     assert reply["degraded"] == [
-        "the LLM cited passage 99, which it was not sent: removed",
+        "citations of passage 99 were removed, because the LLM was not sent this passage",
         "the LLM quoted 1 sentence that no passage contains, so the quotes were removed",
     ]
     assert (reply["by"], reply["answer"]) == ("llm", "Ostrava")
@@ -321,7 +321,9 @@ def test_marks_in_the_text_cite_passages_and_are_left_out_of_the_short_answer(
     assert reply["answer"] == "In Ostrava [1], by her film [2]."
     assert reply["short"] == "In Ostrava, by her film."
     assert [citation["document"] for citation in reply["citations"]] == ["mira.md", "door.md"]
-    assert reply["degraded"] == ["the LLM cited passage 9, which it was not sent: removed"]
+    assert reply["degraded"] == [
+        "citations of passage 9 were removed, because the LLM was not sent this passage"
+    ]
 
 
 def test_an_llm_gets_the_words_as_typed_beside_their_correction(tmp_path: Path) -> None:

@@ -113,9 +113,9 @@ def test_the_shipped_file_can_be_added_to(tmp_path: Path) -> None:
 
 def test_an_invalid_file_is_reported_and_not_changed(file: Path, tmp_path: Path) -> None:
     file.write_text(TEXT.replace("k = 7", "k = 'x'"))
-    with pytest.raises(ConfigError, match="whole number"):
+    with pytest.raises(ConfigError, match="must be an integer"):
         add_source(file, folder(tmp_path), None)
-    with pytest.raises(ConfigError, match="whole number"):
+    with pytest.raises(ConfigError, match="must be an integer"):
         remove_source(file, "notes")
     file.write_text('source = [{ name = "notes", path = "." }]\n')
     with pytest.raises(ConfigError, match=r"are mixed with other keys.*by hand"):

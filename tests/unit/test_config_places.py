@@ -59,11 +59,11 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
         ("git", 'url = "git@example.org:a"\ntoken = "hunter2"', "requires an https:// address"),
         ("git", 'path = "."\nbranch = "--all"', "not a valid branch name"),
         ("git", 'path = "."\ndepth = -1', "greater than or equal"),
-        ("remote", "", "it is missing"),
+        ("remote", "", "the key is missing"),
         ("remote", 'url = "file:///tmp"', 'a source of kind "folder"'),
         ("remote", 'url = "nothing://x"', "fsspec has no driver"),
         ("remote", 'url = "zip::s3://x/y.zip"', "chain"),
-        ("remote", 'url = "memory://x"\ninclude = []', "should not be empty"),
+        ("remote", 'url = "memory://x"\ninclude = []', "must not be empty"),
     ],
 )
 def test_a_mistake_is_reported_with_its_line_and_without_secrets(

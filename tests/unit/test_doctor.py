@@ -113,7 +113,7 @@ def test_a_configuration_that_others_can_write_to_fails_and_is_refused(tmp_path:
     for mode in (0o666, 0o602):
         file.chmod(mode)
         assert levels(installed.configuration(file, config)) == [("configuration", "fail")]
-        with pytest.raises(ConfigError, match="others can write to it"):
+        with pytest.raises(ConfigError, match="other users can write to it"):
             check_config_file(file)
     file.chmod(0o664)
     assert levels(installed.configuration(file, config)) == [("configuration", "fail")]

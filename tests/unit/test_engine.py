@@ -349,7 +349,7 @@ def test_a_document_purged_during_an_llm_call_is_not_in_the_answer(
         (Search("rerank"), "no reranker is configured"),
         (Search(reasoner="llm"), "no LLM is configured"),
         (Search("decompose", reasoner="llm"), "no LLM is configured"),
-        (Search(profile="paper", reasoner="walk"), "has no reasoner `walk`"),
+        (Search(profile="paper", reasoner="walk"), "does not support the reasoner `walk`"),
         (Search(unit="statement"), "does not support `unit = statement`"),
         (Search("bm25", beam=2), "`bm25` does not support `beam = 2`"),
         (Search("dense", rerank="cosine"), "`dense` does not support `rerank = cosine`"),

@@ -74,10 +74,10 @@ def test_questions_name_gold_passages(tmp_path: Path) -> None:
     [
         ('{"id": "a", "text": "x"}\n\n{"id": "b"}\n', ":3: the key 'text' is missing"),
         ('{"text": "x"}\n', ":1: the key 'id' is missing"),
-        ('{"id": "a", "text": "x"}\n["a"]\n', ":2: it is not a JSON object"),
-        ('{"id": "a", "text": "x"}\n{"id":\n', ":2: it is not JSON"),
+        ('{"id": "a", "text": "x"}\n["a"]\n', ":2: the line is not a JSON object"),
+        ('{"id": "a", "text": "x"}\n{"id":\n', ":2: the line is not valid JSON"),
         ('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', ":2: the id 'a' occurs twice"),
-        ("", ":1: it contains no passage"),
+        ("", ":1: the file contains no passage"),
     ],
 )
 def test_a_bad_corpus_line_is_named(tmp_path: Path, text: str, told: str) -> None:
@@ -101,8 +101,8 @@ def test_a_corpus_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> Non
     [
         ({"id": "q", "question": "who?"}, "the key 'gold' is missing"),
         ({"id": "q", "gold": ["a"]}, "the key 'question' is missing"),
-        ({"id": "q", "question": "who?", "gold": []}, "ids that are not in the corpus: empty"),
-        ({"id": "q", "question": "who?", "gold": ["zz"]}, "ids that are not in the corpus: ['zz']"),
+        ({"id": "q", "question": "who?", "gold": []}, "`gold` is empty"),
+        ({"id": "q", "question": "who?", "gold": ["zz"]}, "ids that are not in the corpus: zz"),
         ({"id": "q", "question": "who?", "gold": 3}, "the wrong type"),
     ],
 )

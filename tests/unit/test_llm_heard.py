@@ -45,7 +45,7 @@ def test_a_cached_reply_is_not_streamed_again(tmp_path: Path) -> None:
 
 
 def test_an_endpoint_that_refuses_to_stream_is_not_asked_to_again(tmp_path: Path) -> None:
-    desk, heard = Desk(tmp_path, RequestFailure(422, "it gave no reason"), RED), Heard()
+    desk, heard = Desk(tmp_path, RequestFailure(422, "the endpoint gave no reason"), RED), Heard()
     assert desk.ask("one", sink=heard).name == "red"
     assert desk.ask("two", sink=heard).name == "red"
     assert ["stream" in body for body in desk.sender.bodies] == [True, False, False]

@@ -67,7 +67,7 @@ def test_a_text_given_as_a_filter_must_be_a_filter() -> None:
         (["since:2027"], "no document matches since:2027: the newest is from 2026-02-01"),
         (
             ["created-since:2027"],
-            "no document matches created-since:2027: no document says when it was created",
+            "no document matches created-since:2027: no document has a known creation date",
         ),
         (["type:pdf"], "no document matches type:pdf. Known: eml, md"),
         (

@@ -186,7 +186,7 @@ def test_a_bad_question_is_named(folder: Path, bad: dict[str, Any], told: str) -
 
 def test_a_folder_without_documents_cannot_be_measured(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
-    with pytest.raises(BadRequest, match="it has no documents"):
+    with pytest.raises(BadRequest, match="the folder has no documents"):
         measured(tmp_path / "documents", line("single", [("a.md", "b")]))
 
 

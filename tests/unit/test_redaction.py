@@ -33,7 +33,9 @@ def test_a_message_keeps_its_sentences_without_their_values(tmp_path: Path) -> N
 
 def test_text_of_servers_and_documents_is_removed_from_messages() -> None:
     said = "Ask Xanthippe. The disk is full, she says: the vault of Cork"
-    error = ConfigError("Cannot read /home/xanthippe/c.toml", said, "Check its path")
+    error = ConfigError(
+        "Cannot read /home/xanthippe/c.toml", said, "Check the path and the permissions"
+    )
     kept = Redactor().text(str(error))
     assert not {"Xanthippe", "xanthippe", "vault", "Cork", "home"} & set(kept.split())
     assert "xanthippe" not in kept.lower() and "vault" not in kept

@@ -92,11 +92,11 @@ def score(index: object, value: object = 0.5) -> dict[str, object]:
 
 LIES: dict[str, tuple[Callable[[], Response], str]] = {
     "short list": (lambda: replying([score(0), score(1)]), "has 2 scores"),
-    "unknown index": (lambda: replying([score(0), score(1), score(7)]), "each of the 3 texts once"),
+    "unknown index": (lambda: replying([score(0), score(1), score(7)]), "one for each of 3 texts"),
     "negative index": (lambda: replying([score(0), score(1), score(-1)]), "no list of scores"),
     "one index twice": (
         lambda: replying([score(0), score(1), score(1)]),
-        "each of the 3 texts once",
+        "one for each of 3 texts",
     ),
     "more than asked": (lambda: replying([score(index) for index in range(4)]), "has 4 scores"),
     "not a number": (

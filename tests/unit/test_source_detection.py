@@ -111,7 +111,7 @@ def test_a_kind_can_be_named(tmp_path: Path) -> None:
         "kind": "maildir",
         "path": str(tmp_path),
     }
-    with pytest.raises(ConfigError, match=r"no kind of source is called 'folders'.*folder"):
+    with pytest.raises(ConfigError, match=r"there is no kind of source 'folders'.*folder"):
         detect_source(str(tmp_path), "folders")
 
 

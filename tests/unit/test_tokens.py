@@ -130,7 +130,7 @@ def test_a_secret_is_made_once_and_refused_where_others_may_read_it(tmp_path: Pa
     one = OneToken(file, "admin")
     assert one.find(made.encode()).role == "admin"
     file.chmod(0o640)
-    with pytest.raises(SocketRefused, match="other users may read it"):
+    with pytest.raises(SocketRefused, match="other users can read the file"):
         make_secret(file)
     with pytest.raises(WrongToken):
         one.find(made.encode())

@@ -120,12 +120,16 @@ def _digest_of_settings(folder: Path, weights: str) -> str:
 
 def _export(folder: Path, kept: Path) -> Choice | None:
     """Export the model to the folder `kept`. If that fails, returns None and logs the failure."""
-    log.info("preparing the encoder for ONNX Runtime, once", folder=str(folder))
+    log.info("preparing the encoder for ONNX Runtime, which happens only once", folder=str(folder))
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = Path(mkdtemp(prefix=f"{kept.name}.", dir=kept.parent))
     except OSError as error:
-        log.warning("the prepared encoder cannot be kept", folder=str(kept), why=str(error))
+        log.warning(
+            "the prepared encoder cannot be stored, so the next start prepares it again",
+            folder=str(kept),
+            why=str(error),
+        )
         return None
     try:
         _run_export(folder, new)
@@ -138,7 +142,10 @@ def _export(folder: Path, kept: Path) -> Choice | None:
         shutil.rmtree(new, ignore_errors=True)
     choice = read_choice(kept)
     if choice is None:
-        log.warning("the encoder could not be prepared; it runs in PyTorch", folder=str(folder))
+        log.warning(
+            "the encoder could not be prepared for ONNX Runtime, so it runs in PyTorch",
+            folder=str(folder),
+        )
     else:
         log.info(
             "the encoder is prepared",

@@ -88,7 +88,7 @@ class HttpEncoder(PromptedEncoder):
             address.key_env,
             "The embedding endpoint",
             "encoder",
-            "Indexing continues once it responds; searches use words and stored vectors",
+            "Until the endpoint responds, indexing waits and searches use words and stored vectors",
         )
         self._endpoint = EmbeddingEndpoint(sender, address.model, texts, ledger, timing)
         passage, question = config.encoder_passage_fields, config.encoder_query_fields
@@ -256,7 +256,7 @@ class HttpEncoder(PromptedEncoder):
         """Compare the probe's vector with the stored one. Raises LlmRefused if they differ."""
         (found,) = to_grid(vector[np.newaxis])
         if len(found) != len(expected):
-            self._refuse(f"its vectors have {len(found)} numbers, not {len(expected)} as before")
+            self._refuse(f"vectors have {len(found)} numbers, not {len(expected)} as before")
         cosine = float(found.astype(np.float64) @ expected.astype(np.float64)) / GRID**2
         if cosine < _SAME:
             self._refuse(f"a test text no longer has its stored vector (cosine {cosine:.2f})")
@@ -267,7 +267,7 @@ class HttpEncoder(PromptedEncoder):
             f"Refused the vectors of {self.model} at {self.host}",
             f"another model answers under this name: {why}",
             "Serve the former model again. To embed all passages with the present model instead,"
-            " set models.encoder_revision to a new word and restart",
+            " set models.encoder_revision to a new word, and restart the daemon",
         )
         self._endpoint.refuse(error)
         raise error

@@ -92,7 +92,9 @@ def _export_checked(folder: Path, out: Path) -> Choice:
     elif original:
         plain = original.write(out)
     else:
-        raise CannotExport("it has no onnx/model.onnx, and sentence-transformers is not installed")
+        raise CannotExport(
+            "the folder lacks onnx/model.onnx, and sentence-transformers is not installed"
+        )
     exact = onnx.load(out / BODY_NAME)
     plain = replace(plain, dimensions=_dimensions(out, plain))
     if reference is None:
@@ -128,7 +130,7 @@ def _check(
     model = FolderModel(out, plain, 1)
     exported = model.vectors(texts)
     if not np.isfinite(exported).all():
-        raise CannotExport("its vectors contain numbers that are not finite")
+        raise CannotExport("the exported model gives numbers that are not finite")
     centred = [
         subtract_centre(vectors[:_CHECKED], compute_centre(vectors[_CHECKED:]))
         for vectors in (exported, reference)
@@ -162,7 +164,9 @@ def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
 def _compare_tokens(original: "_Original", model: FolderModel, texts: Sequence[str]) -> None:
     for text in texts:
         if original.tokens(text) != model.tokens(text):
-            raise CannotExport("its tokenizer gives other tokens than sentence-transformers")
+            raise CannotExport(
+                "the exported tokenizer gives other tokens than sentence-transformers"
+            )
 
 
 def _dimensions(out: Path, plain: Choice) -> int:

@@ -40,18 +40,18 @@ def read_embeddings(body: bytes, texts: int, dimensions: int | None) -> Embeddin
     reply = _read_json(body)
     items = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(items, list):
-        raise UnusableReply("it has no list `data` of embeddings")
+        raise UnusableReply("the reply has no list `data` of embeddings")
     if len(items) != texts:
-        raise UnusableReply(f"it has {len(items)} embeddings for {texts} texts")
+        raise UnusableReply(f"the reply has {len(items)} embeddings for {texts} texts")
     rows = [_read_vector(item) for item in _in_order(items)]
     found = len(rows[0]) if rows else 0
     if any(len(row) != found for row in rows):
-        raise UnusableReply("its embeddings differ in length")
+        raise UnusableReply("the embeddings differ in length")
     if dimensions is not None and rows and found != dimensions:
-        raise UnusableReply(f"its embeddings have {found} numbers, not {dimensions} as before")
+        raise UnusableReply(f"the embeddings have {found} numbers, not {dimensions} as before")
     if rows and not 0 < found <= MAX_DIMENSIONS:
         raise UnusableReply(
-            f"its embeddings have {found} numbers; 1 to {MAX_DIMENSIONS} can be used"
+            f"the embeddings have {found} numbers, but only 1 to {MAX_DIMENSIONS} are allowed"
         )
     vectors = np.array(rows, dtype=np.float32).reshape(texts, found)
     if not np.isfinite(vectors).all():
@@ -66,7 +66,7 @@ def _read_json(body: bytes) -> Any:
         return from_json(body)
     except ValueError as error:
         begin = printable_line(body[:_SHOWN_BYTES].decode(errors="replace"))
-        why = f'it is not JSON but begins with "{begin}"' if begin else "it is empty"
+        why = f'the reply is not JSON but begins with "{begin}"' if begin else "the reply is empty"
         raise UnusableReply(why) from error
 
 
@@ -77,9 +77,9 @@ def _in_order(items: Sequence[Any]) -> Sequence[Any]:
         return items
     indices = [index for index in given if type(index) is int]
     if len(indices) < len(items):
-        raise UnusableReply("some of its embeddings have no `index`")
+        raise UnusableReply("some embeddings have no `index`")
     if sorted(indices) != list(range(len(items))):
-        raise UnusableReply("the fields `index` of its embeddings do not count from 0")
+        raise UnusableReply("the fields `index` of the embeddings do not count from 0")
     return sorted(items, key=lambda item: int(item["index"]))
 
 

@@ -220,7 +220,7 @@ class Attempts:
             spending.usage.cancel(tokens)
             raise BudgetSpent(
                 self._texts.not_asked,
-                "today's calls or tokens (UTC) are used up",
+                "the calls or tokens for today (UTC) are used up",
                 self._texts.raise_limits,
             )
         return reserved

@@ -223,7 +223,7 @@ async def read_stream(chunks: AsyncIterable[object], write: Callable[[str], None
     if not begun:
         raise UnusableReply(_NO_COMPLETION)
     if not reason and not _is_json(content) and not refusal:
-        raise RequestFailure(0, "its reply ended too early")
+        raise RequestFailure(0, "the reply ended too early")
     message = {"content": content, "refusal": refusal}
     return Completion.model_validate(
         {"choices": [{"message": message, "finish_reason": reason}], "usage": usage}

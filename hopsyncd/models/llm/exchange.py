@@ -115,7 +115,7 @@ class Exchange:
 
     def _check_stop(self, request: CompletionRequest) -> None:
         if request.stop.is_set():
-            why = "the client has gone, or the daemon is stopping"
+            why = "the client disconnected, or the daemon is stopping"
             raise Abandoned("The call to the LLM was stopped", why, "Repeat the request")
 
     def _request(
@@ -135,7 +135,7 @@ class Exchange:
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise LlmRefused(
                 f"{self._config.model} does not answer",
-                "it declined, or a content filter blocked its answer",
-                "The work continues without it. Another model may answer",
+                "the model declined, or a content filter blocked the answer",
+                "hopsyncd continues without the answer. Another model may answer",
             )
         return CompletionText(choice.message.content or "", cut=choice.finish_reason == "length")

@@ -203,7 +203,9 @@ class OpenAiLlm:
         except Exception as error:
             log.exception("a call to the LLM failed unexpectedly", purpose=request.call.purpose)
             failed = LlmUnavailable(
-                "The call to the LLM failed", type(error).__name__, "The log has the details"
+                "The call to the LLM failed",
+                type(error).__name__,
+                "See the daemon's log for details",
             )
         request.usage.count_failure(failed.kind)
         if not isinstance(failed, BudgetSpent | Abandoned):
@@ -236,7 +238,7 @@ class OpenAiLlm:
             raise LlmNonsense(
                 f"The reply from {self._config.model} cannot be used",
                 str(error),
-                "The work continues without it. A larger model follows the format better",
+                "hopsyncd continues without the reply. A larger model follows the format better",
             ) from error
         finally:
             self._slots.release()

@@ -37,7 +37,7 @@ class EndpointTexts:
     model: str = "`model`"
     limits: str = "max_calls_per_day or max_tokens_per_day"
     smaller: str = "Lower `passages_per_call` in [llm]"
-    meanwhile: str = "hopsyncd works without the LLM, and tries it again later"
+    meanwhile: str = "hopsyncd continues without the LLM, and tries the LLM again later"
 
     @classmethod
     def of_model(
@@ -63,7 +63,7 @@ class EndpointTexts:
 
     @property
     def raise_limits(self) -> str:
-        return f"Raise {self.limits} in {self.section}, or wait for tomorrow"
+        return f"Raise {self.limits} in {self.section}, or wait until tomorrow (UTC)"
 
 
 class UnusableReply(Exception):
@@ -215,7 +215,7 @@ def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
         case 401:
             return f"Set the environment variable {texts.api_key_env} to a valid key and restart"
         case 402 | 429:
-            hint = "The account has no credit: add some, or configure another endpoint in"
+            hint = "The account has no credit: add credit, or configure another endpoint in"
             return f"{hint} {section}"
         case 403:
             return "The key, the account or the content is not allowed: ask the endpoint's operator"
@@ -224,5 +224,5 @@ def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
         case 413:
             return texts.smaller
     if 300 <= failure.status < 400:
-        return f"It redirects, which is not followed: set {texts.url} to its final address"
+        return f"Redirects are not followed: set {texts.url} to the final address"
     return f"Check {section} in the configuration against its documentation"

@@ -138,7 +138,7 @@ class HttpClient:
         except openai.APIConnectionError as error:
             raise self._connection_error(error.__cause__) from None
         except openai.APIError:
-            raise RequestFailure(0, "its reply ended with an error") from None
+            raise RequestFailure(0, "the reply ended with an error") from None
         except httpx2.TransportError as error:
             raise self._connection_error(error) from None
 
@@ -148,14 +148,14 @@ class HttpClient:
         message = (
             self._without_key(details)
             if isinstance(details, str) and details
-            else "it gave no reason"
+            else "the endpoint gave no reason"
         )
         retry_after = error.response.headers.get("retry-after", "")
         return RequestFailure(error.status_code, message, code, retry_after)
 
     def _connection_error(self, cause: BaseException | None) -> RequestFailure:
         if isinstance(cause, ReplyUnreadable):
-            return RequestFailure(0, f"its reply was not read: {cause}", readable=False)
+            return RequestFailure(0, f"the reply was not read: {cause}", readable=False)
         if isinstance(cause, httpx2.ConnectTimeout):
             return RequestFailure(0, f"no connection within {_CONNECT_S:.0f} s", sent=False)
         sent = not isinstance(cause, httpx2.ConnectError | httpx2.ProxyError)
@@ -211,7 +211,7 @@ async def _limit_body(max_bytes: int, response: httpx2.Response) -> None:
     """Limit the size of a body before it is read. `openai` reads the whole body of an error."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
-        raise ReplyUnreadable("it is compressed although that was not requested")
+        raise ReplyUnreadable("the reply is compressed, although no compression was requested")
     response.stream = _LimitedBody(response.stream, max_bytes)
 
 
@@ -225,7 +225,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
         async for part in self._inner:
             size_bytes += len(part)
             if size_bytes > self._max_bytes:
-                raise ReplyUnreadable(f"it is larger than {self._max_bytes} bytes")
+                raise ReplyUnreadable(f"the reply is larger than {self._max_bytes} bytes")
             yield part
 
     async def aclose(self) -> None:

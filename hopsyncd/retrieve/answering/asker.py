@@ -86,7 +86,7 @@ _LLM_DEPTH = 30  # passages to find; excerpts of up to 20 of them are shown
 
 def _no_llm_note(error: LlmError) -> str:
     """Explain why an LLM did not write the answer."""
-    return f"{error.what} ({error.why}), so this answer was made without it"
+    return f"{error.what} ({error.why}), so this answer was made without the LLM"
 
 
 class Asker:
@@ -139,15 +139,14 @@ class Asker:
         if by_llm and self._llm is None:
             raise BadRequest(
                 "The question was refused",
-                "it asks for an LLM's answer, but no LLM is configured",
+                "an answer by an LLM was requested, but no LLM is configured",
                 "Ask without --llm, or set `base_url` and `model` in [llm]",
             )
         if search.method == "logic" and not by_llm:
             raise BadRequest(
                 "The question was refused",
-                "the method logic needs an LLM, and this question is answered without one",
-                "Ask with --llm, which needs [llm] in the configuration, or use the method"
-                " `direct`",
+                "the method `logic` needs an LLM, but --llm was not given",
+                "Use --llm, which needs [llm] in the configuration, or use the method `direct`",
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
         k = k or DEFAULT_K

@@ -193,12 +193,13 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     wrong = [*dict.fromkeys((*listed, *marked.unknown))]
     if not passages and wrong:
         raise _nonsense(
-            f"it cites passage {wrong[0]}, but it was sent {len(material.excerpts)} passages"
+            f"the reply cites passage {wrong[0]}, but the prompt has"
+            f" {plural(len(material.excerpts), 'passage')}"
         )
     if not passages:
-        raise _nonsense("it cites no passage")
+        raise _nonsense("the reply cites no passage")
     if not marked.text.strip():
-        raise _nonsense("it says that it found an answer, but has none")
+        raise _nonsense("the reply says that it has an answer, but the answer is empty")
     evidence: dict[Evidence, None] = {}
     invented = 0
     for citation, id_ in cited:
