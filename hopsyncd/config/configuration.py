@@ -1,6 +1,7 @@
 """The configuration: reads a TOML file into a typed model, and reports every mistake with its line.
 
-The defaults are in the models. config.toml shows and explains each, and a test compares both.
+The defaults are in the models. config.toml shows and explains each default, and a test compares the
+file with the models.
 """
 
 import os

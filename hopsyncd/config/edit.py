@@ -240,8 +240,9 @@ class Reloaded:
 class ConfigChange:
     """The difference between the configuration in force and a new configuration.
 
-    `config` is the new configuration without the changes that need a restart. Keys are named like
-    "query.k", sources by their names.
+    config: the new configuration without the changes that need a restart. taken: changed keys that
+    are now in force, such as "query.k". waiting: changed keys that need a restart. added, changed,
+    removed: names of sources.
     """
 
     config: Config

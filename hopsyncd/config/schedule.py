@@ -50,7 +50,7 @@ class When:
 
 
 def every(seconds: float, jitter_s: float = 0.0) -> When:
-    """Schedule each run `seconds` after the previous one, with a jitter of at most a tenth."""
+    """Schedule each run `seconds` after the previous run, with a jitter of at most a tenth."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     trigger = IntervalTrigger(seconds=seconds, timezone=UTC)

@@ -1,7 +1,7 @@
 """The kinds of `[[source]]`: a model for each, and one for the kinds of installed packages.
 
-To add a kind, write its model here, add it to `SourceConfig`, and create its connector in
-hopsyncd/ingest/connector_setup.py.
+To add a kind, write its model in this module, add the model to `SourceConfig`, and create its
+connector in hopsyncd/ingest/connector_setup.py.
 """
 
 from importlib.metadata import entry_points

@@ -472,7 +472,7 @@ def _usable_processors() -> int:
 
 
 class LimitsConfig(Section):
-    """Limits on the work that a daemon accepts. A request beyond them gets status 503."""
+    """Limits on the work that a daemon accepts. A request beyond a limit gets status 503."""
 
     connections: int = Field(default=256, ge=1, le=10_000)
     per_user: int = Field(default=32, ge=1, le=10_000)

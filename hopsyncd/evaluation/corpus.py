@@ -25,8 +25,10 @@ class GoldQuestion:
 
 
 def read_corpus(path: Path) -> dict[str, Passage]:
-    """Read a corpus of lines {id, title, text}. The title is the heading path. Raises
-    BadRequest."""
+    """Read a corpus of lines {id, title, text}. The title becomes the heading of the passage.
+
+    Raises BadRequest if the file cannot be read or a line is invalid.
+    """
     corpus: dict[str, Passage] = {}
     for number, line in read_lines(path):
         try:
@@ -43,7 +45,10 @@ def read_corpus(path: Path) -> dict[str, Passage]:
 
 
 def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]:
-    """Read questions of lines {id, question, answers, gold: [ids]}. Raises BadRequest."""
+    """Read questions of lines {id, question, answers, gold: [ids]}.
+
+    Raises BadRequest if the file cannot be read or a line is invalid.
+    """
     questions = []
     for number, line in read_lines(path):
         try:
@@ -71,7 +76,10 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the JSON objects of a file of lines, with their line numbers. Raises BadRequest."""
+    """Yield the line number and the JSON object of each line that is not empty.
+
+    Raises BadRequest if the file cannot be read or a line is not a JSON object.
+    """
     number = 0
     try:
         with path.open("rb") as file:

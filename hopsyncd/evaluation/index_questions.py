@@ -4,9 +4,9 @@ The rule takes a sentence of the first passage that mentions the name on the edg
 name. The second passage must be about the name: the name is a heading, or has two or more words and
 begins a sentence. The question asks for the thing that follows the name in the second passage:
 
-    <first passage's title>: <its sentence, the name replaced by "this one">. This one <the words
-    between the name and the next name, place, date or number in the second's sentence> <which
-    person, place, date or number, or what>?
+<first passage's title>: <its sentence, the name replaced by "this one">. This one <the words
+between the name and the next name, place, date or number in the second passage's sentence> <which
+person, place, date or number, or what>?
 
 Worked example: "The Bronze Door is a film that Mira Kaltenbrunn directed." and "Mira Kaltenbrunn
 grew up in the village of Ostrava Vale." give "The Bronze Door is a film that this one directed.
@@ -328,7 +328,7 @@ class IndexQuestions:
 def evaluate_index(
     database: Database, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
 ) -> Evaluation:
-    """Make questions and ask them. LLM calls that write questions are not counted.
+    """Make questions and ask them. The LLM calls that write the questions are not counted.
 
     Raises the errors of `make_index_questions`.
     """

@@ -117,7 +117,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
 def question_lines(evaluation: Evaluation) -> str:
     """Return a JSON line per search and question, with the rank of each gold passage.
 
-    If missed passages were analysed, the lines of the default search have the causes.
+    If missed passages were analysed, the lines of the default search say why each was missed.
     """
     lines = [
         {

@@ -338,7 +338,7 @@ def checked_digest(path: str, expected: str) -> str:
 
 
 def _weights_in(folder: Path) -> list[Path]:
-    """List the files with the weights, or only model.safetensors if there are none."""
+    """List the files with the weights. If no such file exists, lists only model.safetensors."""
     for pattern in ("*.safetensors", "pytorch_model*.bin", "onnx/model.onnx*"):
         if files := sorted(folder.glob(pattern)):
             return files
@@ -362,7 +362,7 @@ class CrossReranker:
     """Scores passages with a sentence-transformers CrossEncoder.
 
     The model is a folder or the name of a model on this machine. It is loaded on first use, because
-    few users need it, and it takes seconds and memory.
+    few users need it, and loading takes seconds and memory.
     """
 
     def __init__(self, model: str, threads: int) -> None:

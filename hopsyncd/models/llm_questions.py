@@ -69,7 +69,7 @@ _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x20
 
 
 def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
-    """Create a validator that drops the malformed items of a list and keeps the others."""
+    """Create a validator that drops malformed items of a list and keeps the valid items."""
 
     def is_valid(value: Any) -> bool:
         try:

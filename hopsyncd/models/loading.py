@@ -56,9 +56,9 @@ log = structlog.get_logger(__name__)
 class Models:
     """The models in use. If there is no `llm`, `cluster` or endpoint, no data leaves the machine.
 
-    endpoint: the same object as `llm` if it is a real endpoint, which must be closed. newer: the
-    same models with a newer encoder, if the stored vectors come from an older encoder. next: the
-    configured models, if the daemon is preparing to switch to them.
+    endpoint: the same object as `llm`, which `close` closes; None if `llm` sends no requests.
+    newer: the same models with a newer encoder, if the stored vectors come from an older encoder.
+    next: the configured models, if the daemon is preparing to switch to them.
     """
 
     encoder: Encoder
@@ -71,7 +71,9 @@ class Models:
     next: "Models | None" = None
 
     def with_newer_encoder(self) -> "Models":
-        """Return the models with the newer encoder. Raises BadRequest if there is none."""
+        """Return the models with the newer encoder. Raises BadRequest if no newer encoder
+        exists.
+        """
         if self.newer is None:
             raise BadRequest(
                 "Cannot switch to a newer encoder",
@@ -93,7 +95,7 @@ class Models:
 
     @property
     def cluster(self) -> str | None:
-        """The address and state of the Ray cluster, or None if there is none."""
+        """The address and state of the Ray cluster, or None if no cluster is configured."""
         return self.maker.description if isinstance(self.maker, ClusterMaker) else None
 
     @property
@@ -285,7 +287,7 @@ def make_question_maker(
 def open_endpoint(config: LlmConfig, data_dir: Path, url: str = "") -> OpenAiLlm:
     """Open the configured LLM. Sends nothing yet. Raises ConfigError.
 
-    The ledger is in the server's database at `url`, if there is one, otherwise in `data_dir`.
+    The ledger is in the server's database at `url`. Without a `url`, it is in `data_dir`.
     """
     from hopsyncd.models.llm.transport import HttpClient
 

@@ -376,7 +376,7 @@ class BuiltinMaker:
         return self.make(passage)
 
     def make(self, passage: Passage) -> QuestionSet:
-        """Make the question set of one passage. It depends only on the passage's content."""
+        """Make the question set of one passage. Equal passages get equal question sets."""
         (mentions,) = self._language.mentions([passage.text])
         return self._make_set(passage, mentions)
 

@@ -26,7 +26,7 @@ _LEAST_CHARACTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """Two names and a third that connects them, written as in the passages.
+    """Two names and a third name that connects them, all written as in the passages.
 
     passages: the passage that mentions the first and the middle name, and the passage that mentions
     the middle and the last name.

@@ -46,7 +46,7 @@ _WORD = re.compile(r"\w+")
 
 
 def split_clauses(question: str) -> list[str]:
-    """Split a question that asks several things into its clauses. Returns [] if it asks only one.
+    """Split a question that asks several things into clauses. Returns [] if it asks one thing.
 
     >>> split_clauses("How large can it be, and since which release?")
     ['How large can it be', 'since which release?']

@@ -56,7 +56,7 @@ class CollectionMap:
 
 
 def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None:
-    """Compute the map of the snapshot's visible documents; None if there are none."""
+    """Compute the map of the visible documents. Returns None if no document is visible."""
     index, visible = snapshot.index, snapshot.statistics.visible
     documents = np.flatnonzero(visible.documents)
     documents = documents[np.argsort(index.documents.path_key[documents])]

@@ -285,7 +285,7 @@ def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
 
     The list ends with a tie that has a lead but no rows: if scores change by that lead, the results
     are unknown. `lead_of_start` is the smaller lead of two choices: the last passage read for a
-    follow-up over the next one, and the direct hits (`lead_of_direct_hits`).
+    follow-up over the next passage, and the direct hits (`lead_of_direct_hits`).
     """
     soon = min(_SOON / order.snapshot.statistics.passages, 1 / _DRIFT) * _SWAY
     together, ties = order.worth.copy(), list[Tie]()

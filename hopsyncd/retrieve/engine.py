@@ -197,7 +197,7 @@ class Engine:
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
-        """Drop the cached past versions. Needed after a purge, which changes them."""
+        """Drop the cached past versions. Call this after a purge, because a purge changes them."""
         self._pasts.clear()
         self._searcher.passages.forget()
         self._restricted.forget_pasts()
@@ -492,8 +492,8 @@ def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
 
 
 def _correct(connection: Connection, served: Snapshot, question: str) -> Spelling:
-    """Correct the question's spelling with the words of all documents, including filtered-out
-    ones.
+    """Correct the question's spelling with the words of all documents, also of filtered-out
+    documents.
     """
     read = partial(known_passages, connection)
     return find_corrections(served.unfiltered or served, question, read)

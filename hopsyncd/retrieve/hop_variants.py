@@ -1,8 +1,8 @@
 """Variants of the strategy `hop` that follow single edges chosen by a reasoner: Algorithm 1 of
 HopRAG.
 
-The profile `paper` and the reasoners `similarity` and `llm` use them. The default is in
-`strategies/hop.py`.
+The profile `paper` and the reasoners `similarity` and `llm` use these variants. The default search
+is in `strategies/hop.py`.
 
 The algorithm keeps a queue of passages. In each round, the reasoner chooses one edge, or none, for
 every passage in the queue. The passage at the other end is visited. If this was its first visit, it
@@ -224,10 +224,10 @@ def follow(
     transitions.
 
     The top_k seeds keep their score. The whole score of a passage flows along the chosen edge,
-    damped as in the walk. The importance of a passage is the total score that arrives there. Edges
-    are followed in both directions. Edges with the strongest pull are offered first, because Eq. 1
-    prefers edges that repeat the query. Names are not followed, because they have no question for
-    the reasoner to judge.
+    damped as in the walk. The importance of a passage is the total score that arrives at the
+    passage. Edges are followed in both directions. Edges with the strongest pull are offered first,
+    because Eq. 1 prefers edges that repeat the query. Names are not followed, because they have no
+    question for the reasoner to judge.
     """
     snapshot = context.snapshot
     if not snapshot.statistics.passages:

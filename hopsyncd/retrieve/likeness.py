@@ -104,7 +104,7 @@ class NearPassages:
 def _find_least_near(like: Floats) -> float:
     """Return the `NEAR`-th largest likeness.
 
-    A sample of one likeness in 16 gives a guess, which usually excludes most of the others.
+    An estimate from a sample of one likeness in 16 usually excludes most likenesses.
     """
     guessed = 2 * NEAR // _SPARSE
     if len(like) > _SPARSE * guessed:

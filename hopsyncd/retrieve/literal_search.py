@@ -156,7 +156,9 @@ def _weigh_rows(
     scores: Floats,
     texts: "_Texts",
 ) -> LiteralMatches:
-    """Read the passages with the most weight, to see which parts they have and define."""
+    """Read the passages with the most weight, to see which parts they contain as typed and which
+    codes they define.
+    """
     total = sum(part.weight for part in parts) or 1.0
     weights = [part.weight / total for part in parts]
     row_weights = np.zeros(len(scores))
@@ -278,7 +280,8 @@ def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> b
     """Return whether the literal matches of a later version may differ.
 
     For a keyword query, and for a query with phrases or codes, any added or removed passage may
-    change them. For other questions, only words that no passage had, or no passage has now, matter.
+    change the matches. For other questions, only words that no passage had, or no passage has now,
+    matter.
     """
     if not (query.is_keywords or query.literals or query.whole or query.item):
         return _find_unknown(before, query) != _find_unknown(now, query)

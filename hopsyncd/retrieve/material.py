@@ -58,7 +58,7 @@ class Material:
         return {excerpt.passage: number for number, excerpt in enumerate(self.excerpts, 1)}
 
     def passage(self, number: int) -> PassageId | None:
-        """Return the passage with this number, or None if there is none."""
+        """Return the passage with this number, or None if no passage has it."""
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
 
     def describe_unsent(self, numbers: Iterable[int]) -> str:

@@ -447,7 +447,8 @@ def _find_terms(
 
 
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Map each word to its index terms, as far as they are in `terms`. Other words are left out.
+    """Map each word to its index terms that are in `terms`. Words without a wanted term are
+    omitted.
 
     Only words that begin like a wanted term are analysed.
     """

@@ -262,7 +262,7 @@ def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:
 
 
 def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> PlacedPassage:
-    """Format a passage and its places. The first place is the main one."""
+    """Format a passage and its places. The first place is the main place."""
     return {
         "id": id_text(id_),
         "text": passage.text,
@@ -324,8 +324,8 @@ def _question(answer: Answer, step: Hop) -> str:
 def _as_written(answer: Answer, step: Hop, name: str) -> str:
     """Return a name as the passages of a hop write it.
 
-    The target is searched first. For a follow-up, the source is searched first, because its names
-    come from there.
+    The target is searched first. For a follow-up, the source is searched first, because the names
+    come from the source.
     """
     ends = (step.target, step.source)
     return write_name(answer, ends[::-1] if step.asked_by == "follow_up" else ends, name)
@@ -372,7 +372,7 @@ def _find_similar(text: str, name: str) -> str | None:
 
 
 def whole_words(text: str, wanted: str) -> str | None:
-    """Return the first occurrence of `wanted` as whole words in the text, ignoring case, or None.
+    """Find `wanted` as whole words in the text, ignoring case. Returns the first match, or None.
 
     >>> whole_words("Europeans of EUROPE", "Europe")
     'EUROPE'

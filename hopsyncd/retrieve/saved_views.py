@@ -59,7 +59,7 @@ class SavedViews:
     def load(self, head: Snapshot, until: int, hidden: Mask) -> Snapshot | None:
         """Load a saved view into the head's index, if its version is at most `until`.
 
-        Returns None if there is no such view, or if its file cannot be read.
+        Returns None if no such view is saved, or if its file cannot be read.
         """
         path = self._path(hidden)
         try:

@@ -190,7 +190,7 @@ class Searcher(SearchTools):
         k: int,
     ) -> list[Ranked]:
         """Rank the passages with the query's words as typed first. If the query names a numbered
-        item, the passage with this item comes before them.
+        item, the passage with this item comes before all others.
         """
         ranked = rank_literals(head, matches, ranked, k)
         if not matches.query.item:

@@ -1,8 +1,9 @@
 """Lets the parts of a long section share their score.
 
-A section that is too long for one passage is split into several. The section is split by size, so
-the answer may be in the part beside the best matching part. Each of the best passages gives the
-parts before and after it a share of its own score, unless they have a higher score.
+A section that is too long for one passage is split into several passages, its parts. The section is
+split by size, so the answer may be in the part beside the best matching part. Each of the best
+passages gives a share of its score to the part before and the part after it, unless that part has a
+higher score.
 
 docs/benchmarks.md measures the effect.
 """
@@ -44,8 +45,8 @@ def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
     """Compute the scores that the neighbours of the best passages gain.
 
     scores: (n,) the score of each passage row. The best `REORDERED` passages share their scores
-    with the passages before and after them in the same section. A neighbour of two of them gains
-    only from the passage with the higher score.
+    with the passages before and after them in the same section. A neighbour of two such passages
+    gains only from the passage with the higher score.
     """
     givers = largest(scores, snapshot.passage_ids[: len(scores)], REORDERED)
     givers = givers[scores[givers] > 0]

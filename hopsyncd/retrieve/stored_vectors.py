@@ -29,7 +29,9 @@ class StoredVectors:
         return int(self._snapshot.index.vectors.exact.shape[1])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return an (m, d) array: a vector for each text, or zeros if no passage has its words."""
+        """Return an (m, d) array with a vector for each text. If no passage has words of a text,
+        its vector is zero.
+        """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
             vectors[row] = self._combine(words_of(self._snapshot, text).scores)

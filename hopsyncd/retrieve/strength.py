@@ -83,7 +83,9 @@ def _name(probability: float) -> Strength:
 
 
 def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
-    """Return the largest cosine of the question with a vector of each of the m passages: (m,)."""
+    """Return an (m,) array: for each passage, the largest cosine of its vectors with the
+    question.
+    """
     columns, table = snapshot.index.passages, snapshot.index.vectors
     wanted = vector.astype(np.float64)
     wanted /= max(float(np.linalg.norm(wanted)), 1e-9)

@@ -140,7 +140,7 @@ def look_up_terms(
 ) -> list[TermMatches]:
     """Look up the visible passages that have each term, or another form of it.
 
-    `others` maps terms to the passage rows with other forms of them.
+    `others` maps a term to the rows of passages with another form of the term.
     """
     keys = [name_key(term) for term in terms]
     kept = snapshot.statistics.term_rows

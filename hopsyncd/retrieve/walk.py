@@ -2,15 +2,15 @@
 
 The paper asks an LLM at each visit which single edge to follow, and counts arrivals. Here the score
 of a passage flows along all its transitions at once, as in personalized PageRank. A transition gets
-more if it answers the query better. The total score that arrives at a passage is the expected value
-of the paper's visit counter for a reasoner that picks transitions with these odds.
+more score if it answers the query better. The total score that arrives at a passage is the expected
+value of the paper's visit counter for a reasoner that picks transitions with these odds.
 
 There are three kinds of transitions. All lead from one document to another, because score that
 flows within a document only repeats the seeds.
 
 - Edges, walked both ways. An edge is weighted by its pull, similarity * rarity * exp(sharpness *
   cos(query, context of the question)), times exp(gain * new). `new` is the idf-weighted share of
-  the query's words that the far passage has and the near one has not.
+  the query's words that the far passage has and the near passage lacks.
 - Names that at least two documents mention. Score leaves a passage by the rarity of its names, and
   arrives at the passages that mention the name by exp(name_sharpness * cos(query, sentence)) *
   exp(gain * new). Score that would return to its own document is lost.
@@ -25,8 +25,9 @@ than `least_share` of the total sent in the first round, and mentions of a name 
 for less score. docs/how-it-works.md explains the walk, and docs/benchmarks.md measures each part.
 
 The subjects of a question are documents whose titles occur in it. "Which film came out first, Aas
-Ka Panchhi or Phoolwari?" has two, and a softmax over similar passages often starts at only one of
-them. With at least two subjects, the walk starts mostly at them, with an equal part at each.
+Ka Panchhi or Phoolwari?" has two subjects, and a softmax over similar passages often starts at only
+one. If there are at least two subjects, the walk starts mostly at these documents, with an equal
+part at each.
 
 Every round damps the score. Worked example without names: score 1 at A, edges A-B (weight 3) and
 A-C (weight 1), damping 0.5: after one hop B has 0.375 and C 0.125; after two, a quarter of A's
@@ -208,7 +209,7 @@ def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:
 
 
 def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
-    """Give an equal part of the (n,) seed scores to each subject, if there are at least two."""
+    """If there are at least two subjects, give each an equal part of the (n,) seed scores."""
     if len(subjects) < 2:
         return seeds
     scores = (1 - _SUBJECT_SHARE) * seeds

@@ -4,7 +4,7 @@ These patterns are recognized: "long form (SF)" and "SF (long form)" by the algo
 Hearst (2003), "NPM, the Node package manager", "EST: Enterprise Support Team" at the start of a
 line, "EST stands for ...", and the aliases of a note.
 
-All index terms made here contain a space, so they never equal a word.
+All index terms of this module contain a space, so they never equal a word.
 """
 
 import re
@@ -149,7 +149,7 @@ def _find_long_form(short: str, before: str) -> str:
     Hearst).
 
     The first letter must begin a word other than a linking word such as "of". Most other letters
-    must begin a word too. If the short form is in lower case, all of them must.
+    must begin a word too. If the short form is in lower case, all other letters must.
     """
     letters = [character for character in _singular(short).lower() if character.isalnum()]
     most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)

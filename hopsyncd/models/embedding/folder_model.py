@@ -52,8 +52,9 @@ class Choice:
 
 
 def read_choice(folder: Path) -> Choice | None:
-    """Read the choice in a folder. Returns None if there is none or if a stored file was
-    changed."""
+    """Read the choice in a folder. Returns None if the folder has no choice or a stored file was
+    changed.
+    """
     try:
         choice = Choice(**json.loads((folder / CHOICE_NAME).read_text(encoding="utf-8")))
         intact = all(digest_file(folder / name) == sha for name, sha in choice.files.items())
@@ -138,7 +139,9 @@ def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[i
 
 
 def _states_output(session: Any) -> str:
-    """Return the name of the output with the token vectors. Raises ValueError if there is none."""
+    """Return the name of the output with the token vectors. Raises ValueError without such an
+    output.
+    """
     for entry in session.get_outputs():
         if entry.name in ("token_embeddings", "last_hidden_state") and len(entry.shape) == 3:
             return str(entry.name)

@@ -253,7 +253,7 @@ class HttpEncoder(PromptedEncoder):
         return vectors
 
     def _check_probe(self, vector: NDArray[np.float32], expected: Vectors) -> None:
-        """Compare the probe's vector with the stored one. Raises LlmRefused if they differ."""
+        """Compare the probe's vector with the stored vector. Raises LlmRefused if they differ."""
         (found,) = to_grid(vector[np.newaxis])
         if len(found) != len(expected):
             self._refuse(f"vectors have {len(found)} numbers, not {len(expected)} as before")

@@ -63,7 +63,7 @@ def check_texts() -> list[str]:
 
 
 def export(folder: Path, out: Path) -> Choice:
-    """Export the model in `folder` to the empty folder `out`, and write a `Choice` there."""
+    """Export the model in `folder` to the empty folder `out`, and write the `Choice` to `out`."""
     try:
         choice = _export_checked(folder, out)
     except (OSError, MemoryError):
@@ -206,7 +206,7 @@ class _Original:
         return np.concatenate(found)
 
     def write(self, out: Path) -> Choice:
-        """Write the graphs and the tokenizer. Returns how to run them."""
+        """Write the graphs and the tokenizer to the folder. Returns how to run the model."""
         import torch
 
         # Other implementations of attention cannot be exported as plain operators.
@@ -287,7 +287,7 @@ class _Shipped:
         self._normalise = normalise
 
     def write(self, out: Path) -> Choice:
-        """Write the graphs and the tokenizer. Returns how to run them."""
+        """Write the graphs and the tokenizer to the folder. Returns how to run the model."""
         model = onnx.load(self._folder / "onnx" / "model.onnx")
         write_model(model, out / BODY_NAME)
         config = _read_json(self._folder / "config.json")
@@ -306,7 +306,7 @@ class _Shipped:
 def _find_shipped(folder: Path) -> _Shipped | None:
     """Find the ONNX graph in the folder.
 
-    Returns None if there is none, or if the model has unusual modules.
+    Returns None if the folder has no graph, or if the model has unusual modules.
     """
     if not (folder / "onnx" / "model.onnx").is_file() or not (folder / _TOKENIZER).is_file():
         return None

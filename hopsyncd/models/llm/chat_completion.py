@@ -101,7 +101,7 @@ def _sendable(text: str) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _strict_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    """Return a schema that requires all properties and allows no others.
+    """Return a schema that requires all properties and allows no other properties.
 
     Strict endpoints accept only such schemas.
     """

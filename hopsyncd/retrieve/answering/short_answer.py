@@ -1,8 +1,8 @@
 """Finds a short answer: a value of the kind asked for, such as a date, in a cited sentence.
 
 First, every value of that kind in the sentences most like the question is scored by its context.
-Then the best value is scored by its lead over the others and by its sentence. It is shown only if
-it is probably right. docs/benchmarks.md reports how often short answers are correct.
+Then the best value is scored by its lead over the other values and by its sentence. It is shown
+only if it is probably right. docs/benchmarks.md reports how often short answers are correct.
 """
 
 import re

@@ -14,7 +14,7 @@ of the question's words in the passages is not a feature, because it does not di
 from unanswerable questions.
 
 In a small collection, less similarity is enough. The more unrelated sentences a collection has, the
-more similar one of them is to the question by chance.
+more similar the best sentence is to the question by chance.
 """
 
 import math

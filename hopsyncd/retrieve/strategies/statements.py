@@ -6,11 +6,10 @@ vector.)
 
 1. Begin with the `top_k` statements that have most names of the question, and with the `top_k`
    statements most like it.
-2. From each of them, extend paths by a statement of another passage that shares a name with the
-   last statement. Go on while the score rises, at most `depth` times. Each round keeps the `beam`
-   best paths.
-   The score of a path is the cosine of the question with the sum of its statements' vectors, each
-   times its attention, the softmax of the cosines.
+2. From each of these statements, extend paths by a statement of another passage that shares a name
+   with the last statement. Continue while the score rises, at most `depth` times. Each round keeps
+   the `beam` best paths. The score of a path is the cosine of the question with the sum of its
+   statements' vectors, each times its attention, the softmax of the cosines.
 3. Rank the statements of all paths: by the score of the best path that has them, by their own
    cosine, by the mean of both with the cosine and the words of their passages, or by a
    cross-encoder. If statements have a TF-IDF cosine above 0.995, only the first is kept.
@@ -303,8 +302,8 @@ def _mean(
 ) -> dict[int, float]:
     """Average four values of each statement.
 
-    The values are the score of its path, its cosine, the cosine of its passage, and the words of
-    its passage.
+    The values are the score of the statement's path, the cosine of the statement, and the cosine
+    and the word score of its passage.
     """
     passage_rows = graph.passage_rows(_rows(paths))
     whole = graph.context.first_cosines(passage_rows) + graph.context.by_words[passage_rows]
