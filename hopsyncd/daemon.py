@@ -301,7 +301,7 @@ class Daemon:
             self._refuse(error)
 
     def _refuse(self, error: BaseException) -> None:
-        log.error("configuration refused; the old one stays in force", why=str(error))
+        log.error("configuration refused; the old configuration stays in force", why=str(error))
         reloaded = replace(self._serving.state.reloaded, refused=str(error))
         self._serving.change(reloaded=reloaded)
 
@@ -491,7 +491,7 @@ def run(
         if not config.sources:
             log.warning(
                 "no source is configured: `hopsyncd init --folder DIR` writes a configuration,"
-                " `hopsyncd add PATH` adds to one"
+                " `hopsyncd add PATH` adds a source to it"
             )
         app = make_app(services, worker_pools(config.limits, daemon.load))
         guard = guard_daemon(app, daemon.access, daemon.audit, config, listeners.tls, page)

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 
 KEPT_CLOSED = (
-    "closed to members, or parts of it: it was closed before a restore or a removal, and the"
-    " database keeps that rule"
+    "closed to members, completely or in part: the source was closed before a restore or a removal,"
+    " and the database keeps that access rule"
 )
 """The state of a source whose recorded access rule is stricter than its configuration."""
 
-TO_OPEN = 'To open it, give it `visible_to = ["members"]` and run `hopsyncd reload`'
+TO_OPEN = 'To open the source, give it `visible_to = ["members"]` and run `hopsyncd reload`'
 """The remedy for KEPT_CLOSED."""
 
 HOP_VERBS = {

@@ -201,7 +201,7 @@ def _require_space(connection: Connection, folder: Path) -> None:
     if free < needed:
         raise _backup_error(
             folder,
-            f"the disk is full: it needs {needed / 1e6:,.0f} MB and has {free / 1e6:,.0f} MB free",
+            f"the disk is full: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free",
         )
 
 
@@ -223,7 +223,7 @@ def _hold_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
         raise BackupFailed(
             f"Cannot make a backup in {folder}",
-            "another process is making a backup there",
+            "another process is making a backup in this folder",
             "Wait until that backup is finished",
         ) from error
     try:
@@ -266,5 +266,5 @@ def _backup_error(folder: Path, why: str) -> BackupFailed:
     return BackupFailed(
         f"Cannot make a backup in {folder}",
         why,
-        "Check that the folder is there, that you may write to it, and that it has enough space",
+        "Check that the folder exists, that you may write to it, and that its disk has space",
     )

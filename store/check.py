@@ -101,7 +101,7 @@ def opening_check(connection: Connection) -> None:
         more = f", and {others} more problem{'s' * (others > 1)}" if others else ""
         raise NotADatabase(
             "Cannot serve from the database",
-            f"it is damaged: {found[0].where}: {found[0].detail}{more}",
+            f"the database is damaged: {found[0].where}: {found[0].detail}{more}",
             "Run `hopsyncd check --deep` to list all problems, then restore a backup. Without a"
             " backup, move the database away and start the daemon, which indexes the files again",
         )
@@ -119,11 +119,11 @@ def refuse_overwritten(connection: Connection) -> None:
     try:
         with closing(open_file(database)) as fresh:
             if state_of(fresh) != state_of(connection):
-                why = "its content was replaced"
+                why = "the content of the file was replaced"
     except (StoreError, *UNREADABLE) as error:
         if failure := disk_failure(error, f"Cannot use the database {database}"):
             raise failure from error
-        why = f"it can no longer be read: {error}"
+        why = f"the file can no longer be read: {error}"
     if why:
         connection.opened.overwritten = why
         raise database_gone_error(database, why)

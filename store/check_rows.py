@@ -133,7 +133,7 @@ def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]
         yield Finding(
             "a passage interval has the questions of that passage",
             f"passage interval {interval}",
-            f"belongs to passage {passage}, but its questions to passage {other}",
+            f"belongs to passage {passage}, but its questions belong to passage {other}",
             RESTORE,
         )
     newest = head(connection)

@@ -189,7 +189,7 @@ def put_content(
             elif known[passage.id] != passage:
                 raise ContentConflict(
                     f"Cannot store the passage {passage.id:016x}",
-                    "another text has the same 63-bit id",
+                    "a passage with another text has the same 63-bit id",
                     "Change a word in the passage",
                 )
             if questions.id not in sets:

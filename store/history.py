@@ -142,7 +142,7 @@ def _at_time(connection: Connection, at: str) -> Version:
     except (ValueError, OverflowError) as error:
         raise NoSuchVersion(
             f"Cannot read version {at!r}",
-            "it is not a number, a tag or a time",
+            "the text is not a version number, a tag or a time",
             "Run `hopsyncd log` to list versions and tags. Write a time as 2026-11-01T09:00 or"
             " `2 days ago`",
         ) from error
@@ -153,7 +153,7 @@ def _at_time(connection: Connection, at: str) -> Version:
     if row[0] is None:
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
-            "the first version is later",
+            "the first version is later than this time",
             "Run `hopsyncd log` to list the versions and their times",
         )
     return version(connection, row[0])
@@ -172,7 +172,7 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
     if not name.isprintable():
         raise TagRefused(
             f"Cannot tag version {number} as {name!r}",
-            "it contains an invisible character",
+            "the name contains an invisible character",
             "Choose a name without control characters",
         )
     with transaction(connection):
@@ -204,7 +204,7 @@ def delete_tag(connection: Connection, name: str) -> None:
     if not gone.rowcount:
         raise TagRefused(
             f"Cannot delete the tag {name!r}",
-            "there is no such tag",
+            "no tag has this name",
             "Run `hopsyncd log` to see the tags",
         )
 

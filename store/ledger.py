@@ -223,7 +223,7 @@ def _open_file(path: Path) -> Connection:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > _SCHEMA_VERSION:
-            raise _unusable(path, "a newer version of hopsyncd wrote it")
+            raise _unusable(path, "a newer version of hopsyncd wrote the ledger")
         connection.execute("PRAGMA synchronous = NORMAL")
         if version < _SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")

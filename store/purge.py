@@ -121,8 +121,8 @@ def purge(connection: Connection, request: Purge, between: Between = lambda: Non
     if alive:
         raise PurgeRefused(
             f"Cannot purge {alive[0]}",
-            "it is in the newest version",
-            "Remove it from the newest version first",
+            "the document is in the newest version",
+            "Remove the document from the newest version first",
         )
     revisions = connection.execute(
         "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = document.id)"
@@ -179,7 +179,7 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
     if not any(known):
         raise PurgeRefused(
             f"Cannot purge {path}",
-            "it was never indexed",
+            "the document was never indexed",
             "Copy the path from search results or `hopsyncd diff`",
         )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 ALIVE = 2**63 - 1  # the value of `died` while a row is in force at the head
 GRID = 4000
-REBUILD = "Run `hopsyncd rebuild` to recompute it from the stored content, without new questions"
+REBUILD = "Run `hopsyncd rebuild` to recompute derived data from the stored content"
 RESTORE = (
     "Restore a backup. Without a backup, stop the daemon, move the database away and start the"
     " daemon, which indexes the files again"

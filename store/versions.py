@@ -59,9 +59,9 @@ def version(connection: Connection, number: int) -> Version:
         raise _expired_error(connection, number, row[0])
     newest = head(connection)
     if newest and 0 < number < newest.id:
-        why = "it was lost in a recovery or a restore"
+        why = f"version {number} was lost in a recovery or a restore"
     else:
-        why = f"the newest is {newest.id}" if newest else "nothing has been indexed yet"
+        why = f"the newest version is {newest.id}" if newest else "nothing has been indexed yet"
     raise NoSuchVersion(
         f"Cannot read version {number}",
         why,
@@ -94,7 +94,7 @@ def _expired_error(connection: Connection, number: int, collected_ms: int) -> No
     kept = ranges(kept_versions(connection))
     return NoSuchVersion(
         f"Cannot read version {number}",
-        f"it expired and was deleted on {day}; the kept versions are {kept}",
+        f"version {number} expired and was deleted on {day}; the kept versions are {kept}",
         "To keep versions longer, tag them or change [retention] in the configuration",
     )
 

@@ -128,7 +128,7 @@ class Backups:
             log.info("backup", name=backup.name, version=backup.version, bytes=backup.bytes)
             done.set_result(backup)
         else:
-            done.set_exception(error or BackupFailed("No backup was made", "it ended early", ""))
+            done.set_exception(error or _ended_error("the backup ended early"))
 
     def _make(self, order: BackupOrder) -> MadeBackup:
         reply = self._ask(order)
@@ -186,7 +186,7 @@ def required_folder(config: Config) -> Path:
     if folder.exists() and (writers := writers_besides_owner(folder)):
         raise BadRequest(
             f"Cannot make a backup in {folder}",
-            f"{writers} can write to it and replace a backup",
+            f"{writers} can write to the folder and replace a backup",
             f"Run: chmod go-w {folder}",
         )
     return folder
@@ -206,9 +206,9 @@ def complete_restore(config: Config) -> None:
 
 def _ended_error(why: str) -> BackupFailed:
     return BackupFailed(
-        "No backup was made; older backups are kept",
+        "The backup failed; older backups are kept",
         why,
-        "The daemon tries again. Run `hopsyncd backup now` to try at once",
+        "The daemon tries again. Run `hopsyncd backup now` to try again now",
     )
 
 

@@ -115,8 +115,8 @@ class UnusableSource:
 
     def _unavailable(self) -> SourceUnavailable:
         return SourceUnavailable(
-            f'The source "{self.source}" cannot be used',
-            f"its connector cannot be created ({type(self.error).__name__}: {self.error})",
+            f'Cannot use the source "{self.source}"',
+            f"the source's connector cannot be created ({type(self.error).__name__}: {self.error})",
             "Correct the section of this source in config.toml, or install the missing package, and"
             " start the daemon again. The indexed documents stay searchable.",
         )

@@ -229,7 +229,7 @@ class Follower:
         return NotWriter(
             "The request was refused",
             "another daemon writes to this database, so this daemon is read-only",
-            "Send the request to the writer. Its `hopsyncd status --json` shows the role `writer`",
+            "Send the request to the daemon whose `hopsyncd status --json` shows the role `writer`",
         )
 
     def hear(self, connection: Connection, request: Request) -> None:
@@ -280,7 +280,7 @@ class Follower:
                 )
             else:
                 done.set_exception(
-                    SyncFailed("The request failed", answer.error, "See the log of the writer")
+                    SyncFailed("The sync failed", answer.error, "See the log of the writer")
                 )
 
     def _reconnect(self, connection: Connection) -> Connection:

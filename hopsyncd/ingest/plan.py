@@ -139,7 +139,7 @@ def _take_found(
         log.error("a connector failed", connector=kind, doing="list the source", exc_info=error)
         raise SourceUnavailable(
             "Cannot list the source",
-            f"its connector failed ({type(error).__name__}: {error})",
+            f"the source's connector failed ({type(error).__name__}: {error})",
             f"Report the error in the log to the maintainers of {kind}. The source stays indexed.",
         ) from error
 
@@ -152,7 +152,7 @@ def _unstorable(found: Item | Gone | Problem) -> Problem:
     if isinstance(found, Problem):
         return replace(found, id=_printable(found.id))
     return Problem(
-        _printable(found.id), "its name is not valid Unicode", "Rename it in its source."
+        _printable(found.id), "the name is not valid Unicode", "Rename the item in its source."
     )
 
 
@@ -254,8 +254,8 @@ def source_paused_error(name: str) -> SourceUnavailable:
     """Create the error for syncing a source that a user has paused."""
     return SourceUnavailable(
         f'Cannot sync the source "{name}"',
-        "a user paused it",
-        f"Resume it with `hopsyncd resume '{name}'`",
+        "a user paused the source",
+        f"Run `hopsyncd resume '{name}'`",
     )
 
 
@@ -395,8 +395,8 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
     if 0 < documents <= sum(step.action is Action.REMOVE for step in removals):
         raise SourceUnavailable(
             "The source is paused",
-            f"all of its {documents} indexed documents have disappeared",
-            "Nothing was removed. If you emptied it on purpose, run `hopsyncd sync --accept-empty`",
+            f"all indexed documents of the source ({documents}) have disappeared",
+            "Nothing was removed. If this is intended, run `hopsyncd sync --accept-empty`",
         )
 
 

@@ -54,7 +54,7 @@ READER = f"hopsyncd {__version__}, {CHUNKER}"
 _MAX_ORIGIN_CHARACTERS = 1000
 _MARKUP = re.compile(rb"<[^<>]*>")
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
-_NO_TEXT = "it has content, but no text could be read from it"
+_NO_TEXT = "the file has content, but no text could be read from it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _no_text_hint(blocks: Sequence[Block]) -> str:
     """Return the hint for a document without text: which parts were omitted, and what to do."""
     skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
-    return f"{left_out}Add it to `ignore` if it is no document"
+    return f"{left_out}If the file is not a document, add it to `ignore`"
 
 
 def _has_content(data: bytes) -> bool:
@@ -218,7 +218,7 @@ def _fetch(connector: Connector, item: Item) -> Fetched:
         log.error("a connector failed", connector=kind, item=item.id, exc_info=error)
         raise ItemUnreadable(
             f"Cannot read {item.id!r}",
-            f"its connector failed ({type(error).__name__}: {error})",
+            f"the source's connector failed ({type(error).__name__}: {error})",
             f"Report the error in the log to the maintainers of {kind}.",
         ) from error
     return replace(fetched, media_type=type_of_content(fetched.data, fetched.media_type))

@@ -358,7 +358,7 @@ class SavedIndex:
                 os.posix_fallocate(opened.fileno(), 0, room * row_bytes)
                 opened.truncate((int(_ROOM * room) + _FEWEST_ROWS) * row_bytes)
         except OSError as error:
-            log.warning("the index stays in memory", why=str(error))
+            log.warning("the index file cannot grow, so the index stays in memory", why=str(error))
             self.forget()
             self._is_kept = False
             return grow_in_memory(name, old, rows)

@@ -388,7 +388,7 @@ class SyncWorker:
     def _run_idle_work(self) -> None:
         answered = self._at_work.sync.upgrades.run(lambda: not self._has_work())
         if answered is not None:
-            self._at_work.timetable.note(UPGRADE, None if answered else "the LLM gave no questions")
+            self._at_work.timetable.note(UPGRADE, None if answered else "the LLM sent no questions")
         self._go_on_switching()
         for chore in self._at_work.chores:
             if not self._has_work() and self._at_work.timetable.is_due(chore.name):
@@ -496,5 +496,5 @@ def _reportable(error: BaseException) -> BaseException:
     if isinstance(error, REPORTABLE):
         return error
     if isinstance(error, Stopping):
-        return SyncFailed("The request was abandoned", "the daemon is stopping", "Start it again")
+        return SyncFailed("The work was abandoned", "the daemon is stopping", "Restart the daemon")
     return SyncFailed("The request failed", str(error), "See the log of the daemon")

@@ -410,8 +410,9 @@ def _locate_document(
     ]
     if len(found) == 1:
         return found[0]
+    count = f"{len(found)} sources have" if found else "no source has"
     raise PurgeRefused(
         f"Cannot find the document {document}",
-        f"{len(found)} sources have it at this path" if found else "no source has it at this path",
-        "Choose one with --source" if found else "Copy the path from search results",
+        f"{count} a document at this path",
+        "Choose a source with --source" if found else "Copy the path from search results",
     )

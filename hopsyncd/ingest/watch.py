@@ -388,7 +388,7 @@ def _watching_in_part(root: Path, deep: str) -> WatchStatus:
     depth = deep.count("/") - os.path.realpath(root).count("/")
     why = f"Some folders in {root} are too deep to be watched (the first is {depth:,} levels down)"
     return WatchStatus(
-        True, why, "Changes in them are found at the next scan. Move them to a higher folder."
+        True, why, "The next scan finds changes in them. To watch these folders, move them up."
     )
 
 

@@ -96,7 +96,7 @@ def test_a_backup_of_a_former_version_can_be_restored(
 
 def test_a_reader_refuses_an_older_schema_and_changes_nothing(former: tuple[Path, int]) -> None:
     before = former[0].read_bytes()
-    with pytest.raises(OlderSchema, match="`hopsyncd serve`, which migrates it"):
+    with pytest.raises(OlderSchema, match="`hopsyncd serve`, which migrates the database"):
         open_reader(former[0])
     assert former[0].read_bytes() == before
 

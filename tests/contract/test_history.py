@@ -117,7 +117,7 @@ class TestNames:
             set_tag(stack.connection, "mine", 2, 0)
         delete_tag(stack.connection, "mine")
         set_tag(stack.connection, "mine", 2, 0)
-        with pytest.raises(TagRefused, match="there is no such tag"):
+        with pytest.raises(TagRefused, match="no tag has this name"):
             delete_tag(stack.connection, "yours")
 
 

@@ -289,7 +289,7 @@ def test_an_overwritten_database_is_reported_when_its_pages_are_read_again(
     stack.path.yield_to_edits = overwrite  # on the worker's thread, in the middle of a sync
     with (
         working(Opening(stack)) as (_, first),
-        pytest.raises(DatabaseGone, match="it can no longer be read"),
+        pytest.raises(DatabaseGone, match="the file can no longer be read"),
     ):
         first.result(WAIT_S)
 

@@ -141,7 +141,7 @@ def test_an_emptied_root_keeps_its_documents_unless_the_user_accepts_it(daemon: 
     text = note.read_text()
     note.unlink()
     refused = daemon.sync("away")
-    assert "all of its 1 indexed documents" in refused["sources"][0]["problem"]
+    assert "all indexed documents of the source (1)" in refused["sources"][0]["problem"]
     assert daemon.query("Who is the lighthouse keeper?", k=1)[0]["source"] == "away"
     accepted = daemon.run("sync", "--wait", "--accept-empty", "away")
     assert "1 removed" in accepted.stdout

@@ -38,9 +38,9 @@ def replace(database: Path) -> None:
 
 ACTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "deleted": (Path.unlink, "hopsyncd.db was deleted or moved away"),
-    "replaced": (replace, "another file has replaced it"),
-    "cut short": (lambda database: os.truncate(database, 4096), "it was cut short"),
-    "overwritten": (overwrite, "it can no longer be read"),
+    "replaced": (replace, "another file has replaced the database file"),
+    "cut short": (lambda database: os.truncate(database, 4096), "the database file was truncated"),
+    "overwritten": (overwrite, "the file can no longer be read"),
     "with its folder": (lambda database: shutil.rmtree(database.parent), "was deleted"),
 }
 

@@ -62,7 +62,7 @@ def test_a_source_is_paused_and_resumed(page: Page, place: Place) -> None:
     page.get_by_role("button", name="Pause").click()
     expect(page.locator(".done")).to_contain_text("Paused notes")
     assert state(place, "notes") == "paused"
-    expect(page.locator("#source-notes .problem")).to_have_text("A user paused it.")
+    expect(page.locator("#source-notes .problem")).to_have_text("A user paused the source.")
     expect(page.locator(".notes")).to_have_count(0)  # the card and the header say it
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".done")).to_contain_text("Resumed notes")

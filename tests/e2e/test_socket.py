@@ -62,7 +62,7 @@ def test_a_second_daemon_on_the_same_data_is_refused(daemon: Place) -> None:
     )
     ran = daemon.run("--config", str(other), "serve")
     assert ran.returncode == 1
-    assert "another hopsyncd process is writing to it" in ran.stderr
+    assert "another hopsyncd process is writing to the database" in ran.stderr
     assert not (daemon.home / "run/other.sock").exists()
 
 

@@ -130,7 +130,7 @@ def test_a_disk_without_room_is_noticed_before_anything_is_written(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BackupFailed, match=r"the disk is full: it needs \d+ MB"):
+    with pytest.raises(BackupFailed, match=r"the disk is full: \d+ MB needed"):
         made(stack, tmp_path / "b")
     assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
@@ -347,7 +347,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     assert required_folder(config) == tmp_path / "b"
     (tmp_path / "b").mkdir()
     (tmp_path / "b").chmod(0o770)
-    with pytest.raises(BadRequest, match=r"its group can write to it.*chmod go-w"):
+    with pytest.raises(BadRequest, match=r"its group can write to the folder.*chmod go-w"):
         required_folder(config)
 
 

@@ -161,7 +161,7 @@ def test_a_source_in_doubt_keeps_its_cursor(stack: Stack) -> None:
     for path in FILES:
         memory(stack).remove(path)
     before = state(stack)
-    assert "all of its 3" in (stack.sync().problem or "")
+    assert "source (3) have disappeared" in (stack.sync().problem or "")
     assert state(stack) == before
     assert stack.sync(accept_empty=True).removed == 3
 
@@ -209,11 +209,11 @@ def test_released_pins_void_the_cursor_even_during_a_sync(tmp_path: Path) -> Non
 def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack) -> None:
     memory(stack).put("a.md", b"Rome was not built in a day.")
     assert pause_source(stack.path, "notes", 7) == {"name": "notes", "paused": True}
-    assert stack.sync().problem == "a user paused it"
-    assert stack.sync(("a.md",)).problem == "a user paused it"
+    assert stack.sync().problem == "a user paused the source"
+    assert stack.sync(("a.md",)).problem == "a user paused the source"
     assert memory(stack).listings == [None]
     (row,) = all_sources(stack.connection)
-    assert (row.documents, row.problem) == (3, "a user paused it")
+    assert (row.documents, row.problem) == (3, "a user paused the source")
     assert "hopsyncd resume 'notes'" in (row.hint or "")
     resume_source(stack.path, "notes")
     assert stack.path.paused == {}

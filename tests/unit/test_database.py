@@ -83,7 +83,7 @@ def test_an_older_schema_is_for_a_writer_to_bring_up_to_date(path: Path) -> None
     connection = open_writer(path)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
     connection.close()
-    with pytest.raises(OlderSchema, match="`hopsyncd serve`, which migrates it"):
+    with pytest.raises(OlderSchema, match="`hopsyncd serve`, which migrates the database"):
         open_reader(path)
     open_writer(path).close()
     open_reader(path).close()

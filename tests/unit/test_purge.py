@@ -276,7 +276,7 @@ class TestTheSource:
         assert not excluded_paths(stack.connection, stack.source.id)
 
     def test_an_unknown_path_is_refused(self, stack: Stack) -> None:
-        with pytest.raises(PurgeRefused, match="it was never indexed"):
+        with pytest.raises(PurgeRefused, match="the document was never indexed"):
             purge(
                 stack.connection,
                 request_purge(stack.connection, stack.source.id, "typo.md", NOW_MS),

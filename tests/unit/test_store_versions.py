@@ -120,7 +120,7 @@ def test_a_version_is_read_back_as_it_was_committed(store: Connection) -> None:
     assert (second.id, second.documents, second.passages, second.words) == (2, 1, 1, 5)
     assert version(store, 1) == first
     assert head(store) == version(store, 2) == second
-    with pytest.raises(NoSuchVersion, match="the newest is 2"):
+    with pytest.raises(NoSuchVersion, match="the newest version is 2"):
         version(store, 3)
 
 

@@ -309,7 +309,7 @@ class Session:
             connection.close()
             raise NotADatabase(
                 f"Cannot use {displayed_url(self._url)}",
-                f"its server is PostgreSQL {connection.info.server_version // 10_000}",
+                f"the server runs PostgreSQL {connection.info.server_version // 10_000}",
                 f"Use PostgreSQL {_OLDEST_SERVER} or later",
             )
         connection.adapters.register_loader("numeric", _Whole)
@@ -381,8 +381,8 @@ def open_writing(url: str) -> Connection:
             if time.monotonic() > end_s:
                 raise WriterBusy(
                     f"Cannot write to {displayed_url(url)}",
-                    "another hopsyncd is already writing to it",
-                    "Stop that daemon, or run the command through it",
+                    "another hopsyncd is already writing to the database",
+                    "Stop that process, or run the command through the daemon",
                 )
             time.sleep(0.05)
     return session
@@ -427,8 +427,10 @@ def open_reading(url: str) -> Session:
 def _older(url: str, known: int) -> OlderSchema:
     return OlderSchema(
         f"Cannot read {displayed_url(url)}",
-        f"its schema is {known}" if known else "it has none of hopsyncd's tables",
-        "Start `hopsyncd serve`, which migrates it",
+        f"the database has schema {known}"
+        if known
+        else "the database has none of hopsyncd's tables",
+        "Start `hopsyncd serve`, which migrates the database",
     )
 
 
@@ -440,8 +442,8 @@ def _known_schema(session: Session, url: str) -> int:
     if known > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {displayed_url(url)}",
-            f"its schema is {known}; this hopsyncd supports up to {SCHEMA_VERSION}",
-            "Install the hopsyncd that wrote it, or a later version. Nothing was changed",
+            f"schema {known} is too new; this hopsyncd supports up to {SCHEMA_VERSION}",
+            "Install the hopsyncd that wrote the database, or a later version. Nothing was changed",
         )
     return known
 

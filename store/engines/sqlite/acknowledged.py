@@ -74,7 +74,7 @@ def read_acknowledged(database: Path) -> Acknowledged | None:
         raise DiskFailure(
             f"Cannot read {note}",
             (error.strerror or str(error)).lower(),
-            "Check its permissions and the disk",
+            "Check the file's permissions and the disk",
         ) from error
     slots = [_decode(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
@@ -117,10 +117,10 @@ def refuse_older(connection: Connection, database: Path, known: Acknowledged) ->
             f" {state.version}"
         )
     elif state.writes >= known.writes:
-        why = f"its version {known.version} differs from the acknowledged version"
+        why = f"version {known.version} differs from the acknowledged version {known.version}"
     else:
         why = (
-            f"it lacks changes acknowledged at version {known.version} (a tag, a purge, a pause,"
+            f"changes acknowledged at version {known.version} are missing (a tag, a purge, a pause,"
             " a scan)"
         )
     raise versions_lost_error(database, why)
@@ -228,12 +228,12 @@ def _describe_fault(opened: Opened) -> str | None:
     try:
         file = opened.database.stat()
         if (file.st_dev, file.st_ino) != opened.file:
-            return "another file has replaced it"
+            return "another file has replaced the database file"
         if file.st_size < opened.least_bytes:
-            return f"it was cut short, to {file.st_size} bytes"
+            return f"the database file was truncated to {file.st_size} bytes"
         log = _log_of(opened.database).stat()
         if (log.st_dev, log.st_ino) != opened.log:
-            return "another file has replaced its log (-wal)"
+            return "another file has replaced the database's log (-wal)"
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} was deleted or moved away"
     except OSError as error:
@@ -280,7 +280,7 @@ def refuse_lost_wal(path: Path) -> None:
         raise DiskFailure(
             f"Cannot read {log} and {index.name}",
             (error.strerror or str(error)).lower(),
-            "Check their permissions and the disk",
+            "Check the permissions of both files, and the disk",
         ) from error
     if why:
         raise versions_lost_error(path, f"{log.name} {why}")
@@ -331,7 +331,7 @@ def _damage(log: Path, index: _Index) -> str | None:
             sound, checksum = _sound_frames(frames, index.salt, checksum, order)
             if sound < len(frames):
                 return (
-                    f"is damaged at frame {first + sound + 1} of {index.committed} committed ones"
+                    f"is damaged at frame {first + sound + 1} of {index.committed} committed frames"
                 )
             if sound < wanted:
                 return f"has {first + sound} of {index.committed} committed frames"

@@ -243,8 +243,8 @@ def objects_of(connection: Connection) -> dict[str, str]:
 
 def _why_not_opened(path: Path, error: OperationalError) -> str:
     if path.is_dir():
-        return "it is a folder"
-    return str(error) if path.exists() else "there is no such file"
+        return "the path is a folder"
+    return str(error) if path.exists() else "the file does not exist"
 
 
 def open_file(path: Path, mode: str = "rw") -> FileConnection:
@@ -262,8 +262,8 @@ def open_file(path: Path, mode: str = "rw") -> FileConnection:
         raise NotADatabase(
             f"Cannot open {path}",
             _why_not_opened(path, error),
-            "Check that it is a file and that you may read and write it. Restore it from a backup"
-            " if it is lost",
+            "Check the path, and that you may read and write the file. If the file is lost, restore"
+            " a backup",
         ) from error
     return connection
 
@@ -277,20 +277,20 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
     # SQLite's message may quote a damaged schema, in bytes that do not decode.
     except (sqlite.DatabaseError, UnicodeDecodeError) as error:
         refused = NotADatabase(
-            f"Cannot open {path}", str(error), "Restore it from a backup, or move it away"
+            f"Cannot open {path}", str(error), "Restore a backup, or move the file away"
         )
         raise disk_failure(error, f"Cannot open {path}") or refused from error
     if application_id != APPLICATION_ID and tables:
         raise NotADatabase(
             f"Cannot open {path}",
-            "it is another program's SQLite database",
+            "the file is another program's SQLite database",
             "Choose another data_dir in the configuration",
         )
     if schema_version > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {path}",
-            f"its schema is {schema_version}; this hopsyncd supports up to {SCHEMA_VERSION}",
-            "Install the hopsyncd that wrote it, or a later version. Nothing was changed",
+            f"schema {schema_version} is too new; this hopsyncd supports up to {SCHEMA_VERSION}",
+            "Install the hopsyncd that wrote the database, or a later version. Nothing was changed",
         )
 
 
@@ -300,7 +300,7 @@ def _refuse_older(connection: Connection, path: Path) -> None:
         raise OlderSchema(
             f"Cannot read {path}",
             f"an older hopsyncd wrote it, with schema {schema_version}",
-            "Start `hopsyncd serve`, which migrates it",
+            "Start `hopsyncd serve`, which migrates the database",
         )
 
 
@@ -386,7 +386,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise DiskFailure(
                     f"Cannot open {path}",
-                    "its log (-wal) cannot be created",
+                    "the database's log (-wal) cannot be created",
                     "Free disk space or check the disk. The data folder must be on a local disk",
                 )
         for setting in (*_WRITER, _LOG):
@@ -460,7 +460,7 @@ def hold_writer_lock(path: Path) -> Iterator[BinaryIO]:
         except OSError as error:
             raise WriterBusy(
                 f"Cannot write to {path}",
-                "another hopsyncd process is writing to it",
+                "another hopsyncd process is writing to the database",
                 "Stop that process, or use another HOPSYNCD_HOME",
             ) from error
         yield lock
