@@ -132,7 +132,8 @@ def versions_lost_error(database: Path, why: str) -> VersionsLost:
         f"Cannot open {database}",
         f"committed data is missing: {why}",
         f"Put the original {database.name} and {database.name}-wal back, or run"
-        " `hopsyncd backup restore latest`. `hopsyncd recover` continues without the missing data",
+        " `hopsyncd backup restore latest`, or run `hopsyncd recover` to continue without the"
+        " missing data",
     )
 
 
