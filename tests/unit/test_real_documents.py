@@ -170,7 +170,7 @@ def test_half_a_record_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
     ("bad", "told"),
     [
         ({"id": "a", "kind": "single"}, "the key 'question' is missing"),
-        (line("double", [("a", "b")]), "the kind 'double' is none of"),
+        (line("double", [("a", "b")]), "the kind 'double' is not one of"),
         (line("none", [("a", "b")]), "the kind none does not fit `evidence`"),
         (line("multi"), "the kind multi does not fit `evidence`"),
         (line("none"), "no question has an answer"),
