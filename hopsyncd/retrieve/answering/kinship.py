@@ -48,14 +48,15 @@ def lacks_kinship(question: str, sentences: Sequence[Sentence]) -> bool:
         return False
     terms = {sentence: frozenset(index_terms(sentence.text)) for sentence in sentences}
     wanted = frozenset(index_terms(asked[0]))
-    if any(wanted & said for said in terms.values()):
+    if any(wanted & words for words in terms.values()):
         return False
     other, parent, spouse, _ = asked.groups()
     if other:
         every = _PARENTS | _SPOUSES | _SIBLINGS
-        return not _have_chain([one for one, said in terms.items() if every & said], question)
-    enough = _PARENTS if parent else _SPOUSES if spouse else _SIBLINGS
-    return not any(enough & said for said in terms.values())
+        stating = [sentence for sentence, words in terms.items() if every & words]
+        return not _have_chain(stating, question)
+    sufficient = _PARENTS if parent else _SPOUSES if spouse else _SIBLINGS
+    return not any(sufficient & words for words in terms.values())
 
 
 def _have_chain(sentences: Sequence[Sentence], question: str) -> bool:
