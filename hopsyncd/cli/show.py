@@ -197,7 +197,7 @@ def show(
         for kind, count in sorted(counts.items()):
             click.echo(f"{printable(kind)}: {count:,}")
         if not counts:
-            click.echo("The reader left nothing out.")
+            click.echo("Nothing in this file was skipped.")
         return
     if not found["passages"]:
         click.echo(f"{printable(named)} has no text.")

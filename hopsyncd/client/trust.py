@@ -182,7 +182,9 @@ def check_peer(
     """Raise DaemonUntrusted unless a trusted user runs the process that listens."""
     uid = peer_credentials(connection).uid
     if uid not in trusted:
-        raise _untrusted_error(path, f"the process that listens at it belongs to {user_name(uid)}")
+        raise _untrusted_error(
+            path, f"the process that listens on the socket belongs to {user_name(uid)}"
+        )
 
 
 def user_name(uid: int | None) -> str:

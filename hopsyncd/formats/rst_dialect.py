@@ -118,7 +118,7 @@ class _Contents(_Skipped):
 
 
 class _Described(_Skipped):
-    """Reads a directive as an argument and the content below it."""
+    """Parses a directive into its argument and the content below it."""
 
     def run(self) -> list[nodes.Node]:
         name = self.name.lower().rpartition(":")[2]

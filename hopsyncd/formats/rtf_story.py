@@ -127,7 +127,7 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
 
 
 def _bold_headers(rows: list[_Row]) -> int:
-    """Count the bold rows at the top of a table, if they can name the columns of other rows."""
+    """Return how many bold rows at the top of a table can be the headers of the other rows."""
     bold = takewhile(lambda row: row.is_bold, rows)
     names = [[text for text, _ in row.cells if text] for row in bold]
     are_names = all(len(texts) > 1 and may_name_columns(texts) for texts in names)

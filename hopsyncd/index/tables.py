@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IntervalTable(Table):
-    """Rows that are in force from version `born` until before version `died`."""
+    """Rows that are in force from version `born` up to, but not including, version `died`."""
 
     born: Int32s
     died: Int32s

@@ -169,8 +169,8 @@ class Preparer:
     def _serve_provisionally(
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
-        """Store provisional sets for these passages. If a passage already has built-in questions,
-        they are copied. Otherwise they are generated."""
+        """Store a provisional question set for each of these passages: its built-in questions,
+        which are copied if they exist, and generated otherwise."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}

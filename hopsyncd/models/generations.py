@@ -152,7 +152,7 @@ class _Unasked:
 def _unasked_error() -> NotAsked:
     return NotAsked(
         "The LLM was not asked",
-        "the passages will soon get the questions of the new configuration",
+        "the passages' questions are being made again with the new settings",
         "`hopsyncd status` shows the progress",
     )
 

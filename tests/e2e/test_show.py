@@ -36,7 +36,7 @@ def test_a_document_is_named_by_its_path_on_this_machine(daemon: Place) -> None:
 
 def test_skipped_parts_of_a_document_are_reported(daemon: Place) -> None:
     shown = daemon.run("show", "people/lindqvist.md", "--skipped")
-    assert (shown.returncode, shown.stdout) == (0, "The reader left nothing out.\n")
+    assert (shown.returncode, shown.stdout) == (0, "Nothing in this file was skipped.\n")
     found = daemon.post("/v1/query", {"question": "Lindqvist", "k": 1})["passages"][0]["id"]
     refused = daemon.run("show", found, "--skipped")
     assert refused.returncode == 2 and "--skipped needs a document" in refused.stderr

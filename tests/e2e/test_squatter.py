@@ -107,7 +107,7 @@ def test_a_process_of_another_user_behind_our_own_socket_is_seen(place: Place) -
         for one in (folder, path):
             os.chown(one, 0, 0)
         for message in refusals(path):
-            assert "the process that listens at it belongs to the user nobody" in message
+            assert "the process that listens on the socket belongs to the user nobody" in message
         assert heard.read_bytes() == b""
 
 
