@@ -179,7 +179,7 @@ def test_the_number_of_notes_in_a_day_is_limited(place: Place, writing: str) -> 
     ("given", "why"),
     [
         ({"title": "x", "text": "x" * 100_001}, "at most 100000 characters"),
-        ({"title": " \n", "text": "x"}, "no title"),
+        ({"title": " \n", "text": "x"}, "title or the text is missing"),
         ({"title": "x", "text": "x", "tags": ["a]\nevil: true"]}, "not a valid tag"),
     ],
 )

@@ -9,7 +9,7 @@ from tests.e2e.daemon import Place, source
 
 pytestmark = pytest.mark.models
 
-FILES = 150
+FILES = 250
 SOON_S = 30.0
 GROUP = 64  # passages whose questions are stored together
 
