@@ -54,7 +54,7 @@ _LEAST_WORDS = 4  # the least words of a sentence without a full stop. Web addre
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
     r"|mime-version|received):\s|from\s[^\n,]{1,200}@[^\n]{1,300},\sdate\s|[\w-]+::\s"
-    r"|[<{|:]|\[(?![ xX-]\]\s)",
+    r"|[<{|:]|\[(?![ xX-]\]\s|\d+:\d\d:\d\d\]\s)",
     re.IGNORECASE,
 )
 
@@ -70,6 +70,8 @@ def is_prose(text: str) -> bool:
     (False, False)
     >>> is_prose("[ ] Order the big tent (Ann)"), is_prose("How do I fix this error?")
     (True, False)
+    >>> is_prose("[0:01:30] Nora reached the ferry.")  # from subtitles
+    True
     """
     bare = text.strip()
     if bare.endswith((":", "\\", "?")) or _MARKUP.match(bare):
