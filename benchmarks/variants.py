@@ -131,7 +131,7 @@ class Step:
         arrived = np.zeros(len(graph.statistics.visible.passages))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:
-            return by_ours(inquiry, arrived, k, graph.statistics.visible.document_of_row)
+            return by_ours(inquiry, arrived, k)
         return by_paper(inquiry, arrived, min(k, TOP_K))
 
 
@@ -160,7 +160,7 @@ def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     joins = (counts.mention_counts > 1) & (counts.in_questions > 0)
     apart = Apart(graph.index, graph.version, replace(counts, joins_documents=joins))
     walked = walk(replace(inquiry, snapshot=apart), find_start(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.scores, k, graph.statistics.visible.document_of_row)
+    return by_ours(inquiry, walked.scores, k)
 
 
 Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
@@ -176,7 +176,7 @@ def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
         each = np.bincount(start, minlength=len(mass))
         more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
         walked = walk(inquiry, (mass + part * more) / (mass + part * more).sum(), DEFAULT)
-        return by_ours(inquiry, walked.scores, k, graph.statistics.visible.document_of_row)
+        return by_ours(inquiry, walked.scores, k)
 
     return rank
 
@@ -278,31 +278,28 @@ def hop_with(place: ModuleType, name: str, found: object) -> Rank:
     return search
 
 
-def no_parts_of_sections(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The ranking without shares for other parts of long sections."""
-    walked = walk(inquiry, find_start(inquiry), DEFAULT)
-    documents = inquiry.snapshot.statistics.visible.document_of_row
-    return by_ours(inquiry, walked.scores, k, documents, in_sections=False)
+def ranked_with(
+    *, in_sections: bool = True, new_anywhere: bool = False, has_direct_hits: bool = True
+) -> Rank:
+    """The usual walk, with these parts of the ranking in `by_ours` switched on or off."""
 
+    def search(inquiry: QueryContext, k: int) -> list[Ranked]:
+        return by_ours(
+            inquiry,
+            walk(inquiry, find_start(inquiry), DEFAULT).scores,
+            k,
+            in_sections=in_sections,
+            new_anywhere=new_anywhere,
+            has_direct_hits=has_direct_hits,
+        )
 
-def no_direct_hits(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """No places for the passages most like the question."""
-    walked = walk(inquiry, find_start(inquiry), DEFAULT)
-    documents = inquiry.snapshot.statistics.visible.document_of_row
-    return by_ours(inquiry, walked.scores, k, documents, has_direct_hits=False)
-
-
-def new_words_anywhere(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """New words of the question count wherever they are in a passage."""
-    walked = walk(inquiry, find_start(inquiry), DEFAULT)
-    documents = inquiry.snapshot.statistics.visible.document_of_row
-    return by_ours(inquiry, walked.scores, k, documents, new_anywhere=True)
+    return search
 
 
 def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk from the usual seeds, even if the question has several subjects."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.scores, k, inquiry.snapshot.statistics.visible.document_of_row)
+    return by_ours(inquiry, walked.scores, k)
 
 
 def fused_with_hybrid(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -334,7 +331,7 @@ def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
     whole = np.repeat(inquiry.likeness.every[columns.vector_start], lengths)
     alike = GivenLikeness(inquiry.snapshot, whole)
     walked = walk(inquiry, find_start(replace(inquiry, likeness=alike)), DEFAULT)
-    return by_ours(inquiry, walked.scores, k, inquiry.snapshot.statistics.visible.document_of_row)
+    return by_ours(inquiry, walked.scores, k)
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -346,13 +343,15 @@ def by_ours(
     inquiry: QueryContext,
     arrived: Floats,
     k: int,
-    document: Integers,
+    document: Integers | None = None,
     *,
     in_sections: bool = True,
     new_anywhere: bool = False,
     has_direct_hits: bool = True,
 ) -> list[Ranked]:
     graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
+    if document is None:
+        document = graph.statistics.visible.document_of_row
     scores = second_ask.add_scores(arrived)
     if in_sections:
         scores = share_in_sections(graph, scores).add_to(scores)
@@ -389,9 +388,9 @@ VARIANTS: dict[str, Rank] = {
     "no follow-up questions": hop_with(hop_strategy, "ask_again", SecondAsk()),
     "titles in the question do not choose the seeds": no_subjects,
     "clauses of the question are not compared": hop_with(ranking, "read_clauses", None),
-    "parts of a section share no score": no_parts_of_sections,
-    "no places kept for the most similar passages": no_direct_hits,
-    "new words count anywhere in a passage": new_words_anywhere,
+    "parts of a section share no score": ranked_with(in_sections=False),
+    "no places kept for the most similar passages": ranked_with(has_direct_hits=False),
+    "new words count anywhere in a passage": ranked_with(new_anywhere=True),
     "fused with `hybrid` from the sixth place on": fused_with_hybrid,
     "final ranking by whole passages": any_sentences,
     "seeds without BM25": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),

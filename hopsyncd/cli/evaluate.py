@@ -37,6 +37,13 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 _new = click.Path(path_type=Path, dir_okay=False, writable=True)
 _folder = click.Path(path_type=Path, file_okay=False)
 _there = click.Path(path_type=Path, file_okay=False, exists=True)
+
+
+def _choices(flag: str, name: str, values: Sequence[str], text: str) -> Any:
+    """Create an option that may be given several times."""
+    return click.option(flag, name, multiple=True, type=click.Choice(values), help=text)
+
+
 _OPTIONS = (
     click.option("--corpus", type=_file, help="JSON lines {id, title, text}."),
     click.option("--folder", type=_there, help="A folder of documents, indexed like a source."),
@@ -59,44 +66,19 @@ _OPTIONS = (
         show_default=True,
         help="With --self: the random seed for choosing edges.",
     ),
-    click.option(
+    _choices(
         "--strategy",
         "strategies",
-        multiple=True,
-        type=click.Choice(ALL_STRATEGIES),
-        help="Default: all but rerank; with --folder or --self, all but decompose and rerank.",
+        ALL_STRATEGIES,
+        "Default: all but rerank; with --folder or --self, all but decompose and rerank.",
     ),
-    click.option(
-        "--profile",
-        "profiles",
-        multiple=True,
-        type=click.Choice(PROFILES),
-        help="How `hop` searches.",
-    ),
-    click.option(
-        "--reasoner",
-        "reasoners",
-        multiple=True,
-        type=click.Choice(REASONERS),
-        help="How `hop` chooses the edges to follow.",
-    ),
+    _choices("--profile", "profiles", PROFILES, "How `hop` searches."),
+    _choices("--reasoner", "reasoners", REASONERS, "How `hop` chooses the edges to follow."),
     click.option("--top-k", "top_ks", multiple=True, type=WholeNumber(1, 1000)),
     click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
     click.option("--beam", "beams", multiple=True, type=WholeNumber(1, 100)),
-    click.option(
-        "--rerank",
-        "reranks",
-        multiple=True,
-        type=click.Choice(RERANKS),
-        help="As for `hopsyncd query`.",
-    ),
-    click.option(
-        "--method",
-        "methods",
-        multiple=True,
-        type=click.Choice(METHODS),
-        help="`logic` calls the configured LLM.",
-    ),
+    _choices("--rerank", "reranks", RERANKS, "As for `hopsyncd query`."),
+    _choices("--method", "methods", METHODS, "`logic` calls the configured LLM."),
     click.option(
         "--answers",
         is_flag=True,

@@ -294,7 +294,8 @@ def _print_left_out(left_out: Mapping[str, int]) -> None:
         secrets[kind.removeprefix(SECRET)] = suffixes.pop(kind)
     if suffixes:
         click.echo(f"  files of types that are not included: {_counts_text(suffixes)}")
-        click.echo('  add a type\'s pattern to `include` to have it read, such as "*.csv"')
+        example = next((f"*{suffix}" for suffix in suffixes if suffix.startswith(".")), "*.csv")
+        click.echo(f'  add a type\'s pattern to `include` to have it read, such as "{example}"')
     if secrets:
         click.echo(f"  left out because the name looks like a secret: {_counts_text(secrets)}")
         click.echo('  name a file in `not_secret` to have it read, such as "token-guide.txt"')

@@ -32,7 +32,7 @@ def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
     if len(names) < 2 or not may_name_columns(names[0]) or _is_form(names):
         return 0
     if has_title:
-        return 2 if _names_numbers(names) else 0
+        return 2 if _is_above_numbers(names) else 0
     return 1
 
 
@@ -95,13 +95,13 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     if any(is_number(text) and not is_year(text) for text in (*first, *second)):
         return ()
     groups = {tuple(second[begin:end]) for begin, end in pairwise([*starts, width])}
-    if len(groups) > 1 and not names_numbers([second, *rows[2:5]], starts[0]):
+    if len(groups) > 1 and not has_only_number_columns([second, *rows[2:5]], starts[0]):
         return ()
     begun = (bisect_right(starts, column) for column in range(width))
     return tuple(starts[count - 1] if count else column for column, count in enumerate(begun))
 
 
-def names_numbers(rows: Sequence[Sequence[str]], first_column: int = 1) -> bool:
+def has_only_number_columns(rows: Sequence[Sequence[str]], first_column: int = 1) -> bool:
     """Whether all columns below the first row, from `first_column` on, have only numbers."""
     width = len(rows[0])
     columns = [
@@ -151,7 +151,7 @@ def _is_form(texts: Sequence[Sequence[str]]) -> bool:
     return any(values) and not all(values)
 
 
-def _names_numbers(texts: Sequence[Sequence[str]]) -> bool:
+def _is_above_numbers(texts: Sequence[Sequence[str]]) -> bool:
     """Whether a row of names is above a column of numbers."""
     below = zip(*(row for row in texts[1:] if len(row) == len(texts[0])), strict=True)
     columns = [[text for text in column if text] for column in below]

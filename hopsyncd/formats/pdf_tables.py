@@ -368,7 +368,7 @@ def _is_turned(row: Sequence[Cell]) -> bool:
     return bool(spans) and all(span.height > span.right - span.left for span in spans)
 
 
-def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
+def _is_above_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     """Whether a first row of names is above a column of numbers.
 
     A table of two columns never counts, because it may consist of labels and values.
@@ -457,7 +457,7 @@ def build_table(
     if headers > most or any(is_bold[headers : headers + 1]):
         headers = 0
     headers = headers or _shaded_headers(rows)
-    headers = headers or int(_names_numbers(rows, width) or _is_turned(rows[0]))
+    headers = headers or int(_is_above_numbers(rows, width) or _is_turned(rows[0]))
     headers = headers or _grouped_headers(rows, width)
     builder = TableBuilder()
     covered_rows: dict[int, int] = {}

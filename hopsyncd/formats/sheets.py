@@ -103,7 +103,7 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
     top = next((index for index, is_bold in enumerate(bold) if not is_bold), 0) if is_first else 0
     if 0 < top < len(part) - 1 and _names_groups(part[top - 1]):
         below = [row.texts for row in part[top + 1 : top + 4]]
-        top += _names_numbers(part[top].texts, below)  # the names below the names of groups
+        top += _is_above_numbers(part[top].texts, below)  # the names below the names of groups
     inside = (
         index
         for index in range(max(top, 1), len(part) - 1)
@@ -140,7 +140,7 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
     for index, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):
         texts = part[index].texts
         below = [row.texts for row in part[index + 1 : index + 4]]
-        if count >= most - 1 and count > 2 and _names_numbers(texts, below):
+        if count >= most - 1 and count > 2 and _is_above_numbers(texts, below):
             groups = [*takewhile(_names_groups, reversed(part[:index]))]
             has_groups = index > 0 and columns_of_groups([part[index - 1].texts, texts, *below])
             above = index - 1 if len(groups) == 1 or has_groups else index
@@ -160,7 +160,7 @@ def _names_groups(row: SheetRow) -> bool:
     return spans > 1 and may_name_columns([cell.text for cell in cells])
 
 
-def _names_numbers(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+def _is_above_numbers(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     if any(map(is_number, names[1:])):
         return False
     columns = (

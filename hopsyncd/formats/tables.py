@@ -14,8 +14,8 @@ from hopsyncd.formats.header_rows import (
     are_of_several_kinds,
     columns_of_groups,
     counts_columns,
+    has_only_number_columns,
     is_data,
-    names_numbers,
 )
 
 _SHORT_LABEL_CHARACTERS = 40
@@ -161,7 +161,7 @@ class TableBuilder:
             count = _guessed_headers(rows[begin:])
         is_below_header = begin > 0 and is_header_row(rows[begin - 1])
         if not count and is_below_header and not _has_headers(rows[begin:]):
-            if _names_numbers(rows[begin:]):
+            if _is_above_numbers(rows[begin:]):
                 count = 1
             else:
                 begin, count = begin - 1, 1  # one header for all columns
@@ -296,10 +296,12 @@ def _is_row_of_names(rows: Sequence[Row]) -> bool:
         return False  # names and values, as in a form
     if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
         return True
-    return _names_numbers(rows) or counts_columns([row.texts for row in rows[:_MAX_COMPARED_ROWS]])
+    return _is_above_numbers(rows) or counts_columns(
+        [row.texts for row in rows[:_MAX_COMPARED_ROWS]]
+    )
 
 
-def _names_numbers(rows: Sequence[Row]) -> bool:
+def _is_above_numbers(rows: Sequence[Row]) -> bool:
     """Whether a row of names and years is above numbers; its top left cell may be empty.
 
     Some names may occur twice if the table is wide or has only numbers. In a table of four or more
@@ -315,7 +317,9 @@ def _names_numbers(rows: Sequence[Row]) -> bool:
         return False
     distinct = len({*map(str.casefold, names)})
     are_few = distinct < min(len(names), len(names) // 2 + 2)
-    if are_few and (has_gaps or distinct < 2 or not names_numbers([row.texts for row in rows[:4]])):
+    if are_few and (
+        has_gaps or distinct < 2 or not has_only_number_columns([row.texts for row in rows[:4]])
+    ):
         return False
     if not all(is_year(text) or not is_number(text) for text in names):
         return False

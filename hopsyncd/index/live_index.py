@@ -264,10 +264,11 @@ class LiveIndex:
     ) -> None:
         """Make the passage rows vertices from `born` until `died`."""
         count, start = len(passage_rows), len(self.passage_intervals)
-        dead = int32(np.broadcast_to(died, count))
         self.passage_intervals = self.passage_intervals.extend(
             PassageIntervalTable(
-                passage_row=int32(passage_rows), born=int32(np.broadcast_to(born, count)), died=dead
+                passage_row=int32(passage_rows),
+                born=int32(np.broadcast_to(born, count)),
+                died=int32(np.broadcast_to(died, count)),
             )
         )
         self._pending_intervals.begun.append((start, start + count))
@@ -317,19 +318,19 @@ class LiveIndex:
         The postings contain the matches only after `settle`.
         """
         count, start = len(source_questions), len(self.matches)
-        dead = int32(np.broadcast_to(died, count))
+        ends = int32(np.broadcast_to(died, count))
         self.matches = self.matches.extend(
             MatchTable(
                 source_question=int32(source_questions),
                 target_question=int32(target_questions),
                 similarity=similarity,
                 born=int32(np.broadcast_to(born, count)),
-                died=dead,
+                died=ends,
             )
         )
         rows = np.arange(start, start + count, dtype=np.int32)
         self._pending_matches.begun.append((start, start + count))
-        is_current = dead == IN_FORCE
+        is_current = ends == IN_FORCE
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
     def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:

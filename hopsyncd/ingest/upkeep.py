@@ -412,7 +412,7 @@ def _locate_document(
         return found[0]
     count = f"{len(found)} sources have" if found else "no source has"
     raise PurgeRefused(
-        f"Cannot find the document {document}",
+        f"Cannot identify the document {document}",
         f"{count} a document at this path",
         "Choose a source with --source" if found else "Copy the path from search results",
     )

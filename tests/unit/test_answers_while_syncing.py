@@ -54,6 +54,20 @@ def text_of(chance: random.Random, number: int) -> bytes:
     return f"# {chance.choice(NAMES)}\n\n{said} {linked}\n".encode()
 
 
+def ask_until(
+    stack: Stack, engine: Engine, chance: random.Random, until_s: float
+) -> Iterator[Heard]:
+    """Ask random questions, at the head or at a recent version, until this time."""
+    while time.monotonic() < until_s:
+        question = " ".join(chance.choices(NAMES, k=3))
+        hidden = chance.choice(MASKS)
+        past = max(1, stack.versions[-1].id - chance.randrange(4))
+        at = chance.choice(["head", str(past)])
+        found = engine.query(question, 5, HOP, at, hidden=hidden)
+        if found is not None:
+            yield Heard(question, found.version, hidden, found.ranked)
+
+
 @pytest.mark.usefixtures("hasty")
 def test_answers_while_edits_sync_are_those_given_alone_afterwards(tmp_path: Path) -> None:
     chance = random.Random(1)
@@ -80,19 +94,10 @@ def test_answers_while_edits_sync_are_those_given_alone_afterwards(tmp_path: Pat
     until_s = time.monotonic() + SECONDS
 
     def ask(seed: int) -> None:
-        chance = random.Random(seed)
-        while time.monotonic() < until_s and not failed:
-            question = " ".join(chance.choices(NAMES, k=3))
-            hidden = chance.choice(MASKS)
-            past = max(1, stack.versions[-1].id - chance.randrange(4))
-            at = chance.choice(["head", str(past)])
-            try:
-                found = engine.query(question, 5, HOP, at, hidden=hidden)
-            except Exception as error:  # noqa: BLE001 - told by the test
-                failed.append(error)
-                return
-            if found is not None:
-                heard.append(Heard(question, found.version, hidden, found.ranked))
+        try:
+            heard.extend(ask_until(stack, engine, random.Random(seed), until_s))
+        except Exception as error:  # noqa: BLE001 - raised by the test
+            failed.append(error)
 
     threads = [Thread(target=ask, args=(seed,)) for seed in range(ASKING)]
     for thread in threads:
