@@ -278,22 +278,9 @@ def hop_with(place: ModuleType, name: str, found: object) -> Rank:
     return search
 
 
-def ranked_with(
-    *, in_sections: bool = True, new_anywhere: bool = False, has_direct_hits: bool = True
-) -> Rank:
-    """The usual walk, with these parts of the ranking in `by_ours` switched on or off."""
-
-    def search(inquiry: QueryContext, k: int) -> list[Ranked]:
-        return by_ours(
-            inquiry,
-            walk(inquiry, find_start(inquiry), DEFAULT).scores,
-            k,
-            in_sections=in_sections,
-            new_anywhere=new_anywhere,
-            has_direct_hits=has_direct_hits,
-        )
-
-    return search
+def usual_scores(inquiry: QueryContext) -> Floats:
+    """The scores of our walk, before they are ranked."""
+    return walk(inquiry, find_start(inquiry), DEFAULT).scores
 
 
 def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -388,9 +375,15 @@ VARIANTS: dict[str, Rank] = {
     "no follow-up questions": hop_with(hop_strategy, "ask_again", SecondAsk()),
     "titles in the question do not choose the seeds": no_subjects,
     "clauses of the question are not compared": hop_with(ranking, "read_clauses", None),
-    "parts of a section share no score": ranked_with(in_sections=False),
-    "no places kept for the most similar passages": ranked_with(has_direct_hits=False),
-    "new words count anywhere in a passage": ranked_with(new_anywhere=True),
+    "parts of a section share no score": lambda inquiry, k: by_ours(
+        inquiry, usual_scores(inquiry), k, in_sections=False
+    ),
+    "no places kept for the most similar passages": lambda inquiry, k: by_ours(
+        inquiry, usual_scores(inquiry), k, has_direct_hits=False
+    ),
+    "new words count anywhere in a passage": lambda inquiry, k: by_ours(
+        inquiry, usual_scores(inquiry), k, new_anywhere=True
+    ),
     "fused with `hybrid` from the sixth place on": fused_with_hybrid,
     "final ranking by whole passages": any_sentences,
     "seeds without BM25": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
