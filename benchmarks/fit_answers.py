@@ -44,7 +44,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     candidates,
     choose_likeliest,
 )
-from hopsyncd.retrieve.answering.support import needs
+from hopsyncd.retrieve.answering.support import measure_support
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.strength import log_odds, probability
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -140,7 +140,7 @@ def _asked(
         asked = find_needs(bare)
         values = candidates(bare, asked, sentences, weights, models.language) if asked else []
         passages = found.snapshot.statistics.passages
-        told = needs(bare, asked, values, sentences, weights, passages)
+        told = measure_support(bare, asked, values, sentences, weights, passages)
         yield Case(on.name, _left_out(of, question), sort, question, values, told)
 
 

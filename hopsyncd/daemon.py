@@ -286,7 +286,7 @@ class Daemon:
         self._removed.clear()
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
-        state.engine.walk_by(WalkSettings.from_config(config.query))
+        state.engine.set_walk_settings(WalkSettings.from_config(config.query))
         configure_daemon_logs(config)
         self._watchers.rewatch(rewatched, config)
         for source in config.sources:
@@ -417,7 +417,7 @@ class Daemon:
         if version:
             engine.publish(writer.snapshot_of(version))
         self._serving.change(models=models, engine=engine)
-        pipeline.write_by(writer, partial(self._publisher.publish, connection, writer))
+        pipeline.use_writer(writer, partial(self._publisher.publish, connection, writer))
 
     def _writer_of(self, models: Models, saved: SavedIndex | None = None) -> VersionWriter:
         config = self._serving.state.config

@@ -169,7 +169,9 @@ class AdminService:
             changes["degraded"] = self._parts.freshness.reasons()
             return changes
 
-        return _then(self._parts.worker.request(request.sources, request.accept_empty), answer)
+        return _convert_result(
+            self._parts.worker.request(request.sources, request.accept_empty), answer
+        )
 
     @endpoint("POST", "/v1/preview", "admin")
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
@@ -209,11 +211,11 @@ class AdminService:
         unpinned = self._parts.worker.submit(lambda pipeline: release_sources(pipeline, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
-        def unless_failed(done: SyncAnswer) -> SyncAnswer:
+        def raise_failure(done: SyncAnswer) -> SyncAnswer:
             unpinned.result()  # does not block: the job ran before the sync
             return done
 
-        return _then(scanned, unless_failed)
+        return _convert_result(scanned, raise_failure)
 
     @endpoint("POST", "/v1/pause", "admin")
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
@@ -321,7 +323,7 @@ class AdminService:
         """Continue interrupted purges once the database is open."""
         if asked := len(pending_purges(pipeline.connection)):
             log.info("interrupted purges continue", purges=asked)
-            self._parts.worker.submit(self._finish_purges).add_done_callback(_tell_failure)
+            self._parts.worker.submit(self._finish_purges).add_done_callback(_log_failure)
 
     def _finish_purges(self, pipeline: SourceSync) -> None:
         try:
@@ -336,7 +338,7 @@ class AdminService:
         """Drop all caches and files that may contain purged text."""
         drop_replaced(self._parts.state.config.daemon.data_dir)
         reload_index(pipeline, self._parts.state.engine)
-        self._parts.workers.renew(self._parts.state.version)
+        self._parts.workers.require_update(self._parts.state.version)
 
     @endpoint("POST", "/v1/reload", "admin")
     def reload(self, request: ReloadRequest, caller: Caller) -> ReloadAnswer:
@@ -380,23 +382,23 @@ def _sync_answer(
     return {"version": now, "sources": sources, "degraded": []}
 
 
-def _tell_failure(done: Future[None]) -> None:
+def _log_failure(done: Future[None]) -> None:
     if error := done.exception():
         log.error(
             "a purge was interrupted; it continues when the daemon starts again", why=str(error)
         )
 
 
-def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
+def _convert_result(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
     """Return a future for `convert` of the result of `first`. Errors of both are passed on."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 
-    def pass_on(done: Future[First]) -> None:
+    def set_result(done: Future[First]) -> None:
         try:
             result.set_result(convert(done.result()))
         except Exception as error:  # noqa: BLE001 - raised where the result is awaited
             result.set_exception(error)
 
-    first.add_done_callback(pass_on)
+    first.add_done_callback(set_result)
     return result

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hopsyncd.api.failures import failure_body
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.worker_pools import greediest
+from hopsyncd.api.worker_pools import choose_greediest
 from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
 
 log = structlog.get_logger(__name__)
@@ -95,7 +95,7 @@ class Connections:
         Returns False if no user has more connections.
         """
         if len(self._open) >= self._limit:
-            greedy = self._greediest(new.credentials)
+            greedy = self._choose_greediest(new.credentials)
             if greedy is None:
                 self._load.refused += 1
                 return False
@@ -112,7 +112,7 @@ class Connections:
         if closing := self._lingering.pop(gone, None):
             closing.cancel()
 
-    def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
+    def _choose_greediest(self, newcomer: Credentials) -> "ClientConnection | None":
         """Choose the connection to close so that there is room for a new connection.
 
         Chooses the oldest idle connection of the user with the most connections, or that user's
@@ -125,7 +125,7 @@ class Connections:
         ):
             counts = Counter(connection.credentials.account for connection in self._open)
             return max(remote, key=lambda connection: counts[connection.credentials.account])
-        return greediest(self._open, newcomer, idle) or greediest(
+        return choose_greediest(self._open, newcomer, idle) or choose_greediest(
             self._open, newcomer, reversed(self._open)
         )
 

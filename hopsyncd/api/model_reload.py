@@ -81,7 +81,7 @@ class ModelReload:
             access=AccessRules.from_config(config, access_rules(connection)),
             reloaded=Reloaded(restart_needed=applied.waiting),
         )
-        state.engine.walk_by(WalkSettings.from_config(config.query))
+        state.engine.set_walk_settings(WalkSettings.from_config(config.query))
         if models:
             self.retire(state.models)
             # Running requests keep their engine.

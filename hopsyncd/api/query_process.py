@@ -199,7 +199,7 @@ class _Copy:
         if not self._engine.is_ready(int(asked.at), asked.hidden):
             return None
         self._models.told = asked.encoded
-        self._engine.walk_by(asked.settings)
+        self._engine.set_walk_settings(asked.settings)
         try:
             if isinstance(message, AskMessage):
                 return self._answer_question(asked, message.with_passages)

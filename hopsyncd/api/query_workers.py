@@ -109,7 +109,7 @@ class QueryWorkers:
         self._wanted = 0  # the newest version that a query needed and no worker had
         self._idle = IdleTimer(idle_s, self._end_if_idle)
         self._restarts = Restarts(_FAILED_STARTS, (OSError, EOFError))
-        self._tending: threading.Thread | None = None
+        self._updater: threading.Thread | None = None
 
     @property
     def pids(self) -> list[int]:
@@ -143,7 +143,7 @@ class QueryWorkers:
                 self._answering_here -= 1
                 self._changed.notify_all()
 
-    def renew(self, number: int) -> None:
+    def require_update(self, number: int) -> None:
         """Make the workers check for a purge or a rebuild before they answer again."""
         with self._changed:
             for worker in self._workers:
@@ -159,8 +159,8 @@ class QueryWorkers:
             workers, self._workers = self._workers, []
         for worker in workers:  # a thread that waits for a reply gets an error
             end_child(worker.process)
-        if self._tending:
-            self._tending.join(_STOP_S)  # a worker that is starting ends when its pipe closes
+        if self._updater:
+            self._updater.join(_STOP_S)  # a worker that is starting ends when its pipe closes
 
     def _take_worker(self, number: int) -> _Worker | None:
         """Reserve a worker that has version `number`. Returns None if this process must answer."""
@@ -173,7 +173,7 @@ class QueryWorkers:
                         self._idle.restart()
                         return idle
                 if len(current) < self._count and (self._answering_here or self._workers):
-                    self._tend(number)
+                    self._update_in_background(number)
                 if not current or (not self._answering_here and len(current) < self._count):
                     self._answering_here += 1
                     return None
@@ -184,15 +184,15 @@ class QueryWorkers:
         try:
             found = worker.ask(asked, given, self._patience_s)
         except (OSError, EOFError) as error:
-            self._lose(worker, error)
+            self._discard(worker, error)
             return None
         except BaseException as error:  # its late reply would be taken for the next one
-            self._lose(worker, error)
+            self._discard(worker, error)
             raise
-        self._give_back(worker)
+        self._release(worker)
         return found
 
-    def _give_back(self, worker: _Worker) -> None:
+    def _release(self, worker: _Worker) -> None:
         with self._changed:
             worker.busy = False
             self._idle.restart()
@@ -213,7 +213,7 @@ class QueryWorkers:
         for worker in workers:
             worker.end()
 
-    def _lose(self, worker: _Worker, error: BaseException) -> None:
+    def _discard(self, worker: _Worker, error: BaseException) -> None:
         """End a worker that does not reply. A new worker starts when it is needed."""
         with self._changed:
             if worker not in self._workers:  # the workers were closed meanwhile
@@ -223,25 +223,27 @@ class QueryWorkers:
         worker.end()
         log.warning("a query worker ended", pid=worker.process.pid, why=_why(error))
 
-    def _tend(self, number: int) -> None:
+    def _update_in_background(self, number: int) -> None:
         """Start to update the workers to version `number` in the background.
 
         The caller must hold the lock.
         """
         self._wanted = max(self._wanted, number)
-        if self._tending is None:
-            self._tending = threading.Thread(target=self._tend_all, name="workers", daemon=True)
-            self._tending.start()
+        if self._updater is None:
+            self._updater = threading.Thread(
+                target=self._update_workers, name="workers", daemon=True
+            )
+            self._updater.start()
         self._changed.notify_all()
 
-    def _tend_all(self) -> None:
+    def _update_workers(self) -> None:
         """Update the workers one at a time, so that the others can answer queries."""
         while True:
             with self._changed:
-                self._changed.wait_for(self._is_to_do)
+                self._changed.wait_for(self._has_work)
                 if not self._count:
                     return
-                behind = self._behind()
+                behind = self._find_outdated()
                 if behind:
                     behind.busy = True
                 wanted = self._wanted
@@ -251,15 +253,15 @@ class QueryWorkers:
             try:
                 behind.version = behind.exchange(wanted, _START_S)
             except (OSError, EOFError) as error:
-                self._lose(behind, error)
+                self._discard(behind, error)
             else:
-                self._give_back(behind)
+                self._release(behind)
 
-    def _is_to_do(self) -> bool:
+    def _has_work(self) -> bool:
         is_short = len(self._workers) < self._count and self._wanted > 0
-        return is_short or not self._count or self._behind() is not None
+        return is_short or not self._count or self._find_outdated() is not None
 
-    def _behind(self) -> _Worker | None:
+    def _find_outdated(self) -> _Worker | None:
         """Return a free worker with an older version than the wanted version, or None."""
         found = (
             worker for worker in self._workers if worker.version < self._wanted and not worker.busy

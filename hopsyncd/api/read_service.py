@@ -136,7 +136,7 @@ class ReadService:
         """Find the passages that answer a question, best first."""
         state = self._parts.state
         usage = Usage(state.config.llm.max_calls_per_query or None)
-        listener.when_gone(usage.abandon)
+        listener.on_disconnect(usage.abandon)
         search = Search(
             request.strategy or state.config.query.strategy,
             request.profile,
@@ -235,7 +235,7 @@ class ReadService:
         state, acl = self._parts.state, caller.acl
         max_calls = state.config.llm.max_calls_per_query or None if by_logic else MAX_LLM_CALLS
         usage = Usage(max_calls)
-        listener.when_gone(usage.abandon)
+        listener.on_disconnect(usage.abandon)
         listener.tell("progress", stage="search")
         searched: list[Answer] = []
         draft = _make_draft(listener, searched)

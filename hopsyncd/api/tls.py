@@ -182,8 +182,8 @@ class Handshakes:
     def add(self, new: TlsStart, address: str) -> None:
         """Add a connection. At the limit, close the oldest of the address with most connections."""
         if len(self._open) >= self._limit:
-            ((greediest, _),) = Counter(self._open.values()).most_common(1)
-            next(start for start, address in self._open.items() if address == greediest).abort()
+            ((busiest, _),) = Counter(self._open.values()).most_common(1)
+            next(start for start, address in self._open.items() if address == busiest).abort()
         self._open[new] = address
 
     def remove(self, ended: TlsStart) -> None:

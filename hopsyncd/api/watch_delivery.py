@@ -59,7 +59,7 @@ class WatchAction(BaseModel):
     webhook: WebhookUrl = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> "WatchAction":
+    def _check_action(self) -> "WatchAction":
         if bool(self.exec) == bool(self.webhook):
             raise ValueError("an action must be either a program or a webhook")
         if self.exec and not self.exec[0].startswith("/"):

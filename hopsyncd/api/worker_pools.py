@@ -131,7 +131,7 @@ class FairQueue:
             f"{len(self._waiting)} other requests are already waiting",
             "Try again in a second, or raise limits.queue",
         )
-        greedy = greediest(self._waiting, newcomer, reversed(self._waiting))
+        greedy = choose_greediest(self._waiting, newcomer, reversed(self._waiting))
         if greedy is None:
             raise busy
         self._dequeue(greedy)
@@ -171,7 +171,7 @@ class FairQueue:
         self._last_turn[credentials.account] = self._last_turn[process] = self._turns
 
 
-def greediest(
+def choose_greediest(
     holders: Collection[Held], newcomer: Credentials, candidates: Iterable[Held]
 ) -> Held | None:
     """Choose the candidate to remove for a new request, or return None to refuse the new request.
@@ -241,7 +241,7 @@ class Listener:
         if self._send and not self.gone:
             self._send({"event": event, **fields})
 
-    def when_gone(self, act: Callable[[], None]) -> None:
+    def on_disconnect(self, act: Callable[[], None]) -> None:
         """Call `act` when the client disconnects, or at once if it already has."""
         with self._lock:
             if not self.gone:
@@ -249,7 +249,7 @@ class Listener:
                 return
         act()
 
-    def leave(self) -> None:
+    def note_disconnect(self) -> None:
         """Record that the client has disconnected."""
         with self._lock:
             self.gone = True
@@ -279,7 +279,7 @@ async def while_connected(request: Request, listener: Listener, work: Awaitable[
         raise ClientGone
     finally:
         gone.cancel()
-        listener.leave()
+        listener.note_disconnect()
         task.cancel()
 
 
@@ -319,7 +319,7 @@ async def event_lines(
             yield _line(event)
         status, last = _last_event(task)
     finally:
-        listener.leave()
+        listener.note_disconnect()
         task.cancel()
         note(status)
     yield _line(last)

@@ -7,7 +7,7 @@ Level = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Finding:
     """The result of a check. `remedy` is empty for "ok".
 
     A `fail` stops the daemon or a part of it from working. A `warn` does not, or not yet.
@@ -19,5 +19,5 @@ class Diagnosis:
     remedy: str = ""
 
 
-def well(check: str, detail: str) -> Diagnosis:
-    return Diagnosis(check, "ok", detail)
+def report_ok(check: str, detail: str) -> Finding:
+    return Finding(check, "ok", detail)

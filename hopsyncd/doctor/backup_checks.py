@@ -13,7 +13,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.privacy import writers_besides_owner
 from hopsyncd.config.schedule import Moment, Run, next_ms
 from hopsyncd.display import plural
-from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.doctor import Finding, report_ok
 from hopsyncd.ingest.source_scheduler import BACKUP, backup_times
 from store.backup_folder import list_backups
 from store.exceptions import StoreError
@@ -25,62 +25,62 @@ _LATE_MS = 36 * 3_600_000  # a backup is late after this time beyond its schedul
 _NAME = "backups"
 
 
-def backups(config: Config) -> Iterator[Diagnosis]:
+def backups(config: Config) -> Iterator[Finding]:
     """Check that backups are made, that the newest is recent, and that the last run succeeded."""
     if isinstance(config.database, Path):
         yield from _restores(config.database)
     folder = config.backup.dir
     if config.store.url:
-        yield well(_NAME, "the database is on a server: use `pg_dump` (docs/operate.md)")
+        yield report_ok(_NAME, "the database is on a server: use `pg_dump` (docs/operate.md)")
         if folder:
             remedy = "Remove `dir` from [backup], and use `pg_dump`"
-            yield Diagnosis(_NAME, "warn", "[backup] cannot copy a database on a server", remedy)
+            yield Finding(_NAME, "warn", "[backup] cannot copy a database on a server", remedy)
         return
     if folder is None:
-        yield well(_NAME, "no backups are scheduled. `dir` in [backup] turns them on")
+        yield report_ok(_NAME, "no backups are scheduled. `dir` in [backup] turns them on")
         return
     yield from _folder(folder, config)
     yield from _last_run(config)
 
 
-def _restores(database: Path) -> Iterator[Diagnosis]:
+def _restores(database: Path) -> Iterator[Finding]:
     if name := pending_restore(database):
         why = f"the restore of {name} is not complete"
-        yield Diagnosis(_NAME, "warn", why, "`hopsyncd serve` completes the restore")
+        yield Finding(_NAME, "warn", why, "`hopsyncd serve` completes the restore")
     for file in list_replaced(database):
         size = file.stat().st_size / 1e6
         remedy = f"The next backup deletes the replaced database; or delete {file.parent}"
         why = f"a restore has replaced a database of {size:.1f} MB, which still exists"
-        yield Diagnosis(_NAME, "warn", why, remedy)
+        yield Finding(_NAME, "warn", why, remedy)
 
 
-def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
+def _folder(folder: Path, config: Config) -> Iterator[Finding]:
     if not folder.exists():
-        yield Diagnosis(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
+        yield Finding(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Diagnosis(
+        yield Finding(
             _NAME, "fail", f"you may not write to {folder}", "Correct the folder's permissions"
         )
         return
     if writers := writers_besides_owner(folder):
         remedy = f"`chmod go-w {folder}`"
-        yield Diagnosis(_NAME, "fail", f"{writers} may write to {folder}", remedy)
+        yield Finding(_NAME, "fail", f"{writers} may write to {folder}", remedy)
     found = list_backups(folder)
     if not found:
         why = f"there is no backup in {folder}"
-        yield Diagnosis(_NAME, "warn", why, "`hopsyncd backup now` makes a backup")
+        yield Finding(_NAME, "warn", why, "`hopsyncd backup now` makes a backup")
         return
     newest = found[0]
     if _is_late(newest.manifest.created_ms, config):
         why = f"the newest backup, {newest.name}, is older than the schedule allows"
-        yield Diagnosis(_NAME, "warn", why, "Check that the daemon runs; see `hopsyncd schedule`")
+        yield Finding(_NAME, "warn", why, "Check that the daemon runs; see `hopsyncd schedule`")
     else:
         count = plural(len(found), "backup")
-        yield well(_NAME, f"{count} in {folder}, the newest {newest.name}")
+        yield report_ok(_NAME, f"{count} in {folder}, the newest {newest.name}")
     data = config.daemon.data_dir
     if data.exists() and data.stat().st_dev == folder.stat().st_dev:
-        yield well(
+        yield report_ok(
             _NAME, f"{folder} is on the same disk as the data: if the disk fails, both are lost"
         )
 
@@ -95,7 +95,7 @@ def _is_late(made_ms: int, config: Config) -> bool:
     return next_ms(BACKUP, when, run, now) + _LATE_MS < now_ms
 
 
-def _last_run(config: Config) -> Iterator[Diagnosis]:
+def _last_run(config: Config) -> Iterator[Finding]:
     if not exists(config.database):
         return
     try:
@@ -105,4 +105,4 @@ def _last_run(config: Config) -> Iterator[Diagnosis]:
         return  # the check of the database reports it
     if row and row.error:
         remedy = "Solve the problem, then run `hopsyncd backup now`; older backups are kept"
-        yield Diagnosis(_NAME, "fail", f"the last backup failed: {row.error}", remedy)
+        yield Finding(_NAME, "fail", f"the last backup failed: {row.error}", remedy)

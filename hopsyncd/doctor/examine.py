@@ -22,7 +22,7 @@ from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.config.values import MEMBERS, is_on_this_machine
 from hopsyncd.display import KEPT_CLOSED, TO_OPEN
-from hopsyncd.doctor import Diagnosis, machine, well
+from hopsyncd.doctor import Finding, machine, report_ok
 from hopsyncd.doctor.backup_checks import backups
 from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.doctor.server_check import Connect, check_server
@@ -45,35 +45,35 @@ _CONNECT_S, _ANSWER_S = 1.0, 5.0
 _MAX_PATH_BYTES = 107  # the limit for a Unix socket
 
 
-def sources(config: Config) -> Iterator[Diagnosis]:
+def sources(config: Config) -> Iterator[Finding]:
     """Check the requirements of each source on this machine. Sends nothing over a network."""
     for source in config.sources:
-        yield _source(source, config) or well(f"source {source.name}", source.location)
+        yield _source(source, config) or report_ok(f"source {source.name}", source.location)
 
 
-def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
+def _source(source: SourceConfig, config: Config) -> Finding | None:
     """Return why the source cannot be read, or None if no reason is known."""
     name = f"source {source.name}"
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
         why = "cannot be read" if place.exists() else "does not exist"
         remedy = "Mount the drive, or correct the path; the indexed documents are kept"
-        return Diagnosis(name, "fail", f"{place} {why}", remedy)
+        return Finding(name, "fail", f"{place} {why}", remedy)
     if isinstance(source, GitSource) and not shutil.which("git"):
-        return Diagnosis(name, "fail", "the program git is missing", "Install git")
+        return Finding(name, "fail", "the program git is missing", "Install git")
     if isinstance(source, ImapSource) and not os.environ.get(source.password_env):
         why = f"the environment variable {source.password_env} is not set in this shell"
-        return Diagnosis(name, "warn", why, "Set the variable for the daemon")
+        return Finding(name, "warn", why, "Set the variable for the daemon")
     if isinstance(source, RemoteSource):
         return _driver(name, source)
     try:
         connector_of(source, config).close()
     except HopsyncdError as error:
-        return Diagnosis(name, "fail", f"{error.what}: {error.why}", error.hint)
+        return Finding(name, "fail", f"{error.what}: {error.why}", error.hint)
     return None
 
 
-def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
+def _driver(name: str, source: RemoteSource) -> Finding | None:
     import fsspec
 
     kind = source.url.partition("://")[0]
@@ -83,22 +83,22 @@ def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
         remedy = (
             f"Install the driver for {kind}; for common kinds, `pip install 'hopsyncd[{kind}]'`"
         )
-        return Diagnosis(name, "fail", str(error), remedy)
+        return Finding(name, "fail", str(error), remedy)
     return None
 
 
-def endpoint(config: Config) -> Iterator[Diagnosis]:
+def endpoint(config: Config) -> Iterator[Finding]:
     """Check the LLM endpoint, by requesting its list of models. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
         sends = ": nothing leaves this machine"
         if config.models.encoder_address or config.models.reranker_url:
             sends = ""
-        yield well("llm", f"none is configured{sends}")
+        yield report_ok("llm", f"none is configured{sends}")
         for server in find_local_llms():
             lines = " and ".join(server.settings)
             detail = f"{server.program} runs on this machine. To use it, write {lines} under [llm]"
-            yield well("local llm", detail)
+            yield report_ok("local llm", detail)
         return
     key = os.environ.get(llm.api_key_env, "").strip()
     host = endpoint_host(llm.base_url)
@@ -107,7 +107,7 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
         remedy = "Check llm.base_url and the network; until then the built-in questions are used"
         late = f"no answer within {_ENDPOINT_S:g} s" if isinstance(error, TimeoutError) else ""
-        yield Diagnosis(
+        yield Finding(
             "llm", "warn", f"{host}: {late or str(error) or type(error).__name__}", remedy
         )
         return
@@ -116,18 +116,18 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
         if not llm.api_key_env:
             remedy = "Set llm.api_key_env to the environment variable with the key"
         why = "refuses the key" if key else "needs a key, and none is set"
-        yield Diagnosis("llm", "fail", f"{host} {why}", remedy)
+        yield Finding("llm", "fail", f"{host} {why}", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
-        yield Diagnosis("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
+        yield Finding("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
     elif llm.model not in response.text:
         remedy = "Check llm.model; `curl BASE_URL/models` lists the models"
-        yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
+        yield Finding("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
-        yield well("llm", f"{llm.model} at {host}, which receives passages and questions")
+        yield report_ok("llm", f"{llm.model} at {host}, which receives passages and questions")
 
 
-def company_login(config: Config) -> Iterator[Diagnosis]:
+def company_login(config: Config) -> Iterator[Finding]:
     """Check the login provider of access.oidc, by reading its description in one request."""
     oidc = config.access.oidc
     if oidc is None:
@@ -135,12 +135,12 @@ def company_login(config: Config) -> Iterator[Diagnosis]:
     try:
         Provider(oidc, config.access.page).endpoints()
     except SocketRefused as error:
-        yield Diagnosis("login", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Finding("login", "fail", f"{error.what}: {error.why}", error.hint)
     except LoginFailed as error:
         remedy = "Check access.oidc.issuer and the network. Nobody can log in until it answers"
-        yield Diagnosis("login", "fail", printable(f"{oidc.issuer}: {error.detail}"), remedy)
+        yield Finding("login", "fail", printable(f"{oidc.issuer}: {error.detail}"), remedy)
     else:
-        yield well("login", f"{oidc.issuer} answers")
+        yield report_ok("login", f"{oidc.issuer} answers")
 
 
 async def _models(base_url: str, key: str) -> httpx2.Response:
@@ -149,34 +149,32 @@ async def _models(base_url: str, key: str) -> httpx2.Response:
         return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
 
 
-def check_daemon(config: Config) -> Iterator[Diagnosis]:
+def check_daemon(config: Config) -> Iterator[Finding]:
     """Check whether a daemon can serve. If a daemon runs, check its state."""
     yield from _place(config)
     match _why_unreachable(config):
         case "":
             yield from _check_answer(config)
         case "nobody":
-            yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts a daemon")
+            yield Finding("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts a daemon")
         case "stale":
             why = f"a daemon that crashed has left {config.daemon.socket}"
-            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` replaces the socket")
+            yield Finding("daemon", "warn", why, "`hopsyncd serve` replaces the socket")
         case why:
             remedy = "Only the daemon's owner and the users in [access] may use the daemon"
-            yield Diagnosis("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
+            yield Finding("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
 
 
-def _place(config: Config) -> Iterator[Diagnosis]:
+def _place(config: Config) -> Iterator[Finding]:
     path = config.daemon.socket
     remedy = "Set daemon.socket to another path"
     if len(bytes(path)) > _MAX_PATH_BYTES:
-        yield Diagnosis("socket", "fail", f"{path} is longer than {_MAX_PATH_BYTES} bytes", remedy)
+        yield Finding("socket", "fail", f"{path} is longer than {_MAX_PATH_BYTES} bytes", remedy)
     if path.exists() and not path.is_socket():
-        yield Diagnosis(
-            "socket", "fail", f"{path} is not a socket", f"Move the file away. {remedy}"
-        )
+        yield Finding("socket", "fail", f"{path} is not a socket", f"Move the file away. {remedy}")
     folder = path.parent
     if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o007:
-        yield Diagnosis("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
+        yield Finding("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
 
 
 def _why_unreachable(config: Config) -> str:
@@ -195,59 +193,59 @@ def _why_unreachable(config: Config) -> str:
     return ""
 
 
-def _check_answer(config: Config) -> Iterator[Diagnosis]:
+def _check_answer(config: Config) -> Iterator[Finding]:
     try:
         status = Client(config.daemon.socket, timeout_s=_ANSWER_S).status()
     except RequestFailed as error:
-        yield Diagnosis("daemon", "fail", error.why, error.hint)
+        yield Finding("daemon", "fail", error.why, error.hint)
         return
     except DaemonUntrusted as error:
-        yield Diagnosis("daemon", "fail", error.why, error.hint)
+        yield Finding("daemon", "fail", error.why, error.hint)
         return
     except DaemonUnavailable as error:
         remedy = "Restart the daemon; after `hopsyncd service install`, systemd does that"
-        yield Diagnosis("daemon", "fail", error.why, remedy)
+        yield Finding("daemon", "fail", error.why, remedy)
         return
-    yield well("daemon", f"process {status['pid']} serves version {status['version']}")
+    yield report_ok("daemon", f"process {status['pid']} serves version {status['version']}")
     if status["error"]:
-        yield Diagnosis(
+        yield Finding(
             "daemon", "fail", status["error"], "The daemon will retry; its log has the details"
         )
     yield from _check_reload(status["configuration"])
     for problem in status["watch_problems"]:
-        yield Diagnosis("watched questions", "warn", problem, "See docs/history.md")
+        yield Finding("watched questions", "warn", problem, "See docs/history.md")
     if found := sum(source["problems"] for source in status["sources"]):
         detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
-        yield Diagnosis("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
+        yield Finding("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
     for source in status["sources"]:
         name = f"source {source['name']}"
         if source["problem"]:
-            yield Diagnosis(
+            yield Finding(
                 name, "warn", f"the source is paused: {source['problem']}", source["hint"] or ""
             )
         if source["watch_problem"]:
             remedy = "The next scan finds the changes"
-            yield Diagnosis(name, "warn", source["watch_problem"], remedy)
+            yield Finding(name, "warn", source["watch_problem"], remedy)
         if source["rights"] and source["rights"].get("kept_closed"):
-            yield Diagnosis(name, "warn", f"the source is {KEPT_CLOSED}", TO_OPEN)
+            yield Finding(name, "warn", f"the source is {KEPT_CLOSED}", TO_OPEN)
 
 
-def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
+def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Finding]:
     if configuration["refused"]:
         remedy = "Correct the file, then run `hopsyncd reload`"
-        yield Diagnosis("configuration", "warn", configuration["refused"], remedy)
+        yield Finding("configuration", "warn", configuration["refused"], remedy)
     if waiting := configuration["restart_needed"]:
         detail = f"changed since the daemon started: {', '.join(waiting)}"
-        yield Diagnosis("configuration", "warn", detail, "Restart the daemon")
+        yield Finding("configuration", "warn", detail, "Restart the daemon")
 
 
-def watch_actions(config: Config) -> Iterator[Diagnosis]:
+def watch_actions(config: Config) -> Iterator[Finding]:
     """Check whether the daemon may use the programs and webhooks of watched questions."""
     if problem := WatchActions(config.daemon.data_dir / ACTIONS_NAME).problem:
-        yield Diagnosis("watched questions", "fail", problem, "See docs/history.md")
+        yield Finding("watched questions", "fail", problem, "See docs/history.md")
 
 
-def check_viewers(config: Config) -> Iterator[Diagnosis]:
+def check_viewers(config: Config) -> Iterator[Finding]:
     """Check that each name in visible_to is in a token, or is a user or group of this machine."""
     tokens = TokenFile.from_config(config).read()
     known = {f"user:{token.user}" for token in tokens}
@@ -258,10 +256,10 @@ def check_viewers(config: Config) -> Iterator[Diagnosis]:
             if entry not in known and not is_on_this_machine(entry):
                 detail = f"visible_to names {entry}, but no user, group or token has that name"
                 remedy = "Correct the name, or make a token: `hopsyncd token create`"
-                yield Diagnosis(f"source {source.name}", "warn", detail, remedy)
+                yield Finding(f"source {source.name}", "warn", detail, remedy)
 
 
-def check_certificate(config: Config) -> Iterator[Diagnosis]:
+def check_certificate(config: Config) -> Iterator[Finding]:
     """Check the certificate of the TCP address."""
     access = config.access
     if not (access.tls_cert and access.tls_key):
@@ -269,28 +267,28 @@ def check_certificate(config: Config) -> Iterator[Diagnosis]:
     try:
         _, certificate = load_certificate(access.tls_cert, access.tls_key)
     except SocketRefused as error:
-        yield Diagnosis("certificate", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Finding("certificate", "fail", f"{error.what}: {error.why}", error.hint)
         return
     left_s = certificate.expires_s - time.time()
     names = ", ".join(sorted(certificate.names))
     remedy = "Renew the certificate; the daemon uses the new files at once"
     if left_s <= 0:
-        yield Diagnosis("certificate", "fail", f"{access.tls_cert} has expired", remedy)
+        yield Finding("certificate", "fail", f"{access.tls_cert} has expired", remedy)
     elif not names:
         detail = f"{access.tls_cert} names no host (subjectAltName), so clients refuse it"
         remedy = "Make a certificate that names this host, as docs/team.md shows"
-        yield Diagnosis("certificate", "warn", detail, remedy)
+        yield Finding("certificate", "warn", detail, remedy)
     elif left_s < _EXPIRES_SOON_S:
         days = f"{access.tls_cert} expires in {left_s / 86400:.0f} days"
-        yield Diagnosis("certificate", "warn", days, remedy)
+        yield Finding("certificate", "warn", days, remedy)
     else:
-        yield well("certificate", f"for {names}, valid for {left_s / 86400:.0f} days")
+        yield report_ok("certificate", f"for {names}, valid for {left_s / 86400:.0f} days")
 
 
-Check = Callable[[], Iterator[Diagnosis]]
+Check = Callable[[], Iterator[Finding]]
 
 
-def examine(config_file: Path | None, connect: Connect | None = None) -> Iterator[Diagnosis]:
+def examine(config_file: Path | None, connect: Connect | None = None) -> Iterator[Finding]:
     """Run all checks, whether or not a daemon runs. Changes nothing.
 
     `connect` makes a client of the server in the configuration. Without it, the server is not
@@ -304,7 +302,7 @@ def examine(config_file: Path | None, connect: Connect | None = None) -> Iterato
     try:
         config = load_config(config_file)
     except ConfigError as error:
-        yield Diagnosis("configuration", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Finding("configuration", "fail", f"{error.what}: {error.why}", error.hint)
         return
     file = config_path(config_file)
     yield from _run_guarded("configuration", partial(machine.configuration, file, config))
@@ -314,7 +312,7 @@ def examine(config_file: Path | None, connect: Connect | None = None) -> Iterato
         yield from _examine_daemon(config)
 
 
-def _examine_daemon(config: Config) -> Iterator[Diagnosis]:
+def _examine_daemon(config: Config) -> Iterator[Finding]:
     yield from _run_guarded("ocr", partial(machine.text_recognition, config))
     yield from _run_guarded("data folder", partial(machine.data_folder, config))
     yield from _run_guarded("disk", partial(machine.disk, config))
@@ -331,11 +329,11 @@ def _examine_daemon(config: Config) -> Iterator[Diagnosis]:
     yield from _run_guarded("llm", partial(endpoint, config))
 
 
-def _run_guarded(name: str, check: Check) -> Iterator[Diagnosis]:
+def _run_guarded(name: str, check: Check) -> Iterator[Finding]:
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 - reported as a finding; the other checks go on
         why = f"the check failed: {type(error).__name__}: {error}"
-        yield Diagnosis(
+        yield Finding(
             name, "fail", why, "This is a bug in hopsyncd: report it with the whole output"
         )

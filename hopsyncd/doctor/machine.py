@@ -16,7 +16,7 @@ from hopsyncd.config.configuration import Config, former_keys
 from hopsyncd.config.privacy import secrets_of, writers_besides_owner
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.display import plural
-from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.doctor import Finding, report_ok
 from hopsyncd.errors import (
     EncoderUnavailable,
     HopsyncdError,
@@ -48,55 +48,53 @@ _COUNT_S = 5.0  # the time limit for counting folders
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
-def python() -> Iterator[Diagnosis]:
+def python() -> Iterator[Finding]:
     found = platform.python_version()
     if sys.version_info < _LEAST_PYTHON:
-        yield Diagnosis("python", "fail", f"Python {found}", "Install hopsyncd with 3.11 or newer")
+        yield Finding("python", "fail", f"Python {found}", "Install hopsyncd with 3.11 or newer")
     else:
-        yield well("python", f"Python {found} on {platform.system()} {platform.machine()}")
+        yield report_ok("python", f"Python {found} on {platform.system()} {platform.machine()}")
 
 
-def descriptors() -> Iterator[Diagnosis]:
+def descriptors() -> Iterator[Finding]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{limit} descriptors can be open"
     remedy = "Raise the limit: `ulimit -n 4096`, or LimitNOFILE= in the unit"
     yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, found, remedy)
 
 
-def _enough(
-    check: str, there_is: int, too_few: int, few: int, found: str, remedy: str
-) -> Diagnosis:
+def _enough(check: str, there_is: int, too_few: int, few: int, found: str, remedy: str) -> Finding:
     if there_is >= few:
-        return well(check, found)
-    return Diagnosis(check, "fail" if there_is < too_few else "warn", found, remedy)
+        return report_ok(check, found)
+    return Finding(check, "fail" if there_is < too_few else "warn", found, remedy)
 
 
-def clock() -> Iterator[Diagnosis]:
+def clock() -> Iterator[Finding]:
     now = datetime.fromtimestamp(time.time(), UTC)
     found = now.isoformat(timespec="seconds")
     if now.year < _LEAST_YEAR:
         remedy = "Set the clock, preferably from the network: `timedatectl set-ntp true`"
-        yield Diagnosis("clock", "fail", f"the clock says {found}", remedy)
+        yield Finding("clock", "fail", f"the clock says {found}", remedy)
     else:
-        yield well("clock", found)
+        yield report_ok("clock", found)
 
 
-def libraries() -> Iterator[Diagnosis]:
+def libraries() -> Iterator[Finding]:
     used = library()
     found = f"SQLite {used.sqlite} ({used.module}), sqlite-vec {used.vec or 'missing'}"
     if not used.vec or not used.fts5:
         missing = "full-text search" if used.vec else "the vector extension"
         remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
-        yield Diagnosis("sqlite", "fail", f"{found}; without {missing}", remedy)
+        yield Finding("sqlite", "fail", f"{found}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
         remedy = "Install pysqlite3, which includes a newer SQLite: `pip install pysqlite3`"
         why = "this SQLite version can damage a log that two connections write"
-        yield Diagnosis("sqlite", "warn", f"{found}: {why}", remedy)
+        yield Finding("sqlite", "warn", f"{found}: {why}", remedy)
     else:
-        yield well("sqlite", f"{found}, with full-text search")
+        yield report_ok("sqlite", f"{found}, with full-text search")
 
 
-def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
+def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
     """Check that a worker process can read a sample of each type of document."""
     unavailable: dict[str, ReaderUnavailable] = {}
     try_readers(unavailable, command)
@@ -104,30 +102,30 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
     for kind, error in unavailable.items():
         failed.setdefault((error.why, error.hint), []).append(kind)
     for (why, remedy), kinds in failed.items():
-        yield Diagnosis("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
+        yield Finding("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
     if not failed:
-        yield well("readers", f"samples of {len(SAMPLES)} types can be read")
+        yield report_ok("readers", f"samples of {len(SAMPLES)} types can be read")
 
 
-def text_recognition(config: Config) -> Iterator[Diagnosis]:
+def text_recognition(config: Config) -> Iterator[Finding]:
     """Check that text in pictures can be recognized, by processing an empty picture."""
     tesseract = tesseract_of(config)
     if config.formats.ocr == "off":
-        yield well("ocr", "off: the text of pictures is not read")
+        yield report_ok("ocr", "off: the text of pictures is not read")
         return
     if not tesseract:
-        yield well("ocr", "tesseract is not installed: the text of pictures is not read")
+        yield report_ok("ocr", "tesseract is not installed: the text of pictures is not read")
         return
     try:
         tesseract.text_of(gray_png(100, 100, [b"\xff" * 100] * 100))
     except Died as death:
         remedy = f"`tesseract --list-langs` must list {tesseract.languages}; or `formats.ocr = off`"
-        yield Diagnosis("ocr", "fail", f"reading a picture {death.why}", remedy)
+        yield Finding("ocr", "fail", f"reading a picture {death.why}", remedy)
         return
-    yield well("ocr", f"{tesseract.program} reads pictures, in {tesseract.languages}")
+    yield report_ok("ocr", f"{tesseract.program} reads pictures, in {tesseract.languages}")
 
 
-def disk(config: Config) -> Iterator[Diagnosis]:
+def disk(config: Config) -> Iterator[Finding]:
     """Check the free space on the disk of the data folder."""
     place = config.daemon.data_dir
     while not place.exists():
@@ -138,7 +136,7 @@ def disk(config: Config) -> Iterator[Diagnosis]:
     yield _enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, found, remedy)
 
 
-def file_events(config: Config) -> Iterator[Diagnosis]:
+def file_events(config: Config) -> Iterator[Finding]:
     """Check that the kernel allows enough watches for all folders."""
     roots = [source.path for source in config.sources if isinstance(source, FolderSource)]
     limits = {name: _limit(name) for name in ("max_user_watches", "max_user_instances")}
@@ -149,16 +147,16 @@ def file_events(config: Config) -> Iterator[Diagnosis]:
     remedies = "`sysctl fs.inotify.{}={}`, also in /etc/sysctl.d; until then changes wait for scans"
     if watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 2 * watched))
-        yield Diagnosis("file events", "fail", f"{found} allowed", remedy)
+        yield Finding("file events", "fail", f"{found} allowed", remedy)
     elif len(roots) > (limits["max_user_instances"] or 0):
         why = f"{len(roots)} folders to watch, {limits['max_user_instances']} watchers allowed"
         remedy = remedies.format("max_user_instances", 2 * len(roots))
-        yield Diagnosis("file events", "fail", why, remedy)
+        yield Finding("file events", "fail", why, remedy)
     elif 2 * watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 4 * watched))
-        yield Diagnosis("file events", "warn", f"{found} allowed for all programs together", remedy)
+        yield Finding("file events", "warn", f"{found} allowed for all programs together", remedy)
     else:
-        yield well("file events", f"{found} allowed")
+        yield report_ok("file events", f"{found} allowed")
 
 
 def _limit(name: str) -> int | None:
@@ -182,99 +180,97 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
     return count, True
 
 
-def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
+def configuration(file: Path, config: Config) -> Iterator[Finding]:
     """Check that the configuration file is valid or missing."""
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes the file"
-        yield Diagnosis("configuration", "warn", f"there is no {file}; defaults apply", remedy)
+        yield Finding("configuration", "warn", f"there is no {file}; defaults apply", remedy)
     elif writers := writers_besides_owner(file):
         why = f"{file} can be written by {writers}, and decides what the daemon reads and runs"
-        yield Diagnosis("configuration", "fail", why, f"Check the file, then run: chmod 600 {file}")
+        yield Finding("configuration", "fail", why, f"Check the file, then run: chmod 600 {file}")
     elif file.stat().st_mode & 0o077 and secrets_of(config):
         why = f"{file} contains secrets, and others can read the file"
-        yield Diagnosis("configuration", "warn", why, f"`chmod 600 {file}`")
+        yield Finding("configuration", "warn", why, f"`chmod 600 {file}`")
     elif former := former_keys(file):
         names = ", ".join(f"{old} is now {new}" for old, new in former.items())
-        yield Diagnosis("configuration", "warn", f"{file}: {names}", "Use the new names")
+        yield Finding("configuration", "warn", f"{file}: {names}", "Use the new names")
     elif config.is_client_only:
-        yield well("configuration", f"{file}, for the server {config.client.server}")
+        yield report_ok("configuration", f"{file}, for the server {config.client.server}")
     elif not config.sources:
         remedy = "`hopsyncd add PATH` adds a source"
-        yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)
+        yield Finding("configuration", "warn", f"{file} has no source", remedy)
     else:
-        yield well("configuration", f"{file}, {plural(len(config.sources), 'source')}")
+        yield report_ok("configuration", f"{file}, {plural(len(config.sources), 'source')}")
 
 
-def data_folder(config: Config) -> Iterator[Diagnosis]:
+def data_folder(config: Config) -> Iterator[Finding]:
     folder = config.daemon.data_dir
     if not folder.exists():
-        yield well("data folder", f"{folder} is created at the first start")
+        yield report_ok("data folder", f"{folder} is created at the first start")
         return
     found = folder.stat()
     if not stat.S_ISDIR(found.st_mode):
         remedy = "Move the file away, or set daemon.data_dir"
-        yield Diagnosis("data folder", "fail", f"{folder} is not a folder", remedy)
+        yield Finding("data folder", "fail", f"{folder} is not a folder", remedy)
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
-        yield Diagnosis("data folder", "fail", f"you may not write to {folder}", remedy)
+        yield Finding("data folder", "fail", f"you may not write to {folder}", remedy)
     elif writers := writers_besides_owner(folder):
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         why = f"{folder} is {mode}: {writers} can write to it; `hopsyncd serve` refuses it"
-        yield Diagnosis(
-            "data folder", "fail", why, f"Check the folder, then run: chmod 700 {folder}"
-        )
+        yield Finding("data folder", "fail", why, f"Check the folder, then run: chmod 700 {folder}")
     elif found.st_mode & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         why = f"{folder} is {mode}: others can read your documents in it"
-        yield Diagnosis("data folder", "warn", why, f"`chmod 700 {folder}`")
+        yield Finding("data folder", "warn", why, f"`chmod 700 {folder}`")
     else:
-        yield well("data folder", str(folder))
+        yield report_ok("data folder", str(folder))
 
 
-def database(config: Config) -> Iterator[Diagnosis]:
+def database(config: Config) -> Iterator[Finding]:
     """Check that the database opens, is sound, and has no version dated in the future."""
     place, path = config.database, displayed_url(config.database)
     if isinstance(place, Path) and not place.exists() and find_loss(place) is None:
-        yield well("database", f"{path} is created at the first start")
+        yield report_ok("database", f"{path} is created at the first start")
         return
     try:
         with closing(open_reader(place)) as connection:
             found = check(connection, deep=False)
             newest = head(connection)
     except OlderSchema as error:
-        yield Diagnosis("database", "warn", f"{path}: {error.why}", error.hint)
+        yield Finding("database", "warn", f"{path}: {error.why}", error.hint)
         return
     except StoreError as error:
-        yield Diagnosis("database", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Finding("database", "fail", f"{error.what}: {error.why}", error.hint)
         return
     for finding in found:
         detail = f"{finding.where}: {finding.detail} (invariant: {finding.invariant})"
-        yield Diagnosis("database", "fail", detail, finding.hint)
+        yield Finding("database", "fail", detail, finding.hint)
     now_ms = time.time_ns() // 1_000_000
     if newest and newest.created_ms > now_ms + _CLOCK_SLACK_MS:
         remedy = "Set the clock. Versions are ordered by number, so nothing is lost"
-        yield Diagnosis("database", "warn", f"version {newest.id} is dated in the future", remedy)
+        yield Finding("database", "warn", f"version {newest.id} is dated in the future", remedy)
     if not found:
         served = f"version {newest.id}" if newest else "no version yet"
-        yield well("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
+        yield report_ok("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
 
 
-def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Diagnosis:
+def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Finding:
     """Check the encoder's endpoint, by requesting the vector of a fixed sentence."""
     try:
         encoder.verify()
     except EncoderUnavailable as error:
-        return Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
+        return Finding("models", "fail", f"{error.what}: {error.why}", error.hint)
     finally:
         encoder.close()
-    return well(
+    return report_ok(
         "models",
         f"{encoder.model} at {encoder.host} ({encoder.dimensions} dimensions), which receives every"
         f" passage and question, and {language}",
     )
 
 
-def models(config: Config) -> Iterator[Diagnosis]:
+def models(config: Config) -> Iterator[Finding]:
     """Check that the configured models are installed."""
     named = config.models
     try:
@@ -282,31 +278,31 @@ def models(config: Config) -> Iterator[Diagnosis]:
         language = SpacyLanguage(named.language_model)
         reranker = load_reranker(config)
     except HopsyncdError as error:
-        yield Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Finding("models", "fail", f"{error.what}: {error.why}", error.hint)
         return
     if isinstance(encoder, HttpEncoder):
         yield _encoder_endpoint(encoder, language.name)
     elif named.encoder == "default" and not has_onnxruntime():
         why = f"{encoder.name} runs in torch, at a third of the speed: ONNX Runtime is missing"
-        yield Diagnosis("models", "warn", why, "`pip install onnx onnxruntime`")
+        yield Finding("models", "warn", why, "`pip install onnx onnxruntime`")
     else:
-        yield well("models", f"{encoder.name} and {language.name}")
+        yield report_ok("models", f"{encoder.name} and {language.name}")
     if isinstance(reranker, HttpReranker):
         yield _reranker_endpoint(reranker)
     elif config.query.rerank and reranker is None:
         why = "query.rerank is set, but no reranker is configured"
-        yield Diagnosis("reranker", "warn", why, "Set `reranker` or `reranker_url` in [models]")
+        yield Finding("reranker", "warn", why, "Set `reranker` or `reranker_url` in [models]")
 
 
-def _reranker_endpoint(reranker: HttpReranker) -> Diagnosis:
+def _reranker_endpoint(reranker: HttpReranker) -> Finding:
     """Check the reranker's endpoint, by requesting the scores of two fixed texts."""
     try:
         reranker.scores("Which animal barks?", ["A dog barks.", "A table stands."])
     except ModelUnavailable as error:
-        return Diagnosis("reranker", "warn", f"{error.what}: {error.why}", error.hint)
+        return Finding("reranker", "warn", f"{error.what}: {error.why}", error.hint)
     finally:
         reranker.close()
     detail = (
         f"{reranker.model or 'the model'} at {reranker.host}, which receives the passages found"
     )
-    return well("reranker", detail)
+    return report_ok("reranker", detail)

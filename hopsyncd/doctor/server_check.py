@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.doctor import Finding, report_ok
 from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, SocketRefused
 
 Connect = Callable[[], Client]
 
 
-def check_server(address: str, connect: Connect) -> Iterator[Diagnosis]:
+def check_server(address: str, connect: Connect) -> Iterator[Finding]:
     """Check that the server answers, has a valid certificate, and knows the user's token.
 
     `connect` makes a client with the user's token. One request for the status is sent.
@@ -18,28 +18,28 @@ def check_server(address: str, connect: Connect) -> Iterator[Diagnosis]:
     try:
         client = connect()
     except (ConfigError, SocketRefused) as error:
-        yield Diagnosis("token", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Finding("token", "fail", f"{error.what}: {error.why}", error.hint)
         return
     except DaemonUntrusted as error:
-        yield Diagnosis("server", "fail", f"{address}: {error.why}", error.hint)
+        yield Finding("server", "fail", f"{address}: {error.why}", error.hint)
         return
     try:
         with client:
             caller = client.status()["caller"]
     except (DaemonUntrusted, DaemonUnavailable) as error:
-        yield Diagnosis("server", "fail", f"{address}: {error.why}", error.hint)
+        yield Finding("server", "fail", f"{address}: {error.why}", error.hint)
     except RequestFailed as error:
         yield _answers(address)
         if error.status == HTTPStatus.UNAUTHORIZED:
             remedy = "Ask the administrator of the server for a new token"
-            yield Diagnosis("token", "fail", "the token is unknown, revoked or expired", remedy)
+            yield Finding("token", "fail", "the token is unknown, revoked or expired", remedy)
         else:
-            yield Diagnosis("token", "fail", error.why, error.hint or "Ask the administrator")
+            yield Finding("token", "fail", error.why, error.hint or "Ask the administrator")
     else:
         yield _answers(address)
-        yield well("token", f"you are {caller['user']}, with the role {caller['role']}")
+        yield report_ok("token", f"you are {caller['user']}, with the role {caller['role']}")
 
 
-def _answers(address: str) -> Diagnosis:
+def _answers(address: str) -> Finding:
     tls = "; its certificate is valid" if address.lower().startswith("https") else ""
-    return well("server", f"{address} answers{tls}")
+    return report_ok("server", f"{address} answers{tls}")

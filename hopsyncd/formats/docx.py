@@ -40,9 +40,9 @@ from hopsyncd.formats.word_styles import (
     Style,
     Styles,
     is_on,
-    mark_of,
     number_of,
     outline_of,
+    script_mark,
 )
 from hopsyncd.formats.word_tables import CellContent, WordTable
 
@@ -245,7 +245,7 @@ class _Reader:
                 self._skipped["deletions"] += 1
                 return
             named = attribute(present["rStyle"], "val") if "rStyle" in present else ""
-            run_mark = mark_of(properties) if "vertAlign" in present else ""
+            run_mark = script_mark(properties) if "vertAlign" in present else ""
             mark = run_mark or self._styles[named].mark or mark
             font = attribute(present["rFonts"], "ascii") if "rFonts" in present else ""
         self._inline(run, line, beside, mark, font)

@@ -18,7 +18,7 @@ _NO_FRAME = {0xC4, 0xC8, 0xCC}  # markers of JPEG tables, not of frames
 _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # TIFF tags and a TIFF type
 
 
-def without_text(hint: str) -> DocumentUnreadable:
+def no_text_error(hint: str) -> DocumentUnreadable:
     """Make the error for a PDF without any text."""
     return DocumentUnreadable("the document", "the pages contain no text and may be scanned", hint)
 

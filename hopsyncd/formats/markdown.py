@@ -37,7 +37,7 @@ from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.markdown_definitions import definition_rule
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
-    definition_tokens,
+    add_definition_tokens,
     footnote_rule,
     math_rule,
     script_rule,
@@ -161,7 +161,7 @@ def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
         contents = (note.content for note in env.notes.values())
         env.cited.update(label for content in contents for label in FOOTNOTE_MARK.findall(content))
     walk = _Walk(parser, env)
-    return tuple(walk.blocks([*definition_tokens(tokens, env.of_parser, text)]))
+    return tuple(walk.blocks([*add_definition_tokens(tokens, env.of_parser, text)]))
 
 
 def _parser() -> MarkdownIt:

@@ -103,7 +103,7 @@ def script_rule(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def definition_tokens(
+def add_definition_tokens(
     tokens: Sequence[Token], env: Mapping[str, Any], text: str
 ) -> Iterator[Token]:
     """Add a token for each line that looks like a link definition but is text: `[Deadline]:

@@ -11,7 +11,7 @@ from typing import Any
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block, skipped_block
-from hopsyncd.formats.images import gray_png, without_text
+from hopsyncd.formats.images import gray_png, no_text_error
 from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, read_drawing
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
 from hopsyncd.formats.pdf_layout import arrange, mark_shades
@@ -53,7 +53,7 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
             skipped["scanned pages"] += 1
         blocks += page_blocks(page, headings)
     if document.pages and not blocks:
-        raise without_text(
+        raise no_text_error(
             "Install tesseract (docs/install.md), add the text with another OCR program, or add"
             " the file to `ignore`"
         )

@@ -65,7 +65,7 @@ def _style(name: str, found: Children) -> Style:
         named = _value_of(style, "name").casefold()
         level = level or _level_of(named, style)
         is_caption = is_caption or named in ("caption", "table caption", "image caption")
-        mark = mark or mark_of(child_of(style, "rPr"))
+        mark = mark or script_mark(child_of(style, "rPr"))
         own_number, own_depth = number_of(style)
         number = number or own_number
         depth = own_depth if depth is None else depth
@@ -85,7 +85,7 @@ def outline_of(element: Element) -> int:
     return min(int(level) + 1, 6) if level.isdecimal() and int(level) < 9 else 0
 
 
-def mark_of(properties: Element | None) -> str:
+def script_mark(properties: Element | None) -> str:
     """Return the mark of a run: "^" for superscript, "_" for subscript, "" for normal text."""
     alignment = "" if properties is None else _value_of(properties, "vertAlign")
     return {"superscript": "^", "subscript": "_"}.get(alignment, "")

@@ -232,7 +232,7 @@ class Follower:
             "Send the request to the daemon whose `hopsyncd status --json` shows the role `writer`",
         )
 
-    def hear(self, connection: Connection, request: Request) -> None:
+    def start_requested_syncs(self, connection: Connection, request: Request) -> None:
         """Start the syncs that followers requested. Call this method only while this daemon is the
         writer. Raises ServerLost."""
         asks = pending_syncs(connection)

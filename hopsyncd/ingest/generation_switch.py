@@ -101,7 +101,7 @@ class GenerationSwitch:
         """
         while self._clock_s() >= self.due_s and go_on():
             try:
-                version = self._do_piece()
+                version = self._process_piece()
             except (HopsyncdError, DiskFailure) as error:
                 self._fail(error)
                 return None
@@ -109,7 +109,7 @@ class GenerationSwitch:
                 return version
         return None
 
-    def _do_piece(self) -> Version | None:
+    def _process_piece(self) -> Version | None:
         newest = head(self._connection)
         if newest is None:
             self.due_s = self._clock_s() + _FIRST_WAIT_S

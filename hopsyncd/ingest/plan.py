@@ -104,7 +104,7 @@ def _scan(
     problems: list[Problem] = []
     gone: set[str] = set()
     cursor = None
-    listed = _take_found(connector, since, under)
+    listed = _discover(connector, since, under)
     while chunk := (yield from in_turns(lambda: [*islice(listed, _CHUNK)], caller, yield_to_edits)):
         for found in chunk:
             yield_to_edits()
@@ -126,7 +126,7 @@ def _scan(
     return Listing(items, tuple(problems), parts, frozenset(gone), since, cursor)
 
 
-def _take_found(
+def _discover(
     connector: Connector, since: str | None, under: Sequence[str] | None
 ) -> Iterator[Found]:
     try:

@@ -428,7 +428,7 @@ class PendingBatch:
             self.unsettled.add(self._reading)
             self._reading = None
 
-    def whole(self) -> Batch:
+    def to_batch(self) -> Batch:
         """Return everything collected so far as a batch that can be committed."""
         paths = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
         problems = [

@@ -187,7 +187,7 @@ class SourceSync:
     def __post_init__(self) -> None:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
-    def write_by(self, writer: VersionWriter, on_version: Callable[[Version], None]) -> None:
+    def use_writer(self, writer: VersionWriter, on_version: Callable[[Version], None]) -> None:
         """Use another writer, and another callback for its versions, from the next batch on."""
         self.writer, self.on_version = writer, on_version
         self.upgrades = Upgrades(writer, self.new_usage, on_version)
@@ -451,7 +451,7 @@ class SourceSync:
 
         A sync that reloads all documents is always one version, and so is a small sync.
         """
-        whole = run.batch.whole()
+        whole = run.batch.to_batch()
         is_one = run.scope.afresh or run.scope.small
         is_awaited = (lambda: False) if is_one else self.is_awaited
         version, committed = self.writer.commit(whole, cost, is_awaited)

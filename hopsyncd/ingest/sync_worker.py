@@ -320,7 +320,7 @@ class SyncWorker:
                 self._wake.wait_for(self._has_work, self._sleep_s())
             self._check_stop()
             if self._follower:
-                self._follower.hear(self._at_work.sync.connection, self.request)
+                self._follower.start_requested_syncs(self._at_work.sync.connection, self.request)
             self.busy = True
             self._at_work.sync.connection.refuse_gone()
             answered = self._run_turn()

@@ -262,7 +262,7 @@ def builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig
     )
 
 
-def _be_nice() -> None:
+def _lower_priority() -> None:
     """Lower the priority of this thread. Works only on Linux."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
@@ -309,8 +309,10 @@ class BuiltinMaker:
         of `together` passages to the encoder in one call.
         """
         self._together = together
-        self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
-        self._names = ThreadPoolExecutor(1, "names", _be_nice)
+        self._pool = (
+            ThreadPoolExecutor(workers, "questions", _lower_priority) if workers > 1 else None
+        )
+        self._names = ThreadPoolExecutor(1, "names", _lower_priority)
         self._making: dict[PassageId, _PartOfGroup | _LazySet] = {}
         self._language = language
         self._encoder = encoder

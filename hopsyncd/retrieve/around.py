@@ -177,7 +177,7 @@ class _PathSearch:
     def extend(self, path: list[Joint], end: int, hops: int) -> None:
         """Find the continuations of the path from `end` that reach the end in `hops` hops."""
         passed = {joint.start for joint in path}
-        for joint in self._onwards(end, hops):
+        for joint in self._find_onward(end, hops):
             if len(self.found) >= self._limit or self._turns >= _MAX_TURNS:
                 return
             if joint.end in passed:
@@ -188,7 +188,7 @@ class _PathSearch:
                 self._turns += 1
                 self.extend([*path, joint], joint.end, hops - 1)
 
-    def _onwards(self, start: int, hops: int) -> list[Joint]:
+    def _find_onward(self, start: int, hops: int) -> list[Joint]:
         """Return the best joint to each neighbour that is fewer than `hops` hops from the end."""
         if (start, hops) not in self._offered:
             found, near = _near(self._snapshot, [start])

@@ -24,7 +24,7 @@ from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.hidden_sources import RestrictedViews
 from hopsyncd.retrieve.literal_search import may_differ_by_words
-from hopsyncd.retrieve.logic import Tell, untold
+from hopsyncd.retrieve.logic import Tell, ignore_progress
 from hopsyncd.retrieve.other_forms import find_other_forms
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
@@ -192,7 +192,7 @@ class Engine:
     def settings(self) -> WalkSettings:
         return self._searcher.settings
 
-    def walk_by(self, settings: WalkSettings) -> None:
+    def set_walk_settings(self, settings: WalkSettings) -> None:
         """Use these settings of the walk for later queries."""
         self._searcher.settings = settings
 
@@ -255,7 +255,7 @@ class Engine:
         at: str = "head",
         usage: Usage | None = None,
         hidden: Mask | Acl = EVERYTHING,
-        tell: Tell = untold,
+        tell: Tell = ignore_progress,
         wanted: Filter = (),
     ) -> Answer | None:
         """Search the version that `at` names. Returns None if there is no version yet.
@@ -348,7 +348,7 @@ class Engine:
             words = read_query_words(spelled)
             return may_differ_by_words(words, dependencies.snapshot, served)
 
-    def instead(self, found: Answer, passage_rows: Iterable[int]) -> Answer:
+    def with_results(self, found: Answer, passage_rows: Iterable[int]) -> Answer:
         """Copy the answer `found`, with the passages in `passage_rows` as its results."""
         ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[passage_row])), 0.0) for passage_row in passage_rows]
@@ -408,7 +408,7 @@ class Engine:
             return self._without(connection, wanted, hidden)
         if head is not None and head.version.id == wanted.id:
             return head
-        return self._past(connection, wanted)
+        return self._load_past(connection, wanted)
 
     def _without(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
         """Return the version without the hidden sources, from the cache if possible."""
@@ -431,7 +431,7 @@ class Engine:
         key = (served.version.id, served.hidden, wanted)
         return self._narrowed.get(key, served.index, make)
 
-    def _past(self, connection: Connection, version: Version) -> Snapshot:
+    def _load_past(self, connection: Connection, version: Version) -> Snapshot:
         """Load a stored version, and cache it for the next question. Raises NoSuchVersion."""
         head = self._searchable(connection, version)
 

@@ -36,7 +36,7 @@ _REST_OF_CHANGES = 1  # Like _REST, if a view of an older version is cached.
 _QUICK_PASSAGES = 4096  # A head with fewer needs no older view.
 _LONGEST_REST_S = 90.0  # Longer than a batch of an import takes.
 _LOOK_S = 0.1  # Interval of checks whether a sync has ended or the process ends.
-_RESTS = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
+_PAUSES = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
 _REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served.
 _EDITED = 64  # A head with more changed passages is served before its view is computed.
 
@@ -69,7 +69,7 @@ class RestrictedViews:
         stays.
         """
         with self._changed:
-            self._want(hidden)
+            self._note_use(hidden)
             while (known := self._find_known(head.index, version.id, hidden)) is None:
                 if hidden not in self._making:
                     self._making.add(hidden)
@@ -86,7 +86,7 @@ class RestrictedViews:
         Starts to compute the view if it is missing and the version is the head.
         """
         with self._changed:
-            self._want(hidden)
+            self._note_use(hidden)
             head = self._head
             if head is None or head.version.id != version:
                 return True
@@ -97,7 +97,7 @@ class RestrictedViews:
         """Compute views for these masks in advance, although no query has used them recently."""
         with self._changed:
             self._kept = {**{mask: [] for mask in masks}, **self._kept}
-            self._trim()
+            self._drop_old_masks()
             self._go_on()
 
     def follow(self, head: Snapshot) -> None:
@@ -120,11 +120,11 @@ class RestrictedViews:
             for views in self._kept.values():
                 views[:] = [view for view in views if view.version.id == newest]
 
-    def _want(self, hidden: Mask) -> None:
+    def _note_use(self, hidden: Mask) -> None:
         self._kept[hidden] = self._kept.pop(hidden, [])
-        self._trim()
+        self._drop_old_masks()
 
-    def _trim(self) -> None:
+    def _drop_old_masks(self) -> None:
         for mask in [*self._kept][:-_MASKS]:
             del self._kept[mask]
 
@@ -133,7 +133,7 @@ class RestrictedViews:
         found = (view for view in of_mask if view.version.id == number and view.index is index)
         return next(found, None)
 
-    def _before(self, head: Snapshot, number: int, hidden: Mask) -> Snapshot | None:
+    def _find_older(self, head: Snapshot, number: int, hidden: Mask) -> Snapshot | None:
         """Return the newest cached view of an older version in the head's index."""
         views = self._kept.get(hidden, ())
         older = (view for view in views if view.index is head.index and view.version.id < number)
@@ -147,8 +147,8 @@ class RestrictedViews:
         not computed too recently.
         """
         mask = next(reversed(self._kept), None)
-        before = mask and self._before(head, head.version.id, mask)
-        if not mask or not before or mask in self._making or self._rests():
+        before = mask and self._find_older(head, head.version.id, mask)
+        if not mask or not before or mask in self._making or self._is_resting():
             return None
         intervals = head.index.passage_intervals
         first, last = before.version.id, head.version.id
@@ -162,7 +162,7 @@ class RestrictedViews:
         try:
             with self._changed:
                 views = self._kept.get(hidden, [])
-                before = self._before(head, version.id, hidden)
+                before = self._find_older(head, version.id, hidden)
             began_s = time.monotonic()
             made = self._build(head, version, hidden, before)
             with self._changed:
@@ -208,11 +208,11 @@ class RestrictedViews:
 
     def _go_on(self) -> None:
         """Start a thread if a view is missing. The caller holds the lock."""
-        if not self._is_ahead and self._due():
+        if not self._is_ahead and self._find_missing():
             self._is_ahead = True
-            threading.Thread(target=self._make_ahead, name="views").start()
+            threading.Thread(target=self._make_in_advance, name="views").start()
 
-    def _due(self) -> tuple[Snapshot, Mask] | None:
+    def _find_missing(self) -> tuple[Snapshot, Mask] | None:
         """Return the head and the most recently used mask whose view is missing."""
         head = self._head
         if head is None:
@@ -223,11 +223,13 @@ class RestrictedViews:
                 return head, mask
         return None
 
-    def _make_ahead(self) -> None:
+    def _make_in_advance(self) -> None:
         while True:
             with self._changed:
                 while (
-                    (due := self._due()) and (rest_s := self._rest_s(*due)) > 0 and not is_ending()
+                    (due := self._find_missing())
+                    and (rest_s := self._rest_s(*due)) > 0
+                    and not is_ending()
                 ):
                     self._changed.wait(min(rest_s, _LOOK_S))
                 if due is None or is_ending():
@@ -235,7 +237,7 @@ class RestrictedViews:
                     return
                 head, mask = due
                 self._making.add(mask)
-            with yielding_to_queries(_RESTS):
+            with yielding_to_queries(_PAUSES):
                 is_made = self._make(head, mask)
             if not is_made:
                 with self._changed:
@@ -256,7 +258,7 @@ class RestrictedViews:
             return False
         return True
 
-    def _rests(self) -> bool:
+    def _is_resting(self) -> bool:
         """Return whether the last view was computed too recently to compute the next before the
         head is served.
         """
@@ -266,7 +268,7 @@ class RestrictedViews:
         """Return how many seconds to wait before computing a view of the head in advance."""
         now_s = time.monotonic()
         is_quick = head.version.passages < _QUICK_PASSAGES
-        if is_quick or self._before(head, head.version.id, mask):
+        if is_quick or self._find_older(head, head.version.id, mask):
             rested_s = now_s - self._made_s
             return max(
                 _PAUSE_S - (now_s - self._since_s), _REST_OF_CHANGES * self._took_s - rested_s

@@ -156,7 +156,7 @@ class Resolution:
         return list(dict.fromkeys(passage for part in ranked for passage in part.citations))
 
 
-def untold(stage: Stage, questions: Sequence[str]) -> None:
+def ignore_progress(stage: Stage, questions: Sequence[str]) -> None:
     """Ignore the progress of a search. A default for `Tell`."""
 
 
@@ -166,7 +166,7 @@ class LlmUse:
 
     llm: Llm
     usage: Usage
-    tell: Tell = untold
+    tell: Tell = ignore_progress
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ class Card:
     is_name: bool = False
 
     @property
-    def said(self) -> Markup:
+    def sentence_text(self) -> Markup:
         """The sentences as one text. Code, list items and table rows have lines of their own."""
         text, was_laid_out = Markup(""), False
         for sentence in self.sentences:

@@ -145,7 +145,7 @@ class TeamPage:
             request.scope["path_params"] = {"name": path.removeprefix(_ASSETS)}
             return await asset(request)
         if path == CALLBACK and method == "GET" and self._provider:
-            return await self._come_back(request, self._provider)
+            return await self._complete_login(request, self._provider)
         if path == "/login" and method == "POST" and not self._provider:
             return await self._log_in_by_token(request)
         if session is None:
@@ -177,15 +177,15 @@ class TeamPage:
         _set_cookie(sent, LOGIN_COOKIE, pending.browser, "lax", int(LONGEST_S))
         return sent
 
-    async def _come_back(self, request: Request, provider: Provider) -> Response:
+    async def _complete_login(self, request: Request, provider: Provider) -> Response:
         """Complete a login, for which the provider has redirected the browser with a code."""
         given = request.query_params
         try:
             if any(len(given.getlist(name)) > 1 for name in given):
-                raise _stale("a field occurs twice")
+                raise _expired_login_error("a field occurs twice")
             pending = self._pending.take(given.get("state", ""), cookies_of(request, LOGIN_COOKIE))
             if pending is None:
-                raise _stale("this browser did not begin the login")
+                raise _expired_login_error("this browser did not begin the login")
             log_in = partial(provider.log_in, given, pending.verifier, pending.nonce)
             person = await run_sync(log_in, limiter=self._logins)
         except LoginFailed as error:
@@ -385,7 +385,7 @@ async def _form_of(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _stale(detail: str) -> LoginFailed:
+def _expired_login_error(detail: str) -> LoginFailed:
     why = "This login has expired, or began in another browser"
     return LoginFailed(why, "Log in again", 403, detail)
 

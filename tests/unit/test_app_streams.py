@@ -134,7 +134,7 @@ def test_a_query_over_its_time_limit_is_cancelled() -> None:
         told = threading.Event()
 
         def query(self, request: QueryRequest, _: Caller, listener: Listener) -> dict[str, Any]:
-            listener.when_gone(self.told.set)
+            listener.on_disconnect(self.told.set)
             self.told.wait(60)
             return {}
 

@@ -15,7 +15,7 @@ from hopsyncd.api.tokens import TokenFile
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config, load_config
 from hopsyncd.config.privacy import check_config_file, own_folder
-from hopsyncd.doctor import Diagnosis, machine
+from hopsyncd.doctor import Finding, machine
 from hopsyncd.doctor import examine as reachable
 from hopsyncd.doctor import examine as serving
 from hopsyncd.doctor import machine as installed
@@ -32,7 +32,7 @@ def config_of(folder: Path, text: str = "") -> Config:
     return check_config(folder / "config.toml", data + text)
 
 
-def levels(found: Iterable[Diagnosis]) -> list[tuple[str, str]]:
+def levels(found: Iterable[Finding]) -> list[tuple[str, str]]:
     """Check and level of each; what is not well has a remedy."""
     seen = list(found)
     assert all(bool(check.remedy) == (check.level != "ok") for check in seen)

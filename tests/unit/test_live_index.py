@@ -152,7 +152,7 @@ def test_an_index_that_has_grown_is_saved_at_rest_and_then_uses_its_file(
     monkeypatch.setattr(saved_index, "_FEW_ROWS", 0)
     writer.release_memory()
     assert not writer.is_saving_index  # nothing has changed
-    kept.stack.path.write_by(writer, kept.stack.versions.append)
+    kept.stack.path.use_writer(writer, kept.stack.versions.append)
     kept.files.put("c.md", b"Oslo met Caesar.\n")
     kept.stack.sync()
     in_memory = writer.index.passage_intervals.died
@@ -319,7 +319,7 @@ def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(FrozenIndex, "columns", slow_columns)
     saved, stack = kept.saved, kept.stack
-    stack.path.write_by(writer, stack.versions.append)
+    stack.path.use_writer(writer, stack.versions.append)
     made = stamp(stack.connection, writer.index.version)
     saved.start_saving(made, writer.index, stack.maker.generation.encoder)
     for number in range(edits):

@@ -315,7 +315,7 @@ def test_an_idle_worker_ends_after_a_purge(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
     purge_document(desk.stack.path, "paris.md", "notes", 0)
-    desk.workers.renew(desk.stack.head.id)
+    desk.workers.require_update(desk.stack.head.id)
     end_s = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < end_s

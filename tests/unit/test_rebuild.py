@@ -116,7 +116,7 @@ def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_versi
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 
     versions: list[Version] = []
-    stack.path.write_by(writer, versions.append)
+    stack.path.use_writer(writer, versions.append)
     assert isinstance(stack.connector, MemoryConnector)
     stack.connector.put("new.md", page("Later", "Anna Holm met Peter Ravn in Oslo."))
     stack.sync()

@@ -18,7 +18,7 @@ from hopsyncd.retrieve.answering.support import (
     is_described,
     is_shown,
     judge,
-    needs,
+    measure_support,
 )
 from hopsyncd.retrieve.sentences import Sentence
 from store.records import PassageId
@@ -208,9 +208,11 @@ def test_a_rare_name_that_is_missing_near_the_value_makes_an_answer_less_likely(
         sentence("It shelves changes", 0, 0.6, "shelv"),
         sentence("Mercurial", 4, 0.2, "mercuri"),
     ]
-    assert needs(question, None, [], about, weights, 1000)["unnamed"] == pytest.approx(0.4)
+    assert measure_support(question, None, [], about, weights, 1000)["unnamed"] == pytest.approx(
+        0.4
+    )
     named = [sentence("Mercurial shelves", 0, 0.6, "shelv", "mercuri")]
-    assert needs(question, None, [], named, weights, 1000)["unnamed"] == 0
+    assert measure_support(question, None, [], named, weights, 1000)["unnamed"] == 0
 
 
 @pytest.mark.parametrize(
@@ -231,13 +233,13 @@ def test_an_answer_without_a_number_of_the_counted_noun_is_less_likely(
     asked, said = find_needs(question), [sentence(text, 0, 0.6)]
     assert asked is not None
     values = candidates(question, asked, said, WEIGHTS, LANGUAGE)
-    assert needs(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
+    assert measure_support(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
 
 
 def test_the_distance_of_the_best_sentence_from_the_others_counts() -> None:
     said = [sentence(f"Said {rank}", rank, cosine) for rank, cosine in enumerate((0.7, 0.5, 0.4))]
-    assert needs("What is said?", None, [], said, {}, 1000)["ahead"] == pytest.approx(0.2)
-    assert needs("What is said?", None, [], said[:1], {}, 1000)["ahead"] == 0
+    assert measure_support("What is said?", None, [], said, {}, 1000)["ahead"] == pytest.approx(0.2)
+    assert measure_support("What is said?", None, [], said[:1], {}, 1000)["ahead"] == 0
 
 
 def test_an_empty_result_is_not_found() -> None:
@@ -338,7 +340,7 @@ def test_a_name_that_no_passage_has_makes_an_answer_unlikely(
 ) -> None:
     absent = math.log1p((1000 + 0.5) / 0.5)
     weights = {"brasilia": absent, "999": absent, "1987": absent, "ostrava": 3.0, "music": 2.0}
-    assert needs(question, None, [], [], weights, 1000)["absent"] == is_absent
+    assert measure_support(question, None, [], [], weights, 1000)["absent"] == is_absent
 
 
 def test_a_rare_name_that_the_passages_found_lack_makes_an_answer_unlikely() -> None:
@@ -346,6 +348,8 @@ def test_a_rare_name_that_the_passages_found_lack_makes_an_answer_unlikely() -> 
     weights = {"ostrava": 5.0, "brasilia": 5.0, "found": 1.0}
     found = [sentence("Ostrava was founded in 1267.", 0, 0.6, "ostrava", "found")]
     both = [*found, sentence("Brasilia is younger.", 1, 0.5, "brasilia")]
-    told = [needs(question, None, [], sentences, weights, 1000) for sentences in (found, both)]
+    told = [
+        measure_support(question, None, [], sentences, weights, 1000) for sentences in (found, both)
+    ]
     assert [features["lost"] for features in told] == [1.0, 0.0]
     assert HELD["lost"] < 0

@@ -69,7 +69,9 @@ def test_a_path_grows_along_a_shared_name_while_its_score_rises() -> None:
         [said(1, ("rome", EAST)), said(2, ("rome tiber", NORTH)), said(3, ("tiber", WEST))]
     )
     graph = graph_of(served, NORTHEAST)
-    (start,) = [one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]]
+    (start,) = [
+        one for one in graph.make_paths(graph.nearest(9)) if ids(graph, one.statements) == [101]
+    ]
     paths = search_paths(graph, start, depth=3, beam=2)
     assert [ids(graph, path.statements) for path in paths] == [[101], [101, 201]]
     assert [round(path.score, 3) for path in paths] == [0.707, 1.0]
@@ -80,7 +82,7 @@ def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
     question = (0.8, 0.6)
     graph = graph_of(served, question)
     start = next(
-        one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]
+        one for one in graph.make_paths(graph.nearest(9)) if ids(graph, one.statements) == [101]
     )
     _, longer = search_paths(graph, start, depth=1, beam=1)
     east, north = np.exp([0.8, 0.6]) / np.exp([0.8, 0.6]).sum()
@@ -92,7 +94,7 @@ def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
 def test_a_path_never_returns_to_a_passage() -> None:
     served = indexed([said(1, ("rome", EAST), ("rome", NORTH))])
     graph = graph_of(served, NORTHEAST)
-    for start in graph.alone(graph.nearest(9)):
+    for start in graph.make_paths(graph.nearest(9)):
         assert search_paths(graph, start, depth=3, beam=3) == [start]
 
 
@@ -102,7 +104,7 @@ def test_the_beam_keeps_the_best_paths_of_a_round() -> None:
     )
     graph = graph_of(served, NORTHEAST)
     start = next(
-        one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]
+        one for one in graph.make_paths(graph.nearest(9)) if ids(graph, one.statements) == [101]
     )
     kept = {
         beam: [ids(graph, path.statements) for path in search_paths(graph, start, 1, beam)]

@@ -132,7 +132,7 @@ def test_a_refused_job_gets_an_error_and_work_continues(
 
 
 class Elected(Follower):
-    def hear(self, connection: Connection, request: object) -> None:
+    def start_requested_syncs(self, connection: Connection, request: object) -> None:
         """Nobody asks."""
 
 
@@ -166,7 +166,7 @@ def test_followers_are_heard_during_a_long_switch(stack: Stack, tmp_path: Path) 
     switch, was_heard = EndlessSwitch(), Event()
 
     class Listening(Follower):
-        def hear(self, connection: Connection, request: object) -> None:
+        def start_requested_syncs(self, connection: Connection, request: object) -> None:
             if switch.has_begun:
                 was_heard.set()
 

@@ -190,7 +190,7 @@ def confine(memory_bytes: int) -> None:
     The process can still read Python and its libraries. Call this function before starting threads.
     If the system does not support a layer, the other layers stay in force.
     """
-    _take_resources(memory_bytes)
+    _limit_resources(memory_bytes)
     if sys.platform == "linux":
         gain_no_privileges()
         read_only_below(_code_places())
@@ -205,7 +205,7 @@ def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu
     The program's environment contains only OMP_THREAD_LIMIT, which limits the program to one
     thread.
     """
-    _take_resources(memory_bytes)
+    _limit_resources(memory_bytes)
     # The soft limit sends SIGXCPU, which names the cause; the hard limit always kills.
     _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
     if sys.platform == "linux":
@@ -215,8 +215,8 @@ def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu
     os.execve(program[0], list(program), {"OMP_THREAD_LIMIT": "1"})
 
 
-def _take_resources(memory_bytes: int) -> None:
-    _be_the_first_to_go()
+def _limit_resources(memory_bytes: int) -> None:
+    _prefer_as_oom_victim()
     _leave_network()
     _limit(resource.RLIMIT_AS, memory_bytes)
     _limit(resource.RLIMIT_FSIZE, 0)
@@ -224,7 +224,7 @@ def _take_resources(memory_bytes: int) -> None:
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
-def _be_the_first_to_go() -> None:
+def _prefer_as_oom_victim() -> None:
     """Make the kernel kill this process rather than the daemon if the machine runs out
     of memory."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
@@ -246,18 +246,18 @@ def _leave_network() -> None:
             libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
 
 
-def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Lower the resource limit `what` to `value`, and its maximum to `most` or, by default, to
+def _limit(resource_id: int, value: int, most: int | None = None) -> None:
+    """Lower the limit of `resource_id` to `value`, and its maximum to `most` or, by default, to
     `value`.
 
     A limit that is already lower is not changed.
     """
     most = value if most is None else most
-    inherited = resource.getrlimit(what)[1]
+    inherited = resource.getrlimit(resource_id)[1]
     if inherited != resource.RLIM_INFINITY:
         most = min(most, inherited)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(what, (min(value, most), most))
+        resource.setrlimit(resource_id, (min(value, most), most))
 
 
 def _refuse(event: str, about: tuple[object, ...]) -> None:

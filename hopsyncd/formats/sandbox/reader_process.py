@@ -16,7 +16,7 @@ import hopsyncd
 from hopsyncd.child_process import ChildProcess, Process, Restarts, StartRefused, start_child
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.images import IMAGES, without_text
+from hopsyncd.formats.images import IMAGES, no_text_error
 from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.readers import (
     PICTURE_OF_PAGE,
@@ -207,7 +207,7 @@ class ExtractionProcess:
         if failed and not read:
             raise _recognition_error(failed)
         if pictures and not read and kind == PDF:
-            raise without_text(
+            raise no_text_error(
                 "Scan the pages at a higher resolution, or add the document to `ignore`"
             )
         return tuple(read)

@@ -35,7 +35,7 @@ from hopsyncd.retrieve.answering.thread import (
 )
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.logic import Tell, untold
+from hopsyncd.retrieve.logic import Tell, ignore_progress
 from hopsyncd.retrieve.material import Material, make_material
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.results import Answer
@@ -122,7 +122,7 @@ class Asker:
         usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,
         sink: DraftSink | None = None,
-        tell: Tell = untold,
+        tell: Tell = ignore_progress,
         thread: Sequence[Turn] = (),
     ) -> tuple[Answer | None, AskReply]:
         """Search the version that `at` names, and answer from the first k passages (by default 8).
@@ -284,7 +284,7 @@ class Asker:
 
         @cache
         def is_same(passage_rows: tuple[int, ...]) -> bool:
-            other = self._engine.instead(found, passage_rows)
+            other = self._engine.with_results(found, passage_rows)
             kept = {hit.passage for hit in found.ranked[:first]}
             if {hit.passage for hit in other.ranked[:first]} != kept:
                 return False

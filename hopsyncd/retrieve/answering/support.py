@@ -69,7 +69,7 @@ _BEGINS = re.compile(r"(?:\A|[?!:\n]|\w{4}\.)[\s\"'(\u201c\u2018\u00bf\u00a1]{0,
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
-def needs(
+def measure_support(
     question: str,
     asked: QuestionNeeds | None,
     values: Sequence[Candidate],
@@ -229,10 +229,10 @@ def counts_other_things(question: str, text: str) -> bool:
     >>> counts_other_things("How many bytes long is the header?", "32 bytes")
     False
     """
-    thing, counted = _HOW_MANY.search(question), _COUNTED.match(text)
-    if not thing or not counted or thing[1].lower() in STOP_WORDS:
+    asked, counted = _HOW_MANY.search(question), _COUNTED.match(text)
+    if not asked or not counted or asked[1].lower() in STOP_WORDS:
         return False
-    return not set(index_terms(thing[1])) & set(index_terms(counted[1]))
+    return not set(index_terms(asked[1])) & set(index_terms(counted[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ def judge(
     """
     asked = find_needs(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
-    features = needs(question, asked, values, sentences, weights, passages)
+    features = measure_support(question, asked, values, sentences, weights, passages)
     is_likely = probability(HELD, features) >= MIN_HELD
     if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)

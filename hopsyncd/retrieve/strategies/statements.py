@@ -86,7 +86,7 @@ class StatementGraph:
         """Return the sort key of a path. The best path has the lowest key."""
         return -path.score, self.ids(np.array(path.statements)).tolist()
 
-    def among(self, questions: Integers) -> Integers:
+    def select_statements(self, questions: Integers) -> Integers:
         """Select the incoming questions that are visible statements."""
         index = self.snapshot.index
         passage_rows = self.passage_rows(questions)
@@ -95,21 +95,21 @@ class StatementGraph:
         rows = index.incoming.vector_row[questions]
         return questions[rows > index.passages.vector_start[passage_rows]]
 
-    def statements_in(self, passage_rows: Integers) -> Integers:
+    def list_statements(self, passage_rows: Integers) -> Integers:
         """Return the statements in these passages."""
         columns = self.snapshot.index.passages
-        return self.among(
+        return self.select_statements(
             expand_ranges(columns.incoming_start[passage_rows], columns.incoming_end[passage_rows])[
                 0
             ]
         )
 
-    def with_name(self, name: int) -> Integers:
+    def find_with_name(self, name: int) -> Integers:
         """Return the statements that contain this name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
-        return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
+        return self.select_statements(np.sort(postings.find_lowest(np.array([name])).rows))
 
-    def most_like(self, statements: Integers, count: int) -> Integers:
+    def select_nearest(self, statements: Integers, count: int) -> Integers:
         """Return the `count` statements most like the question, best first."""
         cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
@@ -126,17 +126,17 @@ class StatementGraph:
             least = np.partition(cosines, len(cosines) - wanted)[len(cosines) - wanted]
             rows = np.flatnonzero(cosines >= least)
             passage_rows = np.unique(np.searchsorted(first_rows, rows, "right") - 1)
-            found = self.statements_in(passage_rows)
+            found = self.list_statements(passage_rows)
             found = found[cosines[self.snapshot.index.incoming.vector_row[found]] >= least]
             if len(found) >= count or wanted == len(cosines):
-                return self.most_like(found, count)
+                return self.select_nearest(found, count)
 
-    def by_names(self, count: int) -> Integers:
+    def find_by_names(self, count: int) -> Integers:
         """Return the `count` statements with most of the question's names. Ties go to the most
         similar statement.
         """
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
-        every = [self.with_name(number) for number in numbers]
+        every = [self.find_with_name(number) for number in numbers]
         if not every:
             return np.empty(0, dtype=np.int64)
         statements, names = np.unique(np.concatenate(every), return_counts=True)
@@ -144,7 +144,7 @@ class StatementGraph:
         order = np.lexsort((self.ids(statements), -cosines, -names))
         return statements[order[:count]]
 
-    def alone(self, statements: Integers) -> list[StatementPath]:
+    def make_paths(self, statements: Integers) -> list[StatementPath]:
         """Make a path of one statement from each statement."""
         vectors = self._vectors(statements)
         scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
@@ -153,7 +153,7 @@ class StatementGraph:
             for statement, score in zip(statements.tolist(), scores, strict=True)
         ]
 
-    def together(self, statements: Integers) -> float:
+    def joint_cosine(self, statements: Integers) -> float:
         """Return the cosine of the question with the sum of the statements' vectors."""
         whole = self._vectors(statements).sum(axis=0)
         return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
@@ -207,7 +207,7 @@ class StatementGraph:
         names = self.names_of(path.statements[-1])
         for name in names:
             if name not in self._led_to:
-                self._led_to[name] = self.most_like(self.with_name(name), _LED_TO)
+                self._led_to[name] = self.select_nearest(self.find_with_name(name), _LED_TO)
         led = [self._led_to[name] for name in names]
         every = np.concatenate([*led, np.empty(0, dtype=np.int64)])
         by = np.repeat(np.array(names, dtype=np.int64), [len(rows) for rows in led])
@@ -230,7 +230,7 @@ class StatementGraph:
 
 def statement_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the `count` statements most like the question, and `count` with most of its names."""
-    return np.union1d(graph.nearest(count), graph.by_names(count))
+    return np.union1d(graph.nearest(count), graph.find_by_names(count))
 
 
 def search_paths(
@@ -258,7 +258,7 @@ def best_paths(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[in
     return found
 
 
-def by_statements(
+def search_by_statements(
     connection: Connection,
     graph: StatementGraph,
     starts: Integers,
@@ -271,7 +271,7 @@ def by_statements(
     `scores` returns a cross-encoder's scores of texts.
     """
     depth = search.n_hop or DEFAULT_DEPTH
-    begun = graph.alone(starts)
+    begun = graph.make_paths(starts)
     paths = best_paths(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
@@ -285,7 +285,7 @@ def by_statements(
     if values is not None:
         ranked = dict(zip(found, values, strict=True))
     elif search.rerank != "none":
-        cosines = {path.statements[0]: path.score for path in graph.alone(_rows(found))}
+        cosines = {path.statements[0]: path.score for path in graph.make_paths(_rows(found))}
         ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
     # The sort is stable, so ties keep the order of paths.
     order = sorted(found, key=lambda statement: -ranked[statement])
@@ -383,7 +383,7 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     for passage_row in _passages(graph).tolist():
         document = int(graph.snapshot.document_keys(np.array([passage_row]))[0])
         for name, statements in _topics_of(graph, passage_row):
-            score = graph.together(statements)
+            score = graph.joint_cosine(statements)
             topics[document, name] = max(score, topics.get((document, name), 0.0))
     keys = graph.snapshot.index.name_numbers.keys
     best = sorted(
@@ -392,7 +392,7 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     )[:_TOPICS]
     of_topics = [_statements(graph, document, name) for document, name in best]
     under = np.unique(np.concatenate([*of_topics, np.empty(0, dtype=np.int64)]))
-    return np.union1d(graph.most_like(under, count), graph.by_names(count))
+    return np.union1d(graph.select_nearest(under, count), graph.find_by_names(count))
 
 
 def _passages(graph: StatementGraph) -> Integers:
@@ -414,7 +414,7 @@ def _topics_of(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, I
     )
     about = set(index.mentions.name[mentions][index.mentions.is_topic[mentions]].tolist())
     topics: dict[int, list[int]] = {}
-    for statement in graph.statements_in(np.array([passage_row])).tolist():
+    for statement in graph.list_statements(np.array([passage_row])).tolist():
         narrow = next((name for name in graph.names_of(statement) if name in about), _WHOLE)
         topics.setdefault(narrow, []).append(statement)
     for name, statements in topics.items():
@@ -424,8 +424,8 @@ def _topics_of(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, I
 def _statements(graph: StatementGraph, document: int, name: int) -> Integers:
     """Return the statements of a topic, from all passages of its document."""
     if name == _WHOLE:
-        return graph.statements_in(graph.snapshot.find_document_passages(document))
-    statements = graph.with_name(name)
+        return graph.list_statements(graph.snapshot.find_document_passages(document))
+    statements = graph.find_with_name(name)
     of_document: Integers = statements[
         graph.snapshot.document_keys(graph.passage_rows(statements)) == document
     ]
@@ -445,7 +445,7 @@ def search_statements(
     context = tools.context(request.connection, request.snapshot, question)
     graph = StatementGraph(context, tools.vector(question))
     starts = find_starts(graph, search.top_k)
-    return by_statements(request.connection, graph, starts, request.k, search, scores)
+    return search_by_statements(request.connection, graph, starts, request.k, search, scores)
 
 
 register_strategy(
