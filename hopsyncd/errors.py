@@ -81,7 +81,7 @@ class ReaderUnavailable(HopsyncdError):
 
 
 class ModelUnavailable(HopsyncdError):
-    """A model is missing, damaged or not the named model."""
+    """A model is missing or damaged, or is not the model that was named."""
 
 
 class EncoderUnavailable(ModelUnavailable):

@@ -86,7 +86,7 @@ class LoggedVersion(TypedDict):
 
 
 class LogAnswer(TypedDict):
-    """The versions, the newest first."""
+    """The versions, newest first."""
 
     version: int
     degraded: list[str]
@@ -172,7 +172,7 @@ class DocumentChange(TypedDict):
 
 
 class HistoryAnswer(TypedDict):
-    """The changes of a document, the newest first."""
+    """The changes of a document, newest first."""
 
     version: int
     source: str

@@ -439,14 +439,14 @@ class Watched(TypedDict):
 
 
 class WatchesAnswer(TypedDict):
-    """The watched questions, the oldest first."""
+    """The watched questions, oldest first."""
 
     version: int
     watches: list[Watched]
 
 
 class WatchAnswer(TypedDict):
-    """A watched question, its current answer and passages, and its changes, the newest first."""
+    """A watched question, its current answer and passages, and its changes, newest first."""
 
     version: int
     watch: Watched

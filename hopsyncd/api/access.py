@@ -146,7 +146,7 @@ def rules_at_start(
     """Return the rules that differ from the recorded rules. The writer records them at its start.
 
     If several daemons can write to the database (`is_shared`), this daemon's configuration may be
-    outdated, so it opens no source that is closed.
+    outdated. Then no closed source is opened.
     """
     wanted = {source.name: source for source in sources}
     rules = {
@@ -278,7 +278,8 @@ def _matches(credentials: Credentials, entry: str) -> bool:
 
 @lru_cache
 def _id(look_up: Callable[[str], int], name: str) -> int | None:
-    """Return the number of a user or group, or None if it was deleted since the start."""
+    """Return the number of a user or group, or None if the user or group was deleted since the
+    daemon started."""
     try:
         return look_up(name)
     except ValueError:

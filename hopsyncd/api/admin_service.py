@@ -184,8 +184,8 @@ class AdminService:
         return found
 
     def _require_names(self, named: Sequence[str]) -> Sequence[str]:
-        """Return the named sources, or all if none is named. Raises BadRequest for an unknown
-        name."""
+        """Return the names in `named`, or all names if `named` is empty. Raises BadRequest for an
+        unknown name."""
         names = self._parts.names.configured
         for name in named:
             if name not in names:
@@ -390,7 +390,8 @@ def _log_failure(done: Future[None]) -> None:
 
 
 def _convert_result(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
-    """Return a future for `convert` of the result of `first`. Errors of both are passed on."""
+    """Return a future for the result of `convert`, which is called with the result of `first`. An
+    error of either is passed on."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 

@@ -5,10 +5,10 @@ in the daemon's log instead. The audit log is a file of JSON lines, `audit.log`.
 at the end of a day, it is renamed to `audit.log.TIME`. Renamed files are deleted after
 `audit.keep_days` days.
 
-A line is appended with a single write, so a killed process leaves at most one torn line, which
-readers skip. If a line cannot be written, because the disk is full, the request is still answered.
-The daemon logs the failure, the status shows it, and the next line that can be written says how
-many are missing.
+A line is appended with a single write, so a killed process leaves at most one incomplete line,
+which readers skip. If a line cannot be written, because the disk is full, the request is still
+answered. The daemon logs the failure, the status shows it, and the next line that can be written
+says how many lines are missing.
 """
 
 import json
@@ -168,7 +168,7 @@ class AuditLog:
                 log.error("cannot delete old files of the audit log", why=error.strerror)
 
     def status(self) -> AuditStatus:
-        """Return the settings of the log, and a reason if lines are missing."""
+        """Return the settings of the log, the number of lost lines, and the reason for the loss."""
         settings = self.settings()
         return {
             "enabled": settings.enabled,
@@ -181,7 +181,7 @@ class AuditLog:
     def read(
         self, limit: int, since: datetime | None = None, user: str | None = None
     ) -> tuple[list[dict[str, Any]], int]:
-        """Read the newest lines, newest first. Also returns the number of torn lines."""
+        """Read the newest lines, newest first. Also returns the number of damaged lines."""
         self.purge_due()
         begin = _time_text(since.timestamp()) if since else ""
         torn = 0
@@ -239,7 +239,7 @@ class AuditLog:
         self._file.replace(self._file.with_name(f"{self._file.name}.{stamp}"))
 
     def _older_files(self) -> list[Path]:
-        """List the renamed files, the oldest first."""
+        """List the renamed files, oldest first."""
         found = self._file.parent.glob(f"{self._file.name}.*")
         return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
@@ -309,7 +309,7 @@ class NoAuditLog(AuditLog):
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:
-    """Parse a line. Returns None if it is torn."""
+    """Parse a line of the log. Returns None if the line is damaged."""
     try:
         line = json.loads(raw)
     except ValueError:

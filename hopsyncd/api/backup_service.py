@@ -109,8 +109,8 @@ def backup_below(folder: Path | None, file: Path) -> Path:
 def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
     """Raise Forbidden if other users may write to this folder.
 
-    Others may write to a folder above the backup folder (`is_above`) if the sticky bit keeps them
-    from replacing files.
+    Other users may write to a folder above the backup folder (`is_above`) if its sticky bit keeps
+    them from replacing files.
     """
     found = os.fstat(folder)
     is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)

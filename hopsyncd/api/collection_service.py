@@ -97,7 +97,7 @@ class CollectionService:
 
     @endpoint("POST", "/v1/map", "read")
     def document_map(self, request: MapRequest, caller: Caller) -> MapAnswer:
-        """Arrange the documents in groups of similar ones, with the connections between them."""
+        """Group similar documents, and show the connections between documents."""
         wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
         engine = self._parts.state.engine
         with engine.reading(request.at, caller.acl, wanted) as (connection, head):
@@ -175,7 +175,7 @@ class CollectionService:
 
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:
-        """The changes of a document, sentence by sentence, the newest first."""
+        """The changes of a document, sentence by sentence, newest first."""
         if not caller.acl.shows_document(request.source, request.document):
             raise _no_document(request)
         with snapshot(connection := self._parts.reader.connection()):

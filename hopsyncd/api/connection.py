@@ -40,7 +40,8 @@ _LEAST_CONNECTIONS = 8
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to WANTED, or to a lower hard limit. Returns it."""
+    """Raise the soft limit of open files to WANTED, or to a lower hard limit. Returns the limit
+    then in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
     if soft == resource.RLIM_INFINITY or soft >= allowed:
@@ -56,7 +57,8 @@ def raise_descriptor_limit() -> int:
 def connections_within(wanted: int, descriptors: int) -> int:
     """Return how many connections, up to `wanted`, leave enough of the file descriptors free.
 
-    descriptors: the limit of open files. A quarter as many connections again may be closing.
+    descriptors: the limit of open files. A fifth of the free descriptors is kept for connections
+    that are closing.
 
     >>> connections_within(256, 1024), connections_within(256, 512), connections_within(256, 65536)
     (256, 8, 256)
@@ -285,7 +287,8 @@ class ClientConnection(HttpToolsProtocol):
         )
 
     def _expect(self, within_s: float | None) -> None:
-        """Start the timer for what the client must send next. None stops the timer."""
+        """Start the timer: the client must send its next data within this many seconds. None stops
+        the timer."""
         if self._reading:
             self._reading.cancel()
         self._reading = self.loop.call_later(within_s, self._too_slow) if within_s else None
@@ -337,7 +340,7 @@ class ClientConnection(HttpToolsProtocol):
 
 
 def _body_bytes(headers: list[tuple[bytes, bytes]]) -> float:
-    """Return the length of a body as its headers declare it."""
+    """Return the body's length from the Content-Length header, or infinity without one."""
     declared = dict(headers).get(b"content-length", b"")
     return int(declared) if declared.isdigit() else math.inf
 

@@ -13,7 +13,7 @@ from store.versions import logged_version
 def document_changes(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[DocumentChange]:
-    """List the changes of a document, the newest first.
+    """List the changes of a document, newest first.
 
     If garbage collection has removed a version, its change has no lines.
     """

@@ -57,8 +57,8 @@ def count_facets(head: Snapshot, wanted: Filter) -> Facets:
 
 
 def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]:
-    """Return when each document, given as SOURCE/PATH, was last modified; None if it is not
-    visible."""
+    """Return when each document, given as SOURCE/PATH, was last modified, or None if the document
+    is not visible."""
     index, times = head.index, list[str | None]()
     visible = np.flatnonzero(head.statistics.visible.documents)
     keys = index.documents.path_key[visible]
@@ -88,7 +88,7 @@ def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
 
 
 def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[str]:
-    """Count the documents in each folder directly below the chosen folder."""
+    """Count the documents in each folder directly below the filter's folder."""
     chosen = [
         condition.value
         for condition in wanted

@@ -41,7 +41,8 @@ class FailedTokens:
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
-        """Count a wrong token. Returns the address's count and the seconds that it must wait."""
+        """Count a wrong token. Returns the address's count, and the seconds that the address must
+        wait."""
         now_s, network = self._now_s(), network_of(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:

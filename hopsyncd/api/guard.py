@@ -1,7 +1,8 @@
 """The guard in front of the application: identifies the caller, or refuses the request.
 
-A web page can make a visitor's browser send requests, and over loopback TCP those come from this
-machine. So the guard refuses requests that a browser marks as such, or that name another host.
+A web page can make a visitor's browser send requests, and over loopback TCP these requests come
+from this machine. So the guard refuses requests that the browser marks as sent by another site, or
+that name another host.
 
 The team's web interface sends its requests over the daemon's own socket, as the daemon's own user.
 Each request names a browser session, and gets only the rights of that session's user.
@@ -65,7 +66,8 @@ class TeamPage(Protocol):
         more."""
 
     def find_user(self, user: str) -> Person | None:
-        """Find the user of this name, as of the newest login with an open session."""
+        """Find the user with this name. The role and groups are those of the user's newest open
+        session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 

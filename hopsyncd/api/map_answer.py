@@ -127,7 +127,7 @@ def _describe(snapshot: Snapshot, found: CollectionMap, numbers: AnyIntegers) ->
 
 
 def _days(modified_ms: Integers) -> list[str | None]:
-    """Return the day of each time, or None for NO_DATE."""
+    """Return the UTC day of each time in Unix milliseconds, or None for NO_DATE."""
     days = modified_ms.astype("datetime64[ms]").astype("datetime64[D]").astype(str).tolist()
     dated = (modified_ms != NO_DATE).tolist()
     return [day if is_dated else None for day, is_dated in zip(days, dated, strict=True)]

@@ -79,7 +79,8 @@ def _author_of(note: Path) -> bytes:
 
 
 def _put(folder: int, name: str, content: bytes) -> str:
-    """Create a new file. Never changes an existing file or link."""
+    """Create a file with this name, or with a number after the name if the name is in use. Returns
+    the file's name."""
     number = 1
     while True:
         file = f"{name}.md" if number == 1 else f"{name}-{number}.md"

@@ -68,7 +68,8 @@ class PageImages:
         self._timer: threading.Timer | None = None
 
     def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
-        """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy."""
+        """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy if other
+        pages take too long."""
         # The file is read even if the picture is cached, so that a changed file is not shown.
         data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
         key = (wanted.content, wanted.page, wanted.text)

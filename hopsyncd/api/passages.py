@@ -209,7 +209,7 @@ def neighbours_answer(
     request: NeighboursRequest,
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
-    """Return the passages near a passage in the graph, the nearest first. Raises NotFound."""
+    """Return the passages near a passage in the graph, nearest first. Raises NotFound."""
     start = passage_row_of(head, request.id)
     assert head is not None
     found = around(head, start, request.hops, request.limit)
@@ -227,7 +227,7 @@ def neighbours_answer(
 def paths_answer(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
 ) -> PathsAnswer:
-    """Return the paths from one passage to another, the shortest first. Raises NotFound."""
+    """Return the paths from one passage to another, shortest first. Raises NotFound."""
     ends = passage_row_of(head, request.start), passage_row_of(head, request.end)
     assert head is not None
     found = paths(head, *ends, request.max_hops, request.limit)
@@ -290,8 +290,8 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
 
 
 def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
-    """Format a hop like a hop of a search result. Its share is 0, because no score flowed along
-    it."""
+    """Format a hop like a hop of a search result. The hop's share is 0, because paths are found
+    without scores."""
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)

@@ -1,4 +1,4 @@
-"""The process that answers queries for the daemon, and the messages between both processes.
+"""The process that answers queries for the daemon, and the messages between the two processes.
 
 The process has its own live index but no models. The daemon sends the vectors with each query. If a
 query needs more from a model, the process asks the daemon.

@@ -185,7 +185,8 @@ class ReadService:
         answer_here: Callable[[], _Answer],
         message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
     ) -> _Answer:
-        """Let a worker answer the message. Without a suitable worker, this process answers."""
+        """Let a worker answer the query. If no worker can, `answer_here` answers in this
+        process."""
         engine, models = state.engine, state.models
         newest = engine.head.version.id if engine.head else 0
         number = worker_version(search, at, newest, reranks=engine.settings.rerank)
@@ -324,7 +325,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
-        """The passages near a passage in the graph, the nearest first."""
+        """The passages near a passage in the graph, nearest first."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
             return neighbours_answer(
                 connection, head, request, self._parts.freshness.reasons(caller.acl)
@@ -332,7 +333,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
-        """The paths from one passage to another, the shortest first."""
+        """The paths from one passage to another, shortest first."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
             return paths_answer(
                 connection, head, request, self._parts.freshness.reasons(caller.acl)

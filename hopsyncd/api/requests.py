@@ -142,7 +142,7 @@ class AskRequest(_Body):
     `k`: the number of passages to answer from, by default 8, or up to 20 for an LLM. `llm`: whether
     the LLM writes the answer, using `method`; by default, if an LLM is configured. `passages`:
     include all passages found, as a query does. `thread`: earlier questions of the same
-    conversation, the oldest first, to which the question may refer.
+    conversation, oldest first, to which the question may refer.
     """
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)

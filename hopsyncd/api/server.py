@@ -143,7 +143,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
 
 @contextmanager
 def _signals_after() -> Iterator[None]:
-    """Handle SIGTERM and SIGINT only after the block. For the main thread.
+    """Handle SIGTERM and SIGINT only after the block. Use this only in the main thread.
 
     Blocking the signals would not help: the kernel delivers them to another thread, and Python then
     calls the handler in the main thread anyway.

@@ -261,7 +261,8 @@ class Publisher:
         return self._serving.state.models.maker.generation
 
     def generation_for(self, name: str) -> GenerationConfig:
-        """Return the settings of the models that answer at versions of that generation."""
+        """Return the settings of the models that answer queries at versions of the generation
+        `name`."""
         return self._serving.state.models.for_generation(name).maker.generation
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
@@ -295,7 +296,7 @@ class Publisher:
             self._serving.state.engine.publish(writer.snapshot_of(newest))
 
     def publish(self, connection: Connection, writer: VersionWriter, version: Version) -> None:
-        """Serve a version that was committed just now."""
+        """Serve a version that has just been committed."""
         self._serving.state.engine.publish(writer.snapshot_of(version))
         self.announce(connection, writer, version)
 

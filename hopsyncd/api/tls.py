@@ -173,14 +173,15 @@ class ServerTls:
 
 
 class Handshakes:
-    """Holds the connections that have not finished the TLS handshake, the oldest first."""
+    """Holds the connections that have not finished the TLS handshake, oldest first."""
 
     def __init__(self, limit: int = MAX_HANDSHAKES) -> None:
         self._limit = limit
         self._open: dict[TlsStart, str] = {}
 
     def add(self, new: TlsStart, address: str) -> None:
-        """Add a connection. At the limit, close the oldest of the address with most connections."""
+        """Add a connection. At the limit, close the oldest connection of the address with the most
+        connections."""
         if len(self._open) >= self._limit:
             ((busiest, _),) = Counter(self._open.values()).most_common(1)
             next(start for start, address in self._open.items() if address == busiest).abort()

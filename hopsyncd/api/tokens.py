@@ -163,7 +163,7 @@ class TokenFile:
     def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
         """Remove and return the tokens for which `is_wanted` is true.
 
-        Raises NotFound, with `what` in the message, if no token is wanted.
+        Raises NotFound if there is no such token. `what` describes the token in the message.
         """
         gone = self.remove_all(is_wanted)
         if not gone:

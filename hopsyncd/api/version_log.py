@@ -253,7 +253,7 @@ def _edges(
 
 
 def _find_passages(index: LiveIndex, edges: Sequence[Edge]) -> list[PassageId]:
-    """Return the passages of the edges' questions, as far as the index has them."""
+    """Return the passages of the edges' questions that the index contains."""
     asked, answered = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     rows = [
         index.outgoing.passage_row[index.postings.outgoing_by_id.find_all(asked)[0]],

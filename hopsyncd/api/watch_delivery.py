@@ -109,7 +109,7 @@ class WatchActions:
             self._proposed = {(action.watch, action.question): action for action in read.proposed}
 
     def find(self, watch: int, question: str) -> WatchAction | None:
-        """Return the action in effect for this number and this question."""
+        """Return the action in effect for the watch with this number and question."""
         with self._lock:
             return self._actions.get((watch, digest_of(question)))
 
@@ -278,9 +278,9 @@ class _Retry:
 class WatchDelivery:
     """Delivers changes to programs and webhooks.
 
-    waiting: returns all changes to deliver, the oldest first. report: returns the JSON of a change.
-    note: records that a change was delivered, or why the delivery failed; if it raises, the
-    delivery is repeated later. wake: called when `next_s` changes.
+    waiting: returns all changes to deliver, oldest first. report: returns the JSON of a change.
+    note: records that a change was delivered, or why the delivery failed. If `note` raises an
+    error, the delivery is repeated later. wake: called when `next_s` changes.
     """
 
     def __init__(
@@ -324,11 +324,11 @@ class WatchDelivery:
             ).start()
 
     def stop(self) -> None:
-        """Stop starting deliveries; the running ones continue."""
+        """Stop starting deliveries. Running deliveries continue."""
         self._stopping = True
 
     def _take(self) -> Delivery | None:
-        """Take the next delivery, from the watch whose last delivery is the longest ago."""
+        """Take the next delivery that is due, from the watch whose last delivery is longest ago."""
         with self._lock:
             if self._stopping or len(self._busy) >= MAX_AT_ONCE:
                 return None

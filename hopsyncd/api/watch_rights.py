@@ -130,7 +130,8 @@ class Makers:
         return next((watch for watch in own_watches if self.find(watch) is None), None)
 
     def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
-        """Explain why the caller may not see the results of a watch. None if the caller may."""
+        """Explain why the caller may not see the results of a watch. Returns None if the caller may
+        see them."""
         maker = self.find(watch)
         if maker is None:
             return _why_paused(watch)

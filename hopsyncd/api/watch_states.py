@@ -61,8 +61,8 @@ def reasons_of(
 ) -> list[str]:
     """List the reasons of the versions between two states.
 
-    Also returns the passages that entered and left the first results. Versions of hidden sources
-    have no reason.
+    The list also names passages that entered, left or changed in the first results. Versions of
+    hidden sources have no reason.
     """
     reasons = _version_reasons(connection, notification, hidden)
     why = [f"version {number}: {reason}" for number, reason in reversed(reasons)]
@@ -83,7 +83,8 @@ def reasons_of(
 def _version_reasons(
     connection: Connection, notification: Notification, hidden: Mask
 ) -> list[tuple[int, str]]:
-    """List the notification's newest versions that have a reason, with it, the newest first."""
+    """List the notification's newest versions that have a reason, newest first, each with its
+    reason."""
     nothing = VisibleCounts(0, 0, 0, 0, 0)  # counts, which reasons do not show
     found, before = list[tuple[int, str]](), notification.new + 1
     for _ in range(_MAX_PAGES):

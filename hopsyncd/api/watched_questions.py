@@ -374,8 +374,8 @@ class WatchedQuestions:
         """Ask the question again if its dependencies changed, and record a new state.
 
         The watch is paused while its maker has no valid login. If the maker's rights have changed,
-        the state is recorded without a notification; if they have shrunk, the former changes are
-        deleted.
+        the state is recorded without a notification; if the maker lost rights, the former changes
+        are deleted.
         """
         engine, asker = self._parts()
         head, maker = engine.head, self._makers.find(watch)

@@ -26,7 +26,7 @@ from hopsyncd.printable import printable
 def audit(
     context: click.Context, since: str | None, user: str | None, limit: int, as_json: bool
 ) -> None:
-    """Show the recorded requests, the newest last. Only the owner can see them.
+    """Show the recorded requests, newest last. Only the owner can see them.
 
     Unless `enabled` is set in [audit], only changes and refused changes are recorded.
 

@@ -91,7 +91,7 @@ def now(context: click.Context, file: Path | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
-    """List the backups, the newest first. Needs no daemon.
+    """List the backups, newest first. Needs no daemon.
 
     Example: hopsyncd backup list
     """

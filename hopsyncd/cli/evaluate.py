@@ -40,7 +40,7 @@ _there = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 def _choices(flag: str, name: str, values: Sequence[str], text: str) -> Any:
-    """Create an option that may be given several times."""
+    """Create an option that may be given several times, with one of `values` each time."""
     return click.option(flag, name, multiple=True, type=click.Choice(values), help=text)
 
 

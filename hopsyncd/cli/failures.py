@@ -19,7 +19,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Return whether the arguments have `--json`, except after `--`. If so, print errors as JSON.
+    """Return whether the arguments have `--json` before any `--`. Errors are then printed as JSON.
 
     >>> wants_json(["query", "who", "--json"]), wants_json(["query", "--", "--json"])
     (True, False)

@@ -115,7 +115,8 @@ def _passages_of(client: Client, document: str, source: str | None, at: str) -> 
 
 
 def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge neighbourhoods: each passage at its shortest distance, each edge once."""
+    """Merge the neighbourhoods of several passages. Each passage keeps its shortest distance, and
+    each edge occurs once."""
     passages: dict[str, Any] = {}
     for passage in sorted(
         (p for part in found for p in part["passages"]), key=lambda p: p["distance"]

@@ -154,7 +154,8 @@ def launchd_plist(installed: Installation, log: Path) -> str:
 def _uses_no_temporary_folder(installed: Installation) -> bool:
     """Return whether PrivateTmp can be used.
 
-    PrivateTmp hides temporary folders, so the daemon must not use or share files in them.
+    PrivateTmp hides the temporary folders of the system, so no path of the daemon may be in a
+    temporary folder.
     """
     hidden = (Path("/tmp"), Path("/var/tmp"))
     shared = (Path(installed.command[0]), installed.socket, *installed.places)
@@ -330,7 +331,7 @@ def _places(system: bool) -> tuple[Path, ...]:
 
 
 def _remove(found: Sequence[Path], system: bool) -> None:
-    """Stop the services that these files describe, and remove the files."""
+    """Stop the services that the files in `found` describe, and remove the files."""
     if not found:
         return
     if _is_mac():

@@ -52,7 +52,7 @@ _sources_option = click.option(
 @json_option
 @click.pass_context
 def log(context: click.Context, limit: int, verbose: bool, as_json: bool) -> None:
-    """List the versions, the newest first, and what changed in each.
+    """List the versions, newest first, and what changed in each.
 
     --verbose also counts passages, edges and LLM calls. --json has the exact times.
 
@@ -218,7 +218,7 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @json_option
 @click.pass_context
 def tag(context: click.Context, name: str, version: str, delete: bool, as_json: bool) -> None:
-    """Give a version a name. A tagged version is never deleted.
+    """Give a version a name. A version with a name is never deleted.
 
     Without VERSION, the newest version is tagged.
 

@@ -258,7 +258,7 @@ def print_if_json(value: Mapping[str, Any], as_json: bool, client: Client | None
 
 
 def warn(reasons: list[str]) -> None:
-    """Print notes on standard error, such as why an answer may be out of date."""
+    """Print the reasons why an answer may be out of date, or other warnings, on standard error."""
     for reason in reasons:
         echo_line(f"note: {printable(reason)}", fg="yellow", err=True)
 

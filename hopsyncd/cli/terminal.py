@@ -129,7 +129,7 @@ def echo_facts(facts: Iterable[str], indent: str = "") -> None:
 
 @contextmanager
 def spinner(doing: str) -> Iterator[None]:
-    """If the block takes longer than a moment, show at a terminal what the command is doing."""
+    """If the block takes longer than a moment, show `doing` at a terminal."""
     if not sys.stderr.isatty() or color_choice(os.environ) is False:
         yield
         return

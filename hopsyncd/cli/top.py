@@ -305,7 +305,7 @@ def _print_left_out(left_out: Mapping[str, int]) -> None:
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
-    """The highest counts, each with its name: `12 .png, 3 .zip`."""
+    """Format the highest counts, each with its name: `12 .png, 3 .zip`."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {printable(name)}" for name, count in ordered[:_SHOWN])
 

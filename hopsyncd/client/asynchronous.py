@@ -97,7 +97,7 @@ class AsyncClient(Methods):
         return answer
 
     async def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]:
-        """Yield the events of the work; the last event has the answer.
+        """Yield the events of the call's work. The last event has the answer.
 
         Closing the iterator early ends the work, unless another client needs it.
         """
@@ -155,7 +155,7 @@ def _only_to(
 
 
 async def _content_of(place: Path | Remote, response: httpx2.Response) -> bytes:
-    """Read the body of an answer that is not streamed. All of it must arrive within WHOLE_S."""
+    """Read the body of an answer that is not streamed. The body must be complete within WHOLE_S."""
     content = bytearray()
     async with asyncio.timeout(WHOLE_S):
         async for part in response.aiter_raw():

@@ -203,7 +203,7 @@ class Client(Methods):
         return answer
 
     def events(self, call: Call[Any]) -> Generator[Event, None, None]:
-        """Yield the events of the work; the last event has the answer.
+        """Yield the events of the call's work. The last event has the answer.
 
         Closing the iterator early ends the work, unless another client needs it.
         """

@@ -150,7 +150,7 @@ def document(source: str, document: str, at: str = "head") -> Call[found.Documen
 def neighbours(
     id: str, hops: int = 1, limit: int = 50, at: str = "head"
 ) -> Call[found.NeighboursAnswer]:
-    """The passages near a passage in the graph, the nearest first."""
+    """The passages near a passage in the graph, nearest first."""
     return call(
         "GET",
         "/v1/neighbours/{id}",
@@ -162,7 +162,7 @@ def neighbours(
 def paths(
     start: str, end: str, max_hops: int = 4, limit: int = 5, at: str = "head"
 ) -> Call[found.PathsAnswer]:
-    """The paths from one passage to another, the shortest first."""
+    """The paths from one passage to another, shortest first."""
     return call(
         "GET",
         "/v1/paths",
@@ -198,7 +198,7 @@ def facets(
 
 
 def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[drawn.MapAnswer]:
-    """Arrange the documents in groups of similar ones, with the connections between them."""
+    """Group similar documents, and show the connections between documents."""
     return call("POST", "/v1/map", {"at": at, "filters": list(filters)}, "MapAnswer")
 
 
@@ -225,7 +225,7 @@ def note(title: str, text: str, tags: Sequence[str] = ()) -> Call[found.NoteAnsw
 
 
 def history(source: str, document: str, limit: int = 10) -> Call[changed.HistoryAnswer]:
-    """The changes of a document, sentence by sentence, the newest first."""
+    """The changes of a document, sentence by sentence, newest first."""
     return call(
         "GET",
         "/v1/history",
@@ -404,7 +404,7 @@ def backup(file: str | None = None) -> Call[changed.BackupAnswer]:
 def audit(
     since: str | None = None, user: str | None = None, limit: int = 100
 ) -> Call[daemon_state.AuditAnswer]:
-    """The recorded requests, the newest first."""
+    """The recorded requests, newest first."""
     return call("GET", "/v1/audit", {"since": since, "user": user, "limit": limit}, "AuditAnswer")
 
 

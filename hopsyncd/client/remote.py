@@ -1,7 +1,7 @@
 """The address of a daemon behind TCP, and error messages for failed TLS connections.
 
-A token is sent in clear text only to this machine. To any other machine it is sent over TLS, and
-only after the server's certificate is verified.
+A token is sent in clear text only to this machine. To any other machine, a token is sent over TLS,
+and only after the server's certificate is verified.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Remote:
 
 
 def remote_place(place: str, ca: Path | None = None) -> Remote | None:
-    """Parse an https:// or http:// address, or HOST:PORT. Returns None for anything else.
+    """Parse an https:// or http:// address, or HOST:PORT. Returns None for other text.
 
     Raises DaemonUntrusted for a place that would receive the token in clear text.
 

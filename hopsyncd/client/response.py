@@ -57,9 +57,10 @@ def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remot
 
 
 def headers_of(token: str, browser: str | None = None) -> dict[str, str]:
-    """Return the headers of every request. Only TCP and the web interface need the token.
+    """Return the headers of every request.
 
-    `browser` has the same meaning as in Client.
+    `token` is empty for a request over the daemon's own socket. `browser` is the address of the
+    browser for which the web interface sends the request.
     """
     headers = {"Content-Type": JSON, "Accept-Encoding": "identity"}
     if token:
@@ -194,7 +195,8 @@ def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
 
 
 def misfit(name: str, answer: object) -> str | None:
-    """Describe how an answer differs from a type in hopsyncd.answers. Returns None if it matches.
+    """Describe how an answer differs from a type in hopsyncd.answers. Returns None if the answer
+    matches.
 
     Unknown fields are allowed, because the daemon may be newer than the client.
     """

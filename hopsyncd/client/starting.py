@@ -50,7 +50,7 @@ class StartLock:
 
 
 def is_starting(place: Path) -> bool:
-    """Return whether a daemon that will listen at the socket `place` is starting."""
+    """Return whether a daemon is starting that will listen at the socket `place`."""
     try:
         descriptor = os.open(_lock_of(place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -142,9 +142,9 @@ def trusted_users(path: Path) -> frozenset[int]:
 
     The folders are checked from the root. If untrusted users could create or replace the next
     folder, as in /tmp, that folder must belong to a trusted user; otherwise DaemonUntrusted is
-    raised. If they could not, the folder's owner is trusted too, because trusted users chose the
-    folder. So a group can share a daemon. If the path does not exist or cannot be read, returns
-    the users found so far, and the attempt to connect reports the problem.
+    raised. Otherwise the folder's owner is trusted too, because trusted users chose the folder. So
+    a group can share a daemon. If the path does not exist or cannot be read, returns the users
+    found so far, and the attempt to connect reports the problem.
     """
     trusted = {_ROOT, os.getuid()}
     ahead = list(reversed(path.absolute().parts))

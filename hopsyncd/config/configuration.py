@@ -114,7 +114,8 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def _require_endpoint(model: str, info: ValidationInfo) -> str:
-    """Require model and base_url together. If base_url is invalid, `info` does not contain it."""
+    """Require `model` and `base_url` together. If base_url is invalid, `info` lacks `base_url`, and
+    nothing is required."""
     base_url = info.data.get("base_url")
     if base_url and not model:
         raise ValueError("`base_url` is set, but `model` is not")
@@ -415,7 +416,7 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """Return an allowed source name that is not taken, close to the wanted name."""
+    """Return a valid source name that is close to `wanted` and not in `taken`."""
     base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)

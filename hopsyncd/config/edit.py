@@ -159,7 +159,7 @@ def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str
 
 
 def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
-    """Remove the lines of a source. Returns None if they are mixed with other keys.
+    """Remove the lines of a source. Returns None if these lines are mixed with other keys.
 
     Comments below the source's last key stay, because they belong to the next table.
     """
@@ -201,8 +201,8 @@ def _read_valid(file: Path) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Replace the file atomically, keeping its permissions. If it is a symbolic link, the target is
-    replaced.
+    """Replace the file atomically, keeping its permissions. If the path is a symbolic link, the
+    link's target is replaced.
     """
     real = file.resolve()
     try:

@@ -74,8 +74,8 @@ def writers_besides_owner(path: Path) -> str | None:
 def check_config_file(file: Path) -> None:
     """Refuse a world-writable configuration, because it names programs to run and files to read.
 
-    If its group may write to it, which is the default on some systems, or if a key has its former
-    name, a warning is logged. Raises ConfigError.
+    Logs a warning if the file's group may write to the file, which is the default on some systems,
+    or if a key has its former name. Raises ConfigError.
     """
     try:
         writers = writers_besides_owner(file)

@@ -36,7 +36,7 @@ def detect_source(
     """Detect the source at a path or an address; `kind` overrides the detected kind.
 
     `given` has the user's keys. Missing keys of a database are derived from its tables. Raises
-    ConfigError if nothing usable is at the place, or if the source needs more keys.
+    ConfigError if `place` has no usable source, or if the source needs more keys.
     """
     given = given or {}
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch

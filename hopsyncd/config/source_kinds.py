@@ -1,4 +1,5 @@
-"""The kinds of `[[source]]`: a model for each, and one for the kinds of installed packages.
+"""The kinds of `[[source]]`: a model for each kind, and a model for the kinds of installed
+packages.
 
 To add a kind, write its model in this module, add the model to `SourceConfig`, and create its
 connector in hopsyncd/ingest/connector_setup.py.
@@ -156,7 +157,7 @@ def _check_remote_url(url: str) -> str:
 
 
 class RemoteSource(FilesSource):
-    """A folder that fsspec reaches."""
+    """A folder on remote storage, which is read through fsspec."""
 
     kind: Literal["remote"]
     url: Annotated[str, AfterValidator(_check_remote_url)] = Field(

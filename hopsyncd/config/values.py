@@ -169,7 +169,7 @@ AUTO_PROMPT = "auto"  # the prompts are taken from the model's configuration
 class EncoderAddress:
     """The address of an encoder behind an OpenAI-compatible API.
 
-    key_env: the environment variable that has its key; empty if it needs no key.
+    key_env: the environment variable with the API key; empty if the API needs no key.
     """
 
     base_url: str

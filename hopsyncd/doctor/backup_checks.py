@@ -26,7 +26,8 @@ _NAME = "backups"
 
 
 def backups(config: Config) -> Iterator[Finding]:
-    """Check that backups are made, that the newest is recent, and that the last run succeeded."""
+    """Check that backups are made, that the newest backup is recent, and that the last run
+    succeeded."""
     if isinstance(config.database, Path):
         yield from _restores(config.database)
     folder = config.backup.dir

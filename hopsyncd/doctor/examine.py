@@ -128,7 +128,7 @@ def endpoint(config: Config) -> Iterator[Finding]:
 
 
 def company_login(config: Config) -> Iterator[Finding]:
-    """Check the login provider of access.oidc, by reading its description in one request."""
+    """Check the login provider of access.oidc with one request for the provider's metadata."""
     oidc = config.access.oidc
     if oidc is None:
         return
@@ -178,7 +178,7 @@ def _place(config: Config) -> Iterator[Finding]:
 
 
 def _why_unreachable(config: Config) -> str:
-    """Return why no daemon accepts a connection, or "" if a daemon does."""
+    """Return why no daemon accepts a connection, or "" if a daemon accepts one."""
     path = config.daemon.socket
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:

@@ -160,7 +160,7 @@ def file_events(config: Config) -> Iterator[Finding]:
 
 
 def _limit(name: str) -> int | None:
-    """Return a limit of inotify, or None on a system without inotify."""
+    """Return the inotify limit `name`, or None on a system without inotify."""
     try:
         return int((_INOTIFY / name).read_text())
     except (OSError, ValueError):
@@ -168,7 +168,7 @@ def _limit(name: str) -> int | None:
 
 
 def _folders(roots: list[Path]) -> tuple[int, bool]:
-    """Count the folders. Also returns whether all were counted in time."""
+    """Count the folders in `roots`. Also returns whether all folders were counted in time."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
         stack = [os.fsencode(root)]
@@ -181,7 +181,7 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
 
 
 def configuration(file: Path, config: Config) -> Iterator[Finding]:
-    """Check that the configuration file is valid or missing."""
+    """Check that the configuration file is missing or safe to use, and that it has a source."""
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes the file"
         yield Finding("configuration", "warn", f"there is no {file}; defaults apply", remedy)

@@ -75,7 +75,8 @@ class Redactor:
         return kept if _WORD.search(kept) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
-        """Return the template that matches, with VALUE for values, or None if none matches."""
+        """Return the template that the text matches, with VALUE for each value, or None if it
+        matches no template."""
         bare = text.rstrip(".:,;")
         if bare in self._literals:
             return text

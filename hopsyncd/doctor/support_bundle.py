@@ -44,8 +44,8 @@ Part = tuple[str, Callable[[], str]]
 def write_bundle(path: Path, config_file: Path | None) -> list[str]:
     """Write the bundle to a new file that only its owner can read. Returns the names of its parts.
 
-    Raises OSError if the file cannot be written. If a part of the bundle cannot be made, the bundle
-    has the type of the error instead.
+    Raises OSError if the file cannot be written. If a part of the bundle cannot be made, that part
+    is the type of the error.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     names = []
@@ -148,7 +148,8 @@ def _database(config: Config, redactor: Redactor) -> dict[str, Any]:
 
 
 def _log(config: Config, redactor: Redactor) -> str:
-    """Return the last lines of the log file, only with fields that occur in the source."""
+    """Return the last lines of the log file, without the fields that hopsyncd's source does not
+    name."""
     if config.daemon.log_file is None:
         return "daemon.log_file is not set: the log is in the journal or at the terminal\n"
     with config.daemon.log_file.open("rb") as file:

@@ -112,7 +112,7 @@ _EDGES = " ,;:()-\u2013\u2014"
 
 
 def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None:
-    """Return the first question that the rule makes from the pair, or None."""
+    """Return the first question that the rule makes from the pair, or None if there is none."""
     topics = {normalise(heading) for heading in pair.target.heading}
     names = [name for name in sorted(pair.names) if not re.search(r"\d", name)]
     names = [name for name in names if name in topics or " " in name]
@@ -237,10 +237,9 @@ class Judgement(BaseModel):
 
 
 def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
-    """Let the LLM write a question for each pair, with at most two calls. Raises LlmError.
+    """Let the LLM write a question for each pair, with at most two calls for each question.
 
-    Questions that fail the checks are dropped. LlmError is raised if every call for a question
-    failed.
+    Questions that fail the checks are dropped. Raises LlmError if every call failed.
     """
     replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], LlmQuestion, usage)
     failed = [reply for reply in replies if isinstance(reply, LlmError)]
@@ -268,8 +267,8 @@ def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQ
 
 
 def _is_sound(pair: Pair, draft: LlmQuestion) -> bool:
-    """Return whether the second passage has the answer and the question does not contain its
-    title.
+    """Return whether the second passage has the answer, and the question does not contain that
+    passage's title.
     """
     answer, question = normalise_answer(draft.answer), draft.question.strip()
     return (
@@ -345,8 +344,8 @@ def make_index_questions(
 ) -> IndexQuestions:
     """Make at most `wanted` questions, by rule or by `llm`. No two questions share a passage.
 
-    Only reads, so the daemon may be running. Raises BadRequest if the index has no pairs, and
-    LlmError if all calls of the LLM fail.
+    The database is only read, so the daemon may be running. Raises BadRequest if the index has no
+    pairs, and LlmError if all calls of the LLM fail.
     """
     if not exists(database):
         raise BadRequest(

@@ -204,9 +204,9 @@ DEPTHS = (2, 5, 10, 20)
 class QuestionOutcome:
     """The result of one question.
 
-    ranks: the rank of each gold passage by its name, from 1; None if it is not among the first 20.
-    reply: the answer; None if no answer was requested. Calls and tokens include the search and the
-    answer.
+    ranks: the rank (from 1) of each gold passage, by name; None if the passage is not among the
+    first 20. reply: the answer; None if no answer was requested. Calls and tokens include the
+    search and the answer.
     """
 
     question: GoldQuestion
@@ -307,7 +307,7 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
 
 
 def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores | None:
-    """Compute the means over the answers. Returns None if no answers were requested."""
+    """Compute the means over the questions' answers. Returns None if no answers were requested."""
     if any(outcome.reply is None for outcome in measured):
         return None
     answerable = [outcome for outcome in measured if outcome.question.kind != "none"]
@@ -382,8 +382,8 @@ class Missing:
 
 
 def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | None:
-    """Return the rank of the first wanted passage, from 1, or None if no wanted passage was
-    found.
+    """Return the rank (from 1) of the first passage in `wanted`, or None if none of these passages
+    was found.
     """
     return next((rank for rank, passage in enumerate(found, 1) if passage in wanted), None)
 

@@ -117,7 +117,8 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
 def find_gold_passages(
     connection: Connection, version: int, questions: Sequence[QuotedQuestion]
 ) -> dict[str, frozenset[PassageId]]:
-    """Find the passages that contain the quotes, by gold name. A name may have no passages."""
+    """Find the passages that contain the quotes. Maps the name of each gold passage to its
+    passages, which may be none."""
     pages = _pages(connection, version)
     return {
         quotes[0].name: frozenset(
@@ -200,7 +201,7 @@ def index_folder(
     maker: QuestionMaker,
     on_passages: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Update the database in `place` from the folder, and reload every document.
+    """Update the database in `place` from the folder. Every document is read again.
 
     Question sets and vectors of known passages are reused. Raises BadRequest if the folder has no
     documents.

@@ -42,8 +42,8 @@ def recorded_maker(
 ) -> LlmQuestionMaker:
     """Create a question maker that reads the questions of a corpus from a file.
 
-    The lines are {id, incoming, outgoing}. Raises BadRequest if a passage of the corpus has no
-    line.
+    Each line of the file is {id, incoming, outgoing}. Raises BadRequest if a passage of the corpus
+    has no line.
     """
     lines = dict(_read_lines(file))
     missing = [id_ for id_ in corpus if id_ not in lines]
@@ -118,7 +118,8 @@ class VectorCache(PromptedEncoder):
         texts: Sequence[str],
         encode: Callable[[Sequence[str]], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """Return the vectors of the texts with these keys. `encode` computes missing vectors."""
+        """Return the vectors of `texts`, whose digests are `keys`. `encode` computes missing
+        vectors."""
         missing = [row for row, key in enumerate(keys) if key not in self._kept]
         if missing:
             made = encode([texts[row] for row in missing])

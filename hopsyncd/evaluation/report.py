@@ -257,7 +257,8 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
 
 
 def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
-    """Return recall@5 by the value of a parameter, for each search made with several values."""
+    """Return recall@5 by the value of a parameter, for each search that was run with several values
+    of it."""
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, search in measured.searches.items():
         value = getattr(search, parameter)

@@ -226,7 +226,8 @@ def outcomes(
 ) -> list[QuestionOutcome]:
     """Ask every question of an engine that serves the corpus, after one warm-up question.
 
-    Times cover only the search. With `reply_to`, answers are made too.
+    Times cover only the search. `reply_to` creates the answers; None means that only passages are
+    searched.
     """
     if not search.wants_llm:
         engine.query(questions[0].question, max(DEPTHS), search)

@@ -23,8 +23,8 @@ _OTHER_ENCODING = re.compile(
 
 
 def open_archive(data: bytes) -> ZipFile:
-    """Open a ZIP archive. Raises DocumentUnreadable if its members are too many or too large in
-    total.
+    """Open a ZIP archive. Raises DocumentUnreadable if the archive has too many members, or members
+    that are too large in total.
 
     The total is the sum of the declared sizes. ZipFile reads no member beyond its declared size.
     """
@@ -177,8 +177,8 @@ def local_name(element: ElementTree.Element) -> str:
 
 
 def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
-    """Yield the elements with the tag `name` below `parent`, without those nested in another
-    match."""
+    """Yield the elements with the tag `name` below `parent`, except elements nested in another such
+    element."""
     for child in parent:
         if local_name(child) == name:
             yield child

@@ -101,7 +101,8 @@ class _Reader:
         return written
 
     def _length(self, index: int, delimiter: str) -> int:
-        """Return the number of lines in the block that begins at `index`, with both delimiters."""
+        """Return the number of lines in the block that begins at line `index`, including both
+        delimiters."""
         for end in range(index + 1, len(self.lines)):
             if self.lines[end].rstrip() == delimiter:
                 return end - index + 1

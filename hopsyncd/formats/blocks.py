@@ -228,8 +228,8 @@ def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
-    """Return the names of a document: the title from the source, the first level-1 heading, and the
-    names in its blocks."""
+    """Return the names of a document: the title that its source gave, the first level-1 heading,
+    and the names in its blocks."""
     block_list = list(blocks)
     first = next((block.text for block in block_list if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in block_list for name in block.names)]

@@ -296,7 +296,7 @@ def _weekday(text: str) -> str:
 
 
 def _ordinal(text: str) -> str:
-    """Write a position in words where English has short ones.
+    """Write a position in words if English has a short word for it.
 
     >>> _ordinal("2"), _ordinal("-1"), _ordinal("-2"), _ordinal("21")
     ('second', 'last', 'second to last', '21st')

@@ -117,8 +117,8 @@ def _is_assigned(text: str) -> bool:
 
 
 def guess_codecs(data: bytes) -> Iterator[str]:
-    """Yield the probable codecs of the bytes, the most probable first. Yields nothing if the bytes
-    are not text.
+    """Yield the probable codecs of the bytes, most probable first. Yields nothing if the bytes are
+    not text.
 
     The guess is based on a sample that begins near the first non-ASCII byte.
     """

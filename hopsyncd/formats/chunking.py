@@ -69,13 +69,13 @@ class Chunk:
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
     """Split a document into passages of about `target_tokens`, never across headings.
 
-    A passage has 0.3 to 2 times the target; less only if the section is shorter or repeats itself.
-    A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
-    and table rows by a newline; wrapped lines are joined, except in code. Headings with nothing
-    below them become a passage of their own, under their parent heading. In a document that has
-    only headings, all of them are listed under the first. Text before the first heading gets the
-    document's title, if there is exactly one heading of level 1. A passage begins with the leads of
-    its first block, each on its own line.
+    A passage has 0.3 to 2 times the target. Only a shorter section, or a section that repeats
+    itself, gives shorter passages. A block of up to 1.5 times the target stays whole. Blocks are
+    joined by a blank line, list items and table rows by a newline; wrapped lines are joined, except
+    in code. Headings with nothing below them become a passage of their own, under their parent
+    heading. In a document that has only headings, all headings are listed under the first heading.
+    Text before the first heading gets the document's title, if there is exactly one heading of
+    level 1. A passage begins with the leads of its first block, each on its own line.
 
     Inserting, editing or deleting one block makes at most 3 new passages (see the module's
     docstring). The result is the same on every platform. Raises ValueError for a target under 1.

@@ -96,7 +96,7 @@ def refuse_old_office(data: bytes, media_type: str) -> None:
     """Raise DocumentUnreadable for a Word or PowerPoint file in a format from before 2007, and for
     an encrypted Office file.
 
-    Both have the same container.
+    Both are compound files.
     """
     is_in_container = media_type in (DOCX, PPTX, XLSX) and data.startswith(_COMPOUND_FILE)
     if media_type not in (DOC, PPT) and not is_in_container:

@@ -62,7 +62,7 @@ def _delimiter_of(text: str) -> str:
 
 
 def _number(rows: Any) -> Iterator[SheetRow]:
-    """Yield each row that has text, with the numbers of its first and last line."""
+    """Yield each row that has text, with the line numbers of its beginning and end."""
     done = 0
     for row in rows:
         first, done = done + 1, rows.line_num

@@ -105,12 +105,12 @@ class _Reader:
         return Numbering(self._data("numbering"), self._styles)
 
     def _data(self, kind: str) -> bytes:
-        """Return the bytes of the related part of this kind, or b"" if there is no such part."""
+        """Return the bytes of the document's part of this kind, or b"" if there is no such part."""
         name = self._first_of.get(kind, "")
         return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
     def _tree(self, kind: str) -> Element | None:
-        """Parse the related part of this kind. Returns None if there is no such part."""
+        """Parse the document's part of this kind. Returns None if there is no such part."""
         name = self._first_of.get(kind, "")
         return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
 
@@ -251,7 +251,7 @@ class _Reader:
         self._inline(run, line, beside, mark, font)
 
     def _field(self, field: Element, line: Line) -> None:
-        """Enter or leave a field. Its instruction is left out; its result is text."""
+        """Enter or leave a field. The field's instruction is left out. Its result becomes text."""
         match attribute(field, "fldCharType"):
             case "begin":
                 self._fields.append(True)

@@ -163,7 +163,8 @@ def _second(text: str) -> tuple[int, list[str]] | None:
 
 
 def _find_fence(text: str) -> tuple[str, list[str]] | None:
-    """Return the delimiter of the front matter and the lines in it, or None if there is none."""
+    """Return the delimiter of the front matter and the lines in it, or None if the text has no
+    front matter."""
     if text[:3] not in _KEYS:
         return None
     lines = text.split("\n", _MAX_LINES)[:_MAX_LINES]
@@ -189,7 +190,7 @@ def _is_toml(lines: Sequence[str]) -> bool:
 
 
 def _is_yaml(lines: Sequence[str]) -> bool:
-    """Whether the lines are names with values, as in notes; they need not be strict YAML.
+    """Whether the lines are names with values, as in notes. The lines need not be strict YAML.
 
     Each line is a name with a value, continues the value above it, or is a comment.
     """

@@ -51,9 +51,9 @@ def may_name_columns(texts: Sequence[str]) -> bool:
 def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a first row is data, because it resembles the rows below it.
 
-    It is data if one of its values occurs again in the same column, or if two values of a column
-    differ only in their digits, such as "Table 1" above "Table 2". Rows that repeat the whole
-    first row are ignored.
+    The row is data if one of its values occurs again in the same column, or if two values of a
+    column differ only in their digits, such as "Table 1" above "Table 2". Rows that repeat the
+    whole first row are ignored.
 
     >>> is_data(["Table 1", "Age"], [["Table 2", "Sex"]]), is_data(["Table", "Age"], [["1", "44"]])
     (True, False)
@@ -76,8 +76,8 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Return, for each column, the index of the first column of its group.
 
     The result is empty unless the first row names groups of the columns that the second row names.
-    Each group name is above the first column of its group. Below it are the same names in each
-    group, or numbers.
+    Each group name is above the first column of its group. The second row has the same names in
+    each group, or numbers.
 
     >>> columns_of_groups([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
     (0, 1, 1, 3)

@@ -40,7 +40,8 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     the text after them. A page that would be nearly empty without its navigation is read in full. A
     term is joined with its definition. A short paragraph entirely in bold is a heading. The title
     of a sidebar is a heading that ends with the sidebar; the title of a note or a table becomes a
-    line above it. `title` becomes the level-1 heading, unless the `h1` has the same text.
+    line above it. The `title` element becomes the level-1 heading, unless the `h1` has the same
+    text.
     """
     root = parse(text)
     if root is None:

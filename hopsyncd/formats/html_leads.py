@@ -29,13 +29,15 @@ class Leads:
         return "list_item" if self._lists else "paragraph"
 
     def end_at_heading(self) -> None:
-        """Stop using the current item as a lead: its heading is now part of the heading path."""
+        """Stop using the current item as a lead, because the item's heading is now part of the
+        heading path."""
         self._introduction = ""
         if self._open and not self._open[-1]:
             self._open[-1] = _UNSAID
 
     def add_number(self, heading: Block) -> Block:
-        """Put the item's number before a heading that begins the item, unless it has its own."""
+        """Put the item's number before a heading that begins the item, unless the heading has a
+        number."""
         label, self._label = self._label, ""
         if heading.text[:1].isdigit():
             return heading
@@ -105,7 +107,7 @@ class Leads:
 
 
 def _numbers_of(element: Element) -> ItemNumbers | None:
-    """Return the counter of an `ol` element; None if the page hides its numbers."""
+    """Return the counter of an `ol` element, or None if the page hides the numbers of its items."""
     if _NO_NUMBERS.search(element.get("style", "")):
         return None
     is_reversed = element.get("reversed") is not None

@@ -116,9 +116,10 @@ def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell,
 def text_of(
     page: Page, element: Element, line: int, depth: int = _MAX_DEPTH
 ) -> tuple[InlineText, list[Event]]:
-    """Return the text of a cell or caption, and the nested tables that name their columns.
+    """Return the text of a cell or caption, and an event for each nested table that names its
+    columns.
 
-    List items, and the cells of other nested tables, are separated in the text.
+    In the text, separators stand between list items, and between the cells of other nested tables.
     """
     inline = InlineText()
     tables: list[Event] = []

@@ -59,7 +59,7 @@ class InlineText:
         self._marked: list[tuple[int, str]] = []  # open superscripts and subscripts
 
     def begin(self) -> None:
-        """Begin a new block; an open link or bold text continues in it."""
+        """Begin a new block. A link or bold text that is still open continues in the new block."""
         self.parts, self.has_text = [], False
         self.is_plain, self.is_linked = False, True
         self.links, self._is_shown = [], False

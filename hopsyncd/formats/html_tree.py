@@ -92,7 +92,7 @@ def _etree() -> Any:
 
 
 def parse(text: str) -> Element | None:
-    """Parse a page; returns its root element, or None for an empty page."""
+    """Parse a page. Returns its root element, or None for an empty page."""
     root = _parse(text)
     if root is not None and _is_cut_off(root):
         root = _parse(_ANY_TAG.sub(" ", text))
@@ -236,8 +236,8 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
 
 def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
-    """Return the kind under which a skipped element is counted, or "" if it is not counted. Returns
-    None if the element is read."""
+    """Return the kind under which a skipped element is counted, or "" if the element is skipped
+    without being counted. Returns None if the element is read."""
     tag = element.tag
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]

@@ -96,7 +96,7 @@ def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
 
 
 def color_png(width: int, height: int, rows: Iterable[bytes], channels: int) -> bytes:
-    """Encode rows of bytes as an RGB PNG, or RGBA with four channels."""
+    """Encode rows of bytes as an RGB PNG, or as an RGBA PNG if `channels` is 4."""
     return _png(width, height, rows, kind=2 if channels == 3 else 6)
 
 

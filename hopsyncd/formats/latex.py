@@ -56,8 +56,8 @@ _MAX_NAME_TOKENS = 10  # in an environment's name, because a brace may be unclos
 def latex_blocks(text: str) -> tuple[Block, ...]:
     """Read a document, or a part of a document without a preamble.
 
-    Formulas become one line of text, and citations their keys. A caption comes above its table.
-    Drawings are left out and counted.
+    A formula becomes one line of text, and a citation becomes its key. A caption comes above its
+    table. Drawings are left out and counted.
     """
     reader = _Reader(text)
     blocks = tuple(reader.read())
@@ -139,7 +139,7 @@ class _Reader:
         yield from self._flush()
 
     def _read_preamble(self) -> int:
-        """Read the preamble; return the position where the document's text begins."""
+        """Read the preamble. Returns the position at which the document's text begins."""
         source, end = self.source, len(self.source.tokens)
         start = next(
             (
@@ -202,8 +202,8 @@ class _Reader:
             yield Block("note", note, line, max(line, last_line), links=note_links)
 
     def _find_ends(self) -> dict[int, int]:
-        r"""Return the position of the `\end` for the position of each `\begin`, even if
-        environments of the same name are nested."""
+        r"""Map the position of each `\begin` to the position of its `\end`, even if environments of
+        the same name are nested."""
         found: dict[int, int] = {}
         open_at: dict[str, list[int]] = {}
         for index in range(len(self.source.tokens)):

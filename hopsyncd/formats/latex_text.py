@@ -124,7 +124,7 @@ class Written:
         self.add(text)
 
     def take(self) -> tuple[str, Links]:
-        """Return the text in one line and its links, and start with empty text again."""
+        """Return the text in one line and its links, and clear both."""
         text, links = squeeze("".join(self.parts), tuple(self.links))
         self.parts, self.links, self.length = [], [], 0
         return text, links
@@ -147,7 +147,7 @@ class InlineReader:
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
     def text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
-        """Return the tokens from `first` up to `end` (exclusive) as one line, with their links."""
+        """Convert the tokens from `first` up to `end` (exclusive) to one line, with its links."""
         written = Written()
         self.write(first, end, written, depth)
         return written.take()
@@ -174,7 +174,7 @@ class InlineReader:
         return index + 1
 
     def argument(self, index: int, end: int) -> tuple[int, int, int]:
-        """Return the first and the end position of an argument, and the position after it."""
+        """Return the start and end of the argument at `index`, and the position after it."""
         tokens = self.source.tokens
         while index < end and tokens[index].isspace() and tokens[index].count("\n") < 2:
             index += 1
@@ -184,7 +184,7 @@ class InlineReader:
         return index, min(index + 1, end), min(index + 1, end)
 
     def option(self, index: int, end: int) -> tuple[int, int, int]:
-        """Return the same positions as `argument`, for an optional argument in square brackets.
+        """Return the positions as `argument` does, for an optional argument in square brackets.
 
         If there is no optional argument, all three positions are `index`.
         """

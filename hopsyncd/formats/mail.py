@@ -1,7 +1,7 @@
 """Reads mail: the subject as title, then sender, recipients, date, text and attachments.
 
 The Message-ID is the name of a message. A message links to the messages to which it replies,
-nearest first. Attached or inline messages come below their own subject, sender and date.
+nearest first. An attached or inline message comes below its own subject, sender and date.
 
 Quotations are left out and counted, because the quoted message contains their text. A message that
 consists only of quotations keeps them. Line numbers count the lines of the extracted text, not of

@@ -162,8 +162,8 @@ def _end_of_quote(lines: list[str], index: int) -> int:
 def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
     """Return the last lines of each quotation with a reply below it, by the quotation's position.
 
-    Returns nothing unless replies come between quotations: a single reply below answers the whole
-    message.
+    The result is empty unless replies come between quotations, because a single reply below a
+    quotation answers the whole message.
     """
     answered: dict[int, list[str]] = {}
     index = 0
@@ -193,7 +193,8 @@ def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
 def _take_quote(
     written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
 ) -> None:
-    """Count a quotation and drop all but its answered lines, or keep it."""
+    """Count a quotation and keep only its answered lines. A quotation that is not in `known` is
+    kept whole."""
     lines = written.parts[-1].lines
     if known is not None and not known.knows(quote):
         lines.extend(quote)

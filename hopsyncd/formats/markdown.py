@@ -88,10 +88,11 @@ _MARK = "\0"  # marks the start of a link; no text contains it
 def markdown_blocks(text: str) -> tuple[Block, ...]:
     """Read Markdown. Links, images and emphasis are reduced to the visible text.
 
-    The front matter's `title` becomes the level-1 heading if there is none, with the other fields
-    below it. Each cell of a table follows the name of its column. Lists of links within the page
-    are left out. Code keeps its own line numbers, without the fences. A document nested deeper than
-    the parser allows (12 quotes, 100 levels) is read as plain text, so that no text is lost.
+    If the text has no level-1 heading, the front matter's `title` becomes that heading, with the
+    other fields below it. Each cell of a table follows the name of its column. Lists of links
+    within the page are left out. Code keeps its own line numbers, without the fences. A document
+    nested deeper than the parser allows (12 quotes, 100 levels) is read as plain text, so that no
+    text is lost.
     """
     text, front_matter = without_front_matter(text)
     env = _Environment()
@@ -144,7 +145,7 @@ def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[
 
 
 def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
-    """Read the blocks of the text; notes and names in it are added to `env`."""
+    """Read the blocks of the text. The notes and names in the text are added to `env`."""
     if _DEEP_QUOTE.search(text):
         return plain_blocks(text)
     parser = _parser()
@@ -326,7 +327,8 @@ class _Walk:
                 self._lead_in = ""
 
     def _definition(self, token: Token, line: int) -> Iterator[Block]:
-        """Begin a definition. Its term precedes its text, or is a block above its other content."""
+        """Begin a definition. The term precedes the definition's text, or is a block above its
+        other content."""
         term, links = self._term
         is_first = token.info == "first"
         self._label = ""

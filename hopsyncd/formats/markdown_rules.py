@@ -106,10 +106,10 @@ def script_rule(state: StateInline, silent: bool) -> bool:
 def add_definition_tokens(
     tokens: Sequence[Token], env: Mapping[str, Any], text: str
 ) -> Iterator[Token]:
-    """Add a token for each line that looks like a link definition but is text: `[Deadline]:
-    Friday`.
+    """Yield the tokens, with a token for each line that looks like a link definition but is text:
+    `[Deadline]: Friday`.
 
-    In such a line, the label is used by no link, and the target is not an address. The token
+    A line is text if no link uses its label and its target is not an address. The token
     `definition` has the line as its content.
     """
     found = [

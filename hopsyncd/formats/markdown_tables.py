@@ -89,7 +89,8 @@ def _push(state: StateBlock, table: _Drawn, caption: str, start: int) -> None:
 
 
 def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int]:
-    """Return the caption below a table, which may follow a blank line, and the line after it."""
+    """Return the caption below a table and the line after the caption. A blank line may precede the
+    caption."""
     line_number = after + 1 if after < end and not line(after).strip() else after
     found = _CAPTION.match(line(line_number).strip()) if line_number < end else None
     if not found:

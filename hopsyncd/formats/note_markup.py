@@ -52,7 +52,8 @@ def without_note_markup(text: str) -> str:
 
 
 def embedded_text(name: str, shown: str) -> str:
-    """Return the text for an embedded file; for a picture, its caption.
+    """Return the text to show for an embedded file: the caption of a picture, or the text or name
+    of another file.
 
     >>> embedded_text("lucide-x.svg#icon", ""), embedded_text("a.png", "300")
     ('', '')

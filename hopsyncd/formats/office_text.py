@@ -146,7 +146,7 @@ class ListLeads:
 
 
 def picture_text(description: str) -> str:
-    """Return the author's description of a picture, without the note that Office adds to generated
+    """Return the description of a picture, without the note that Office adds to generated
     descriptions."""
     return _BY_PROGRAM.sub("", in_one_line(description)).strip()
 

@@ -90,7 +90,7 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
     between that number and `page`.
 
     A number at the end counts only after a word for "page", or if the line `is_apart` from the
-    text. The 1 of "Step 1" is not a page number.
+    text. So the 1 of "Step 1" is not a page number.
     """
     key = text.casefold()
     numbers = list(_NUMBER.finditer(key))

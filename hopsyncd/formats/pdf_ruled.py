@@ -85,7 +85,8 @@ def _edges_drawn(
     """Yield the pair (edge, interval) for each of `edges` and each interval of `across` in which a
     line is drawn along that edge.
 
-    Each of `sides` is a pair of parallel lines: their positions, their begin and their end.
+    Each item of `sides` is a pair of parallel lines: both positions, and the start and end of the
+    lines.
     """
     middles = [(begin + end) / 2 for begin, end in pairwise(across)]
     for places, begin, end in sides:

@@ -58,7 +58,7 @@ def rows_of(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def join_spans(spans: Iterable[Span]) -> str:
-    """Join spans as one line; a word split by a hyphen is rejoined."""
+    """Join spans as one line. A word that a hyphen splits is rejoined."""
     text, before = "", None
     for span in spans:
         is_close = before is None or before.is_broken or _touches(before, span)
@@ -122,7 +122,7 @@ def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, S
 
 
 def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span] | PlacedTable]:
-    """Yield the rows of a region in order; rows that form a table are yielded as one table."""
+    """Yield the rows of a region in order. Rows that form a table are yielded as one table."""
     rows, start = [*map(_join_marker, rows)], 0
     while start < len(rows):
         end = _end_of_block(rows, start)
@@ -152,7 +152,7 @@ def _join_marker(row: list[Span]) -> list[Span]:
 
 
 def _end_of_block(rows: Sequence[list[Span]], start: int) -> int:
-    """Return the end index of the rows from `start` on that may form a table."""
+    """Return the end index (exclusive) of the rows from `start` on that may form a table."""
     end = start + 1
     if not 1 < len(rows[start]) <= _MAX_COLUMNS:
         return end
@@ -355,7 +355,7 @@ def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
 
 
 def _names_all(row: Sequence[Cell], width: int) -> bool:
-    """Whether a row has a cell for each column; the first column may have none."""
+    """Whether a row has a cell for each column. Only the first column may lack a cell."""
     alone = {cell.column for cell in row if cell.columns == 1}
     return len(alone) == len(row) and alone >= set(range(1, width))
 
@@ -390,8 +390,8 @@ def _is_above_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
     """Count the rows at the top that have a background of their own.
 
-    The same background may occur in a few rows below, such as totals. If a third of the rows below
-    or more have it, as in striped tables, the result is 0.
+    The same background may occur in a few rows below, such as totals. If at least a third of the
+    rows below have that background, as in striped tables, the result is 0.
     """
     shades = [{span.shade for cell in row for span in cell.spans} for row in rows]
     count = 0

@@ -73,7 +73,7 @@ class Span:
 
 @dataclass(slots=True)
 class PageText:
-    """The spans of a page in file order; rotated spans are kept separately."""
+    """The spans of a page in file order. Rotated spans are in a separate list."""
 
     spans: list[Span] = field(default_factory=list)
     turned: list[Span] = field(default_factory=list)
@@ -156,7 +156,7 @@ class TextReader:
         return page
 
     def _add_column(self, first: int, last: int, page: PageText) -> None:
-        """Add a word whose letters are below each other: rotated text, or cells of a table."""
+        """Add a word whose letters are below one another: rotated text, or cells of a table."""
         if self._text[first : last + 1].isascii() and self._is_upright(first):
             page.spans += self._letters(first, last, len(page.spans))
         else:
@@ -323,7 +323,7 @@ def _insert_spaces(word: str) -> str:
 
 
 def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
-    """Group words with vertically arranged letters into lines."""
+    """Join words with vertically arranged letters into lines."""
     lines: list[Span] = []
     for word in words:
         before = lines[-1] if lines else word

@@ -53,11 +53,11 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
     """Read reStructuredText.
 
     Roles, links and emphasis become their visible text, and substitutions their replacement.
-    Literal blocks and code directives are `code`; a directive that docutils does not know keeps its
-    argument and its content. A footnote follows the block that refers to it. Targets become names
-    of the document. Terms, items and descriptions are leads of the blocks nested in them. Fields at
-    the top, as in PEPs, become the title and facts about the document. Text that docutils cannot
-    parse is kept as code; a document that is nested too deeply is read as plain text.
+    Literal blocks and code directives are `code`; the argument and the content of a directive that
+    docutils does not know are kept. A footnote follows the block that refers to it. Targets become
+    names of the document. Terms, items and descriptions are leads of the blocks nested in them.
+    Fields at the top, as in PEPs, become the title and facts about the document. Text that docutils
+    cannot parse is kept as code; a document that is nested too deeply is read as plain text.
     """
     lines = text.expandtabs(8).split("\n")
     head, end = _read_head(lines)
@@ -88,7 +88,8 @@ def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
 
 @cache
 def _default_settings() -> Any:
-    """Cache the default settings: collecting them takes longer than parsing a short document."""
+    """Return the default settings of docutils. They are cached, because collecting them takes
+    longer than parsing a short document."""
     return get_default_settings(Parser)
 
 
@@ -409,7 +410,8 @@ def _numbers_of(items: nodes.enumerated_list) -> ItemNumbers:
 
 
 def _near(leads: Leads) -> Leads:
-    """Return the innermost leads, without consecutive duplicates."""
+    """Return the innermost leads, without consecutive duplicates, so that deeply nested text does
+    not repeat all leads."""
     return tuple(lead for lead, _ in groupby(leads) if lead)[-_MAX_LEADS:]
 
 

@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def tokens_of(data: bytes) -> Iterator[Token]:
-    """Yield the tokens of a document; binary data is left out."""
+    """Yield the tokens of a document, without embedded binary data."""
     offset = 0
     while match := _TOKEN.match(data, offset):
         offset = match.end()

@@ -154,7 +154,7 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
 
 
 def _names_groups(row: SheetRow) -> bool:
-    """Whether several cells of a row span columns and may name them as groups."""
+    """Whether several cells of a row span columns and may be the names of column groups."""
     cells = [cell for cell in row.cells if cell and cell.text]
     spans = sum(cell.colspan > 1 for cell in cells)
     return spans > 1 and may_name_columns([cell.text for cell in cells])

@@ -255,7 +255,7 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
 
 
 def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
-    """Return the cells of a row in these columns."""
+    """Return the row with only the cells in these columns."""
     cells = [row.cells[column] for column in columns if column < len(row.cells)]
     return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
 

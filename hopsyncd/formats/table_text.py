@@ -35,8 +35,8 @@ _NO_COLUMNS: frozenset[int] = frozenset()
 def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     """Return the label of each column: the path from its outermost header to its own header.
 
-    A header that spans the whole table is left out; an empty header adds nothing. If the table is
-    nested in a column of another table, `column` is the name of that column, which comes first.
+    A header that spans the whole table is left out, and an empty header adds nothing. If the table
+    is nested in a column of another table, `column` is the name of that column, which comes first.
     """
     width = max((len(row.cells) for row in rows), default=0)
     paths: list[list[Cell]] = [[] for _ in range(width)]
@@ -59,7 +59,7 @@ def table_blocks(
 
     `leads` are the leads of the block around the table. Each row has the caption and its group
     title as leads, so that a passage that begins inside the table repeats them. Links of headers go
-    to the first row. If a table consists only of headers, they become its text.
+    to the first row. If a table consists only of headers, the headers become its text.
 
     If the table is nested in a cell, `outer` is the first cell of the row around it, which precedes
     each inner row, and `column` is the name of that cell's column.
@@ -222,7 +222,7 @@ def _row_text(
     begins: Sequence[bool],
     empty: frozenset[int] = _NO_COLUMNS,
 ) -> tuple[str, Links]:
-    """Return a row's text, and its links with their offsets in it.
+    """Return a row's text, and its links with their offsets in the text.
 
     Without labels, empty cells and spanned columns keep their places, except columns in which no
     cell of the table begins. The names of `empty` columns are written without a value.
@@ -261,7 +261,7 @@ def _row_text(
 
 
 def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
-    """Yield each cell with the columns that it spans; an empty cell spans one column."""
+    """Yield each cell with the columns that it spans. An empty cell spans one column."""
     places = enumerate(cells)
     keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
     for _, run in keyed:

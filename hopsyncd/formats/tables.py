@@ -59,7 +59,7 @@ class Row:
 
     @property
     def texts(self) -> list[str]:
-        """Return the text of each column's cell; "" for an empty place."""
+        """Return the text of each column's cell, or "" for an empty place."""
         return [cell.text if cell else "" for cell in self.cells]
 
     @property
@@ -252,7 +252,7 @@ def _rows_spanned(rows: Sequence[Row], count: int) -> int:
 
 
 def is_header_row(row: Row) -> bool:
-    """Whether all cells of a row are marked as headers; an empty top left cell need not be."""
+    """Whether all cells of a row, apart from an empty top left cell, are marked as headers."""
     cells = list(row.cells)
     while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
         cells.pop(0)

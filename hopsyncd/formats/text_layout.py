@@ -142,7 +142,7 @@ class _Candidate:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the form of the line alone shows that it is a heading."""
+        """Whether the line's form alone shows that the line is a heading."""
         return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
 
 
@@ -265,7 +265,8 @@ def _leads_to(before: _Candidate, candidate: _Candidate) -> bool:
 
 
 def is_of_contents(run: Sequence[str], titles: Container[str]) -> bool:
-    """Whether most lines list headings: dots lead to a page number, or the lines are the titles."""
+    """Whether most lines belong to a table of contents: dots lead to a page number, or the line is
+    one of `titles`."""
     named = (_is_dotted(line) or " ".join(line.split()) in titles for line in run)
     return sum(named) * 2 > len(run)
 
@@ -348,7 +349,7 @@ def _tag_at(line: str, column: int) -> Tag | None:
 
 
 def _is_prose(lines: Sequence[str]) -> bool:
-    """Whether lines consist mostly of letters and few have gaps like table rows."""
+    """Whether the lines consist mostly of letters, and few lines have gaps as in table rows."""
     text = "".join("".join(lines).split())
     gaps = sum(map(bool, map(COLUMNS.search, lines)))
     return 4 * gaps <= len(lines) and sum(map(str.isalpha, text)) >= 0.7 * len(text)

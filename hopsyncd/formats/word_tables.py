@@ -53,7 +53,7 @@ class WordTable:
 
     @property
     def only_cell(self) -> Element | None:
-        """Return the cell of a table that has only one cell; None otherwise."""
+        """Return the cell of a table that has only one cell, or None for other tables."""
         is_one = len(self.rows) == 1 and len(self.rows[0]) == 1
         return self.rows[0][0].element if is_one else None
 

@@ -1,6 +1,6 @@
 """Reads the number formats and bold cells of workbooks of Excel 5 to 2003 (MS-XLS).
 
-The library that reads the values returns neither.
+The library that reads the values returns neither formats nor styles.
 """
 
 import io

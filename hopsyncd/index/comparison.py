@@ -244,9 +244,9 @@ def find_best(
     """Return the best match of each outgoing question in `sources` among the `targets` with the
     same keyword.
 
-    The result is ordered by outgoing question. If several targets are equally similar, the one with
-    the lowest id is the match. A question is left out unless its match is better than its match in
-    `held`, which is ordered by outgoing question.
+    The result is ordered by outgoing question. If several targets are equally similar, the target
+    with the lowest id is the match. A question is left out unless its match is better than its
+    match in `held`, which is ordered by outgoing question.
     """
     questions = sort_distinct(sources.questions)
     floor = np.full(len(questions), -np.inf)

@@ -1,7 +1,7 @@
 """Resolves links: finds the document and the passage to which a link leads.
 
 The following rules are tried in order. An ambiguous link is not resolved: if two documents have the
-same name, a link with this name leads to neither document.
+same name, a link with that name leads to neither document.
 
 1. The link's own document, if the link contains only a heading.
 2. The path, from the folder of the link's document or from the top of its source.

@@ -130,8 +130,7 @@ class Postings:
         """Return the rows of all keys, in the order of `keys`, and the position in `keys` of each
         row's key.
 
-        With `limit`, each segment returns at most `limit` rows of a key. So a key with more than
-        `limit` rows still has at least `limit` rows in the result.
+        With `limit`, a key with more than `limit` rows may get fewer rows, but at least `limit`.
         """
         row_parts: list[Int32s] = []
         key_parts: list[Integers] = []

@@ -357,7 +357,7 @@ def _find_mentions(
     index: LiveIndex, passage_rows: Integers, names: AnyIntegers
 ) -> tuple[Flags, Flags]:
     """Return two flags for each pair of a passage row and a name: whether the name is in the
-    passage's questions, and whether it is a topic."""
+    passage's questions, and whether the name is a topic of the passage."""
     if not len(passage_rows):
         return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     passages, mentions = index.passages, index.mentions

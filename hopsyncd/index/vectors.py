@@ -28,7 +28,7 @@ _WIDTH = 6.0  # Components larger than this multiple of a typical component are 
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    """Return a copy of an array with space for at least `rows` rows, and at least twice its old
+    """Return a copy of an array with space for at least `rows` rows, and at least twice the old
     size."""
     room = max(rows, 2 * len(old), _FIRST_ROOM)
     grown = np.zeros((room, *old.shape[1:]), dtype=old.dtype)

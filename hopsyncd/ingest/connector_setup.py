@@ -111,7 +111,7 @@ class UnusableSource:
         raise self._unavailable() from self.error
 
     def close(self) -> None:
-        """Do nothing: no resource is open."""
+        """Do nothing, because no resource is open."""
 
     def _unavailable(self) -> SourceUnavailable:
         return SourceUnavailable(

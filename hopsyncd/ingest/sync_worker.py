@@ -89,7 +89,7 @@ class SyncWorker:
         self._clocks = clocks
         self._require_encoder = require_encoder
         self._wake = threading.Condition()
-        self._change_events: dict[str, dict[str, None]] = {}  # paths by source, the newest last
+        self._change_events: dict[str, dict[str, None]] = {}  # paths by source, newest last
         self._dirty_sources: set[str] = set()  # the sources in which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []

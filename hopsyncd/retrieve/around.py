@@ -146,7 +146,7 @@ def _joining(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Inte
 
 
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
-    """Find up to `limit` paths from start to end, the shortest first. No path repeats a passage.
+    """Find up to `limit` paths from start to end, shortest first. No path repeats a passage.
 
     The search is limited, so longer paths may be missing if there are very many paths.
     """

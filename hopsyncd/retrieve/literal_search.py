@@ -86,8 +86,8 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """Return 1 if the passage contains the part as typed, and less if it has only similar
-        words.
+        """Return 1 if the passage `text` contains this part of the query as typed, and less if it
+        has only similar words.
         """
         if contains_literal(text, self.part.text):
             return 1.0

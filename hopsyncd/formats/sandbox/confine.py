@@ -3,7 +3,7 @@
 Landlock and seccomp need no privileges and cannot be undone. There is no C library for Landlock and
 no maintained Python library for either, so this module makes the few system calls itself.
 
-Both also confine native code. The audit hook confines only calls from Python; it is for systems
+Both also confine native code. The audit hook confines only calls from Python. It is for systems
 without Landlock and seccomp. docs/security.md lists what each layer forbids.
 """
 
@@ -200,7 +200,7 @@ def confine(memory_bytes: int) -> None:
 
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
     """Replace this process with another program, confined like a reader process. The program may
-    also read below `places`.
+    also read files below `places`.
 
     The program's environment contains only OMP_THREAD_LIMIT, which limits the program to one
     thread.

@@ -46,9 +46,9 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 class ExtractionProcess:
     """Reads documents in a separate process. The calling process reads small, simple documents.
 
-    An instance is not thread-safe. While it waits, it calls `yield_to_edits`, which may raise an
-    error to abandon the document, or use the same instance to read another document with a second
-    worker.
+    An instance is not thread-safe. While an instance waits, it calls `yield_to_edits`, which may
+    raise an error to abandon the document, or use the same instance to read another document with a
+    second worker.
 
     Content that killed a worker is never tried again, whatever its name. `quarantined` maps the
     hash of such content to the reason, and `on_quarantine` receives each new hash and reason. A
@@ -225,7 +225,8 @@ class ExtractionProcess:
             self.try_reader(kind)
 
     def _note_unavailable(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
-        """Record why documents of a type cannot be read, log it once, and end the worker."""
+        """Record and log why documents of a type cannot be read, once for each type, and end the
+        worker."""
         self._end()
         if self._unavailable.get(kind) is None:
             log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
@@ -254,8 +255,8 @@ class ExtractionProcess:
         return self._second
 
     def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """Send the document to the worker. If an earlier document may have killed the worker, send
-        it once to a new worker."""
+        """Send the document to the worker. If the worker dies and an earlier document may be the
+        cause, send the document once more, to a new worker."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
         is_worn = self._child.is_running
@@ -305,7 +306,8 @@ class ExtractionProcess:
             raise _no_worker(str(error)) from error
 
     def _expect_ready(self, process: Process) -> None:
-        """Wait until a new worker is ready. If it dies first, no document is blamed."""
+        """Wait until a new worker is ready. Raises ReaderUnavailable if the worker dies first,
+        because no document is at fault."""
         try:
             exchange = ReaderExchange(process, self._yield_to_edits, self._limits)
             exchange.expect_ready(self._limits.wall_s)

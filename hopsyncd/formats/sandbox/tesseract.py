@@ -42,10 +42,10 @@ class Tesseract:
     def blocks(
         self, picture: bytes, page: int, yield_to_edits: Callable[[], None]
     ) -> tuple[Block, ...]:
-        """Return the paragraphs of a picture. Its first page has the number `page`. Raises Died if
-        tesseract fails.
+        """Return the paragraphs of a picture. `page` is the number of its first page. Raises Died
+        if tesseract fails.
 
-        While it waits, it calls `yield_to_edits`.
+        Calls `yield_to_edits` while waiting.
         """
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
@@ -55,8 +55,8 @@ class Tesseract:
         )
 
     def text_of(self, picture: bytes, yield_to_edits: Callable[[], None] = lambda: None) -> str:
-        """Recognize the text of a PNG, JPEG or TIFF. Calls `yield_to_edits` while it waits. Raises
-        Died if tesseract fails."""
+        """Recognize the text of a PNG, JPEG or TIFF picture. Calls `yield_to_edits` while it waits.
+        Raises Died if tesseract fails."""
         with tempfile.TemporaryFile() as file:
             file.write(picture)
             file.seek(0)

@@ -242,7 +242,8 @@ class HttpEncoder(PromptedEncoder):
         dimensions: int | None,
         expected: Vectors | None = None,
     ) -> NDArray[np.float32]:
-        """Request vectors. With `expected`, the first vector must be the probe's and equal it."""
+        """Request vectors. With `expected`, the first text is the probe, and its vector must match
+        `expected`."""
         try:
             vectors = self._endpoint.embed(texts, kind, dimensions)
             if expected is not None:
