@@ -160,8 +160,8 @@ class RotatingFile:
                 self._rotate()
 
     def reopen(self) -> None:
-        """Reopen the file by its path, which may be a new file. If that fails, raises OSError and
-        continues with the old file."""
+        """Reopen the file by its path, which may be a new file. If the file cannot be opened,
+        raises OSError, and the old file stays in use."""
         with self._lock:
             fresh = self._open()
             os.close(self._handle)

@@ -66,7 +66,7 @@ class TeamPage(Protocol):
         more."""
 
     def find_user(self, user: str) -> Person | None:
-        """Find the user with this name. The role and groups are those of the user's newest open
+        """Find the user with this name, in the role and with the groups of the user's newest open
         session."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...

@@ -170,7 +170,7 @@ def _make_connector(source: SourceConfig, config: Config) -> Connector:
 
 
 def tesseract_of(config: Config) -> Tesseract | None:
-    """Return Tesseract if text recognition is enabled and Tesseract is installed, else None."""
+    """Return Tesseract, or None if text recognition is off or Tesseract is not installed."""
     formats = config.formats
     return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
 

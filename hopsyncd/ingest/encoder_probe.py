@@ -13,7 +13,7 @@ from store.records import GenerationConfig
 
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
-    """If the encoder is an endpoint, make it raise an error if its model did not compute the stored
+    """Make an encoder behind an endpoint refuse to work if its model did not compute the stored
     vectors."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)

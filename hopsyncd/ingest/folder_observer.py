@@ -37,7 +37,8 @@ class DeepObserver(InotifyObserver):
         self._emitter_class = _DeepEmitter
 
     def too_deep(self) -> str | None:
-        """Return the path of a folder that is too deep to be watched, or None if there is none."""
+        """Return the path of a folder that is too deep to be watched, or None if all folders are
+        watched."""
         groups = (emitter.group for emitter in self.emitters if isinstance(emitter, _DeepEmitter))
         found = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
         return next(found, None)

@@ -117,7 +117,7 @@ class Follower:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the server cannot be reached, or None while the server can be reached."""
+        """The reason why the database server cannot be reached, or None while it can be reached."""
         return str(self.copy.lost) if self.copy.lost else None
 
     @property

@@ -32,7 +32,7 @@ _CHUNK = 256  # items taken from the connector per call
 
 
 class TooMuch(Exception):
-    """A small sync is abandoned because it has too much work."""
+    """Raised to abandon a small sync that has too much work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Plan:
     postponed: tuple[str, ...] = ()
 
     def looks_at(self, path: str) -> bool:
-        """Whether the sync brings the item at this path up to date."""
+        """Whether this sync will bring the item at the path up to date."""
         return self.listing.decides(path) if self.only is None else path in self.only
 
     def steps_with(self, *actions: Action) -> dict[str, Step]:

@@ -161,7 +161,7 @@ class Preparer:
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Yield the passages that have no question set. A passage is checked only when it is
-        reached, because a nested prepare() may store its set."""
+        reached, because a nested prepare() may have stored its set by then."""
         for passage in passages:
             if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage

@@ -106,7 +106,8 @@ class SavedIndex:
         return index
 
     def save(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the index, and map its columns from the new file. Failures are only logged."""
+        """Save the index, and map its columns from the new file. A failure is logged and not
+        raised."""
         self.start_saving(made, index, encoder)
         self.finish_saving()
 
@@ -237,7 +238,7 @@ class SavedIndex:
     def is_due_at_rest(self, index: LiveIndex) -> bool:
         """Whether the index has grown enough to be saved again while no source is being synced.
 
-        Each process keeps rows that are not in the files in its own memory.
+        Rows that are not in the files take memory in each process.
         """
         return len(index.passages) > _MORE_AT_REST * self._entries + _FEW_ROWS
 

@@ -50,7 +50,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """A scheduled job other than a scan. It starts while the writer's thread is idle.
+    """A scheduled job other than a scan. The job starts while the writer's thread is idle.
 
     If `run` returns a future, the job continues on another thread, and ends when the future is
     done.
@@ -130,16 +130,16 @@ def scan_times(source: SourceConfig, config: Config) -> When:
 
 
 def full_scan_times(source: SourceConfig, config: Config) -> When | None:
-    """Return the schedule of a source's complete listings, or None if it has no separate schedule.
-    Raises ConfigError."""
+    """Return the schedule of a source's complete listings, or None if complete listings have no
+    separate schedule. Raises ConfigError."""
     if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
         return None
     return _parse_cron(config.schedule.full_scan_at, config)
 
 
 def gc_times(config: Config) -> When | None:
-    """Return the schedule of garbage collection, or None if it is not scheduled. Raises
-    ConfigError."""
+    """Return the schedule of garbage collection, or None if garbage collection is not scheduled.
+    Raises ConfigError."""
     return _parse_cron(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 

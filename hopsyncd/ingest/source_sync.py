@@ -466,8 +466,8 @@ class SourceSync:
         return committed is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """From the batches of running syncs, drop each path that a preempting sync has read later
-        (`is_later`). `source` is the source's id."""
+        """Drop each path for which `is_later` returns True, because a preempting sync has read it
+        later, from the batches of running syncs. `source` is the source's id."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)

@@ -87,7 +87,7 @@ class WriterThread:
         return done
 
     def end(self) -> None:
-        """Do nothing: `begin` returns only after the call has ended."""
+        """Do nothing, because `begin` returns only after the call has ended."""
 
     def has_ended(self, timeout_s: float) -> bool:
         return True
@@ -96,8 +96,8 @@ class WriterThread:
 class SourceThread:
     """Runs slow calls on a separate thread, which starts with the first call.
 
-    A call whose result is no longer needed is not interrupted. It continues until it ends or times
-    out.
+    A call whose result is no longer needed is not interrupted. The call continues until it ends or
+    times out.
     """
 
     def __init__(self, name: str) -> None:

@@ -372,7 +372,7 @@ class VersionWriter:
 
     def commit_separate_index(self, newest: Version) -> Version:
         """Commit a version with the passages of `newest` and the current settings, from the
-        separate index. Drops that index."""
+        separate index, and drop that index."""
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
             rows = np.flatnonzero(index.is_vertex)

@@ -174,8 +174,8 @@ class FolderWatcher:
             on_change(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether few change events were sent recently, and none of their paths has a new file
-        event."""
+        """Whether few change events were sent recently, and no path in them has had a file event
+        since."""
         since_s = time.monotonic() - self._debounce_s
         self._passed_on_s = {
             path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s
@@ -183,7 +183,7 @@ class FolderWatcher:
         return len(self._passed_on_s) < _FEW_PATHS and self._pending.holds_none(self._passed_on_s)
 
     def _begin(self, root: Path) -> bool:
-        """Try to watch the folder, and set the status. Returns whether it succeeded."""
+        """Try to watch the folder, and set the status. Returns whether the folder is watched."""
         try:
             self._session = _Session(root, self._new_observer, self._pending)
         except OSError as error:
@@ -206,8 +206,8 @@ class FolderWatcher:
         self._status = status
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
-        """Return whether the watch still covers the whole folder. If it does not, end the watch. A
-        later check restarts it."""
+        """Return whether the watch still covers the whole folder. Otherwise, end the watch. A later
+        check restarts the watch."""
         try:
             session.check(root, new_folder)
         except OSError as error:
@@ -272,7 +272,7 @@ class _Pending(events.FileSystemEventHandler):
             self._filled.set()
 
     def mark_incomplete(self) -> None:
-        """Record, until the next `take`, that some paths are missing."""
+        """Record that some paths are missing from the next result of `take`."""
         with self._lock:
             self._lost = True
             self._filled.set()
@@ -340,7 +340,8 @@ class _Session:
             self._check_limit()
 
     def too_deep(self) -> str | None:
-        """Return the path of a folder that is too deep to be watched, or None if there is none."""
+        """Return the path of a folder that is too deep to be watched, or None if all folders are
+        watched."""
         return self._observer.too_deep() if isinstance(self._observer, DeepObserver) else None
 
     def stop(self) -> None:
@@ -455,7 +456,7 @@ class SourceWatchers:
             self._watchers[source.name] = watcher
 
     def rewatch(self, names: Collection[str], config: Config) -> None:
-        """End the watches of the sources with these names. Then watch those that are still
+        """End the watches of the sources with these names. Then watch the sources that are still
         configured."""
         for name in names:
             self.unwatch(name)

@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 class Refusal:
     """A worker's report that it refused a task.
 
-    differs: the parts of its code or models that differ from the daemon's.
+    differs: the parts of the worker's code or models that differ from the daemon's.
     """
 
     machine: str

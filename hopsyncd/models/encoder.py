@@ -1,7 +1,8 @@
 """The encoder, which turns texts into vectors, and the reranker. Both run offline.
 
-The default encoder runs in ONNX Runtime. So do other encoders, if they can be exported
-(embedding/folder_encoder.py); otherwise they run in sentence-transformers, as the reranker does.
+The default encoder runs in ONNX Runtime. Other encoders also run in ONNX Runtime if they can be
+exported (embedding/folder_encoder.py). Otherwise they run in sentence-transformers, as the reranker
+does.
 """
 
 import hashlib
@@ -124,7 +125,7 @@ class FairLock:
 class SentenceEncoder:
     """Encodes texts with a sentence-transformers model in torch. Texts are cut at 256 tokens.
 
-    The default model encodes one text at a time; other models run in batches. The files of the
+    The default model encodes one text at a time. Other models run in batches. The files of the
     default model are checked when the object is created. The model is loaded for the first vector,
     so that loading does not delay the daemon's start.
     """
@@ -226,7 +227,7 @@ def require_sentence_transformers(what: str) -> None:
 def create_session(
     model: bytes | Path, threads: int = 1, entries: Mapping[str, str] | None = None
 ) -> Any:
-    """Create an ONNX Runtime session. With one thread, it runs on the caller's thread.
+    """Create an ONNX Runtime session. With one thread, the model runs on the caller's thread.
 
     `entries` are additional settings of the session.
     """
@@ -312,7 +313,8 @@ def _vocabulary() -> Mapping[int, bytes]:
 
 
 def checked_digest(path: str, expected: str) -> str:
-    """Return the SHA-256 of the weights. Raises ModelUnavailable if another digest is expected.
+    """Return the SHA-256 of the weights in the folder `path`. Raises ModelUnavailable if it is not
+    `expected`.
 
     If there are several files, the digest is the SHA-256 of their digests, ordered by file name.
     """

@@ -1,8 +1,8 @@
 """Loads the models of the stored vectors if the configuration names other models.
 
 A file in the data folder stores the settings of each generation by its name. So after a change of
-the configuration, the daemon can load the models of the stored vectors. It uses them for answers
-and edits until the passages are embedded again.
+the configuration, the daemon can load the models of the stored vectors. The daemon uses these
+models for answers and edits until the passages are embedded again.
 """
 
 import json

@@ -97,7 +97,7 @@ class _Pipeline:
 
 
 def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The attribute rules that can change a part of speech in _PARTS_READ.
+    """Return the attribute rules that can change a part of speech in _PARTS_READ.
 
     The other rules are skipped to save time, because their tags exclude these parts of speech.
     """

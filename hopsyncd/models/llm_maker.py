@@ -1,8 +1,8 @@
 """Makes question sets from an LLM's output.
 
-The LLM writes questions (HopRAG) or statements (Hierarchical Lexical Graph). The keywords of a
-question are the names in it, and its vector is the vector of its text. LLM questions and built-in
-questions find different passages, so with `both` a passage gets both.
+The output consists of questions (HopRAG) or statements (Hierarchical Lexical Graph). The keywords
+of a question are the names in it, and its vector is the vector of its text. LLM questions and
+built-in questions find different passages, so with `both` a passage gets both.
 
 Statements replace the sentences of the passage. Each becomes an incoming question whose keywords
 are its entities and its topic. Each entity that is not a topic gets an outgoing question where it

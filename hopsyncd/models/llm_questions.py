@@ -1,9 +1,9 @@
 """Asks an LLM for the questions of passages: HopRAG's incoming and outgoing pseudo-queries.
 
-A call contains several passages of one source, as data. Each is one line of JSON between two marks.
-The marks are derived from the passages' texts, so no text in a call can contain the marks of the
-call. No text can end its line, because it is escaped. From a reply, only lists of short texts are
-used, for passages whose numbers are in the call.
+A call contains several passages of one source, as data. Each passage is one line of JSON between
+two marks. The marks are derived from the passages' texts, so no text in a call can contain the
+marks of the call. No text can end its line, because line breaks are escaped. From a reply, only
+lists of short texts are used, for passages whose numbers are in the call.
 """
 
 import hashlib
@@ -133,7 +133,8 @@ def unusable_reply_error(why: str) -> LlmNonsense:
 def _usable_questions(
     questions: Iterable[str], text: str, taken: set[str], most: int
 ) -> tuple[str, ...]:
-    """Return the first `most` usable questions, without duplicates and questions in `taken`."""
+    """Return the first `most` usable questions about the passage `text`, without duplicates and
+    without questions in `taken`."""
     kept: list[str] = []
     for question in questions:
         clean = strip_control_characters(question)
@@ -206,7 +207,7 @@ QUESTIONS = PromptSpec("questions/1", _SYSTEM, 600, 250, QuestionsPart, _parse_q
 def call_for(
     passages: Sequence[Passage], source: str, prompt_spec: PromptSpec = QUESTIONS
 ) -> LlmCall:
-    """Build the call about these passages. It depends only on their texts."""
+    """Build the call about these passages. The call depends only on their texts."""
     mark = _mark(passages)
     lines = [f"The mark of this call is {mark}."]
     for number, passage in enumerate(passages, 1):

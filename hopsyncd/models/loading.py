@@ -128,8 +128,8 @@ class Models:
 
     @property
     def preparing(self) -> str | None:
-        """The name of the model file that is being written, or None. A file is written once per
-        machine.
+        """The name of the model file that is being written, or None. A model file is written once
+        on each machine.
         """
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
         return "the encoder's model file" if making else None
@@ -183,7 +183,8 @@ def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> En
 
 
 def load_reranker(config: Config) -> Reranker | None:
-    """Return the configured reranker, or None. It sends and loads nothing before it is used.
+    """Return the configured reranker, or None. The reranker sends and loads nothing before it is
+    used.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -322,8 +323,8 @@ def _open_ledger(
 
 
 def _key(variable: str) -> str:
-    """Read the key from the environment variable. Local servers need no key, so the key may be
-    "".
+    """Return the API key in the environment variable, or "" if the variable is not set, because
+    local servers need no key.
     """
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):

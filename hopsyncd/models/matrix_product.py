@@ -58,7 +58,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         return made
 
     def _session(self, weights: Matrix) -> Any:
-        """Create a session that multiplies by these weights, which are not copied."""
+        """Create a session that multiplies by these weights. The weights are not copied."""
         key = weights.ctypes.data, weights.shape
         if key not in self._sessions:
             self._sessions[key] = create_session(_model(weights)), weights

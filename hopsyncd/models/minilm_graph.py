@@ -193,7 +193,8 @@ class _Graph:
 
 
 def _outlier_scales() -> NDArray[np.float32]:
-    """Return (d,) float32 factors by which the components of a normalised state are scaled down."""
+    """Return the factors by which the components of a normalised state are scaled down, as a (d,)
+    float32 array."""
     scales = np.ones(_DIMENSIONS, dtype=np.float32)
     for component, scale in _OUTLIERS.items():
         scales[component] = scale

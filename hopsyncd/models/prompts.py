@@ -1,6 +1,6 @@
 """Prompts: fixed texts that some encoders need before a question or a passage.
 
-They come from the configuration, otherwise from the model's files, otherwise from a table of model
+They come from the configuration or, if it has none, from the model's files or from a table of model
 families. Document text gets the passage prompt. Questions get the query prompt, whether a user asks
 them or an LLM writes them for the graph.
 """
@@ -38,7 +38,7 @@ _PASSAGE_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The texts put before each question and each passage; both may be empty."""
+    """The texts to put before each question and each passage. Both may be empty."""
 
     query: str = ""
     passage: str = ""
@@ -89,7 +89,7 @@ _FAMILIES: Sequence[tuple[str, Prompts]] = (
 
 
 def known_prompts(model: str) -> Prompts:
-    """Return the prompts of the model's family, which are empty if it is not in the table.
+    """Return the prompts of the model's family. They are empty if the family is not in the table.
 
     >>> known_prompts("intfloat/multilingual-e5-small")
     Prompts(query='query: ', passage='passage: ')

@@ -64,7 +64,8 @@ class QuestionMaker(Protocol):
 
     @property
     def store_after(self) -> int:
-        """The number of results that are stored in one transaction. A crash can lose this many."""
+        """The number of results that are stored in one transaction. A crash can lose up to that
+        many results."""
         ...
 
     @property
@@ -87,8 +88,8 @@ class QuestionMaker(Protocol):
 
     @property
     def provisional_generation(self) -> GenerationConfig:
-        """The generation settings that regularly make the same sets as `make_provisional`, except
-        ids.
+        """The generation settings whose sets are the same as the sets of `make_provisional`, except
+        for their ids.
         """
         ...
 
@@ -289,9 +290,7 @@ class _PartOfGroup:
         return self.future.result()[self.position]
 
     def cancel(self) -> None:
-        """Cancel the future, and so all sets of the group, because they belong to the same
-        import.
-        """
+        """Cancel the future, and with it all sets of the group. They belong to the same import."""
         self.future.cancel()
 
 

@@ -1,8 +1,8 @@
 """Finds the passages around a passage, and the paths between two passages.
 
 Passages are connected by edges, by links, and by names that both mention. Edges and links can be
-followed in both directions. Edges are preferred, the most similar first. Links come second. Names
-come last, the rarest first.
+followed in both directions. Edges are preferred, most similar first. Links come second. Names come
+last, rarest first.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ def _join_by_name(
 ) -> list[Joint]:
     """Connect passages that have no joint to a nearer passage.
 
-    Each is connected by the rarest name that it shares with a passage nearer to the start.
+    The joint is the rarest name that such a passage shares with a passage nearer to the start.
     """
     joined = {
         far

@@ -22,7 +22,7 @@ _RELATIVE = re.compile(
 
 
 def find_asked_time(question: str, now: datetime) -> str:
-    """Return the date filter that a question suggests; empty if it suggests none.
+    """Return the date filter that a question suggests, or "" if the question suggests none.
 
     >>> noon = datetime(2026, 3, 18, 12)  # a Wednesday
     >>> find_asked_time("What changed last week?", noon)

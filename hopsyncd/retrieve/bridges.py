@@ -1,7 +1,7 @@
 """Finds bridges: two documents that a name connects.
 
 "Ada Lovelace → Lord Byron → Missolonghi" is a bridge: a document about Ada mentions Lord Byron, and
-a document about him mentions Missolonghi. A question about both ends needs both documents.
+a document about Lord Byron mentions Missolonghi. A question about both ends needs both documents.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ class Bridge:
 
 
 def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list[Bridge]:
-    """Find up to `limit` bridges. No two of them have the same middle name or the same end."""
+    """Find up to `limit` bridges. No two bridges have the same middle name or the same end."""
     statistics = snapshot.statistics
     counts = statistics.mention_counts
     is_middle = (statistics.as_document_name > 0) & statistics.joins_documents
@@ -126,7 +126,8 @@ def _find_written(text: str, name: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether the text is a few words, the first and the last of them capitalised.
+    """Return whether the text consists of a few words, with a capital at the beginning of the first
+    and the last word.
 
     >>> [_is_name(text) for text in ("Lord Byron", "the sea", "A1", "FAQ", "Note")]
     [True, False, False, False, True]

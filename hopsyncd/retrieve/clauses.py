@@ -46,7 +46,8 @@ _WORD = re.compile(r"\w+")
 
 
 def split_clauses(question: str) -> list[str]:
-    """Split a question that asks several things into clauses. Returns [] if it asks one thing.
+    """Split a question that asks several things into clauses. Returns [] if the question asks one
+    thing.
 
     >>> split_clauses("How large can it be, and since which release?")
     ['How large can it be', 'since which release?']
@@ -68,8 +69,8 @@ def _split(question: str) -> Iterator[str]:
 class ClauseCoverage:
     """Measures how well passages answer each of the c clauses of a question.
 
-    vectors: (c, d) the vector of each clause. shares: (c, t) the weight of each of the question's t
-    terms in each clause; the weights of a clause sum to 1.
+    vectors: the (c, d) vectors of the clauses. shares: (c, t) the weight of each of the question's
+    t terms in each clause; the weights of a clause sum to 1.
     """
 
     vectors: Vectors
@@ -109,7 +110,7 @@ def _sum_shares(shares: Floats, has: Floats) -> Floats:
 
 
 def read_clauses(context: QueryContext) -> ClauseCoverage | None:
-    """Encode the clauses of the question. Returns None if it asks only one thing."""
+    """Encode the clauses of the question. Returns None if the question asks only one thing."""
     clauses = split_clauses(context.question) if context.encode else []
     if not clauses or context.encode is None:
         return None

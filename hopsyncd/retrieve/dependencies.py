@@ -268,9 +268,10 @@ class _Order:
     def lead_of_direct_hits(self, k: int) -> float:
         """Return the smallest change that could alter the first k results through the direct hits.
 
-        If swapping the last direct hit for the next passage would change these results, this is the
-        hit's lead over that passage (`DirectHits.lead`). Otherwise it is the change in the names'
-        share of the question that would switch direct hits on or off (`DirectHits.lead_of_names`).
+        If swapping the last direct hit for the next passage would change these results, the result
+        is the hit's lead over that passage (`DirectHits.lead`). Otherwise the result is the change
+        in the names' share of the question that would switch direct hits on or off
+        (`DirectHits.lead_of_names`).
         """
         ranked, direct = self.rank(self.worth, k), self._direct
         now, instead = (
@@ -281,7 +282,7 @@ class _Order:
 
 
 def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
-    """Find the results that only narrowly beat the next result, the narrowest first.
+    """Find the results that only narrowly beat the next result, narrowest first.
 
     The list ends with a tie that has a lead but no rows: if scores change by that lead, the results
     are unknown. `lead_of_start` is the smaller lead of two choices: the last passage read for a

@@ -51,7 +51,7 @@ MAX_LLM_CALLS = 40  # default for one query
 
 
 class _Kept:
-    """A thread-safe cache of at most `most` snapshots. The oldest is dropped first."""
+    """A thread-safe cache of at most `most` snapshots. The oldest snapshot is dropped first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -197,7 +197,8 @@ class Engine:
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
-        """Drop the cached past versions. Call this after a purge, because a purge changes them."""
+        """Drop the cached past versions. Call this after a purge, because a purge changes past
+        versions."""
         self._pasts.clear()
         self._searcher.passages.forget()
         self._restricted.forget_pasts()
@@ -313,9 +314,9 @@ class Engine:
     ) -> tuple[Answer, Dependencies | None] | None:
         """Search the head with `hop`. Returns the answer and its dependencies.
 
-        Returns None if there is no version yet. An ACL view has no dependencies (None), because
-        existing passages can become visible in it. Raises EncoderUnavailable, because stored
-        vectors would give another answer.
+        Returns None if there is no version yet. The dependencies are None for an ACL view, because
+        existing passages can become visible in an ACL view. Raises EncoderUnavailable, because
+        stored vectors would give another answer.
         """
         hop = Search("hop")
         with self.reading("head", hidden) as (connection, served):
@@ -492,7 +493,7 @@ def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
 
 
 def _correct(connection: Connection, served: Snapshot, question: str) -> Spelling:
-    """Correct the question's spelling with the words of all documents, also of filtered-out
+    """Correct the question's spelling with the words of all documents, including filtered-out
     documents.
     """
     read = partial(known_passages, connection)

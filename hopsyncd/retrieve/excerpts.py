@@ -70,7 +70,7 @@ class _Part:
     chosen: set[int]
 
     def choose(self, position: int, budget: int) -> int:
-        """Choose the sentence at this position. If all sentences that remain are short together,
+        """Choose the sentence at this position. If all sentences that remain are short in total,
         choose them too.
 
         Returns how many of the `budget` tokens remain.
@@ -79,7 +79,7 @@ class _Part:
         return self.complete(budget - self.tokens[position])
 
     def complete(self, budget: int) -> int:
-        """Choose all sentences that are not chosen yet, if they are short together. Returns how
+        """Choose all sentences that are not chosen yet, if they are short in total. Returns how
         many tokens of the `budget` remain.
         """
         missing = [position for position in range(len(self.tokens)) if position not in self.chosen]

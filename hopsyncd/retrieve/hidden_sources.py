@@ -63,10 +63,11 @@ class RestrictedViews:
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """Return the view of a version without the hidden sources; computes it if needed.
+        """Return the view of a version without the hidden sources. If there is no such view yet,
+        compute it.
 
         The version must be in the head's index. A passage that also occurs in a visible source
-        stays.
+        stays in the view.
         """
         with self._changed:
             self._note_use(hidden)
@@ -101,7 +102,7 @@ class RestrictedViews:
             self._go_on()
 
     def follow(self, head: Snapshot) -> None:
-        """Compute views of this head from now on. Call it before the head is served."""
+        """Compute views of this head from now on. Call this method before the head is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in self._kept}
@@ -140,8 +141,8 @@ class RestrictedViews:
         return max(older, key=lambda view: view.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
-        """Return the last used mask if its view should be computed before the head is served, else
-        None.
+        """Return the mask that was used last if its view should be computed before the head is
+        served, or else None.
 
         The view should be computed if it is cheap, as after a small edit, and if the last view was
         not computed too recently.
@@ -259,8 +260,8 @@ class RestrictedViews:
         return True
 
     def _is_resting(self) -> bool:
-        """Return whether the last view was computed too recently to compute the next before the
-        head is served.
+        """Return whether the last view was computed too recently to compute the next view before
+        the head is served.
         """
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 

@@ -84,7 +84,7 @@ def traverse(
 
     `seeds` has the first visits of each start passage. `list_edges` returns the edges out of a
     passage, and `end` the passage at the end of an edge. `passed_on` returns how many visits a
-    passage passes on, given how many visits it has.
+    passage passes on, given the number of its visits.
     """
     visits = dict(seeds)
     arrivals: dict[int, dict[int, float]] = {}

@@ -2,8 +2,8 @@
 
 Each passage is compared as a whole. Its sentences are compared only if the passage is among the
 most similar passages, or if an edge, a link or a name leads to it. So the cost of a question
-depends on the number of passages that it reaches. If the version has few vectors, all of them are
-compared at once, which is faster.
+depends on the number of passages that the search reaches. If the version has few vectors, all
+vectors are compared at once, which is faster.
 """
 
 from dataclasses import dataclass

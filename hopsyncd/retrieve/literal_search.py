@@ -5,8 +5,8 @@ are read to see whether they contain the phrase, code or word as typed. So the i
 data for this check, and only passages that are visible in the version, filter or ACL view count.
 
 - A keyword query is ranked by its words. Passages with the whole query as one phrase come first,
-then passages with every part of it as typed, then passages with most of its weight by idf.
-Within these tiers the ranks of BM25 and of the strategy are fused, and BM25 counts twice.
+  then passages with every part of the query as typed, then passages with most of the query's idf.
+  Within these tiers the ranks of BM25 and of the strategy are fused, and BM25 counts twice.
 - For a question, the best passage that has its phrases and codes comes first. The other passages
 stay where the strategy ranked them.
 
@@ -70,11 +70,11 @@ _WHOLE_TIER, _COMPLETE_TIER, _NEARLY_ALL_TIER, _HALF_TIER = 4, 3, 2, 1
 class _FoundPart:
     """A part of a query, and where it was found in a version.
 
-    rows: the rows of passages with all its terms, ascending. names: words of the documents that may
-    be camelCase names with this part. joined: runs of words of the query, including this part, that
-    may be one name. dated: for a date, the rows that mention that day in any spelling, or whose
-    file name contains it. other_forms: the rows with another form, such as the long form of an
-    abbreviation.
+    rows: the rows of passages with all terms of the part, ascending. names: words of the documents
+    that may be camelCase names with this part. joined: runs of words of the query, including this
+    part, that may be one name. dated: for a date, the rows that mention that day in any spelling,
+    or whose file name contains it. other_forms: the rows with another form, such as the long form
+    of an abbreviation.
     """
 
     part: QueryPart

@@ -157,7 +157,7 @@ class Resolution:
 
 
 def ignore_progress(stage: Stage, questions: Sequence[str]) -> None:
-    """Ignore the progress of a search. A default for `Tell`."""
+    """Ignore the progress of a search. The default for parameters of the type `Tell`."""
 
 
 @dataclass(frozen=True, slots=True)

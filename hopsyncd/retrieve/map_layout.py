@@ -102,7 +102,7 @@ def _means(vectors: Matrix, groups: Integers, count: int) -> Matrix:
 
 
 def normalize(vectors: Matrix) -> Matrix:
-    """Scale the vectors to length 1; a zero vector stays zero."""
+    """Scale the vectors to length 1. A zero vector stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
@@ -168,7 +168,8 @@ def _find_directions(
 
 
 def _fill_disc(centrality: Matrix, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Place documents around (0, 0): central documents in the middle, others in their directions.
+    """Place documents around (0, 0): central documents in the middle, and other documents in their
+    `directions` (angles).
 
     The places are arranged like the seeds of a sunflower. They are filled ring by ring from the
     middle, and the documents of a ring are sorted by direction.

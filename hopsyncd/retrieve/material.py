@@ -31,7 +31,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Material:
-    """The excerpts to show an LLM, in order. The first has the number 1."""
+    """The excerpts to show an LLM, in order. The first excerpt has the number 1."""
 
     found: FoundTexts
     excerpts: tuple[Excerpt, ...]

@@ -68,7 +68,8 @@ class FoundItem:
 
 
 def read_item_reference(question: str) -> ItemReference | None:
-    """Return the item that a question names, or None if it names none or several.
+    """Return the item that a question names, or None if the question names no item or several
+    items.
 
     >>> read_item_reference("What is step 3 of the startup?")
     ItemReference(number=3, subject='What is of the startup?')
@@ -96,7 +97,8 @@ class _OpenList:
 def list_items(text: str) -> Iterator[NumberedItem]:
     """Yield the items of the numbered lists in a passage.
 
-    Nested items are indented. If a reader did not indent them, the numbers show the nesting.
+    Nested items are indented. If a reader did not indent nested items, the numbers show the
+    nesting.
 
     >>> items = list_items("1. A\\n1. B\\n2. C\\n3. D\\n2. E\\n3. F")
     >>> [(item.number, item.depth) for item in items]

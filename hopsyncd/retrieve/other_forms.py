@@ -1,9 +1,9 @@
 """Finds other forms of a question's words: "Enterprise Support Team" for "EST", and the reverse.
 
-A pair is used if a visible passage defines it. The aliases of a note without a heading are other
-forms of its file name. The text index finds the passages that define a form in the question, and
-the pairs are read from these passages. So the index needs no dictionary, and only definitions that
-are visible in the version, filter or ACL view are used.
+A pair of forms is used if a visible passage defines the pair. The aliases of a note without a
+heading are other forms of its file name. The text index finds the passages that define a form in
+the question, and the pairs are read from these passages. So the index needs no dictionary, and only
+definitions that are visible in the version, filter or ACL view are used.
 
 If a short form has several meanings, the three that most passages define are used. A passage with
 another form counts nearly as much as a passage with the words of the question.

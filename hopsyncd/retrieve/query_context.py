@@ -215,10 +215,10 @@ class QueryContext:
 
     names: the names in the question that the graph has, each with its share of the question's idf;
     they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible score.
-    coverage: the passages that have each of its words. terms: its index terms, each with its share
-    of `total_idf`, the sum of their idf. read: a function that reads passages of the version.
-    encode: a function that encodes follow-ups; None if there are no follow-ups. forms: the passages
-    with other forms of its words.
+    coverage: the passages that have each word of the question. terms: the question's index terms,
+    each with its share of `total_idf`, the sum of their idf. read: a function that reads passages
+    of the version. encode: a function that encodes follow-ups; None if there are no follow-ups.
+    forms: the passages with other forms of the question's words.
     """
 
     snapshot: Snapshot
@@ -360,7 +360,8 @@ class QueryContext:
         return terms.union(*stand_for).intersection(self.terms)
 
     def first_cosines(self, passage_rows: Integers) -> Floats:
-        """Return (w,) cosines of the question with the whole-text vectors of these w passages."""
+        """Return the cosines of the question with the whole-text vectors of these w passages, as a
+        (w,) array."""
         return self.likeness.whole[passage_rows].astype(np.float64)
 
     def of_edges(self, sources: Integers, targets: Integers) -> Floats:

@@ -2,8 +2,8 @@
 
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, in the
 documents that match three filters. A word that only looks like a filter stays text: `std::vector`,
-`note: call Ann`, `before:lunch`. A note says so if it was probably meant as a filter: `typ:md`,
-`before:2026-13`.
+`note: call Ann`, `before:lunch`. If such a word was probably meant as a filter, a note says so:
+`typ:md`, `before:2026-13`.
 
 An introductory sentence of a long question is dropped if no document has anything similar.
 """

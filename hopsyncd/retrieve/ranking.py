@@ -7,9 +7,10 @@ words that the passage has and the passages ranked before it lack. Each passage 
 that ranks before it multiplies H by exp(-repeated), because other passages of a found document
 seldom have the rest of the answer.
 
-Importance is the passage's score times exp(fit), where `fit` says how similar its best sentence is
-to the query and how many of the query's words that sentence has. If a question has several clauses,
-a passage also gains if it answers a clause better than the passages ranked before it (`clauses`).
+Importance is the passage's score times exp(fit), where `fit` says how similar the passage's best
+sentence is to the query and how many of the query's words that sentence has. If a question has
+several clauses, a passage also gains if it answers a clause better than the passages ranked before
+it (`clauses`).
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, because 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, since B adds no new
@@ -39,9 +40,9 @@ class Hop:
 
     `asked_by` tells the kind of step. For an edge, it says which passage raises the outgoing
     `question`. For a name that both passages or their documents have, `name` is that name. For a
-    link, in either direction, `name` is its text. For a follow-up, `source` was read and the
-    question was asked again about `topics`. `section` connects two parts of a long section. `share`
-    is the part of the target's score that came this way, between 0 and 1.
+    link, in either direction, `name` is the text of the link. For a follow-up, `source` was read
+    and the question was asked again about `topics`. `section` connects two parts of a long section.
+    `share` is the part of the target's score that came this way, between 0 and 1.
     """
 
     source: PassageId
@@ -57,7 +58,7 @@ class Hop:
 class PathStatement:
     """A statement of a path, identified by its question.
 
-    name: the name that connects it to the previous statement.
+    name: the name that connects the statement to the previous statement.
     """
 
     passage: PassageId
@@ -69,9 +70,9 @@ class PathStatement:
 class Ranked:
     """A passage found, and its score. Scores of different strategies cannot be compared.
 
-    statements: the path of statements that ends in the passage. similar: near-duplicates that are
-    shown below it. find_hops: a function that finds the hops; it is called only for passages that
-    are shown, because it is slow.
+    statements: the path of statements that ends in the passage. similar: near-duplicates to show
+    below the passage. find_hops: a function that finds the hops. It is slow, so it is called only
+    for passages that are shown.
     """
 
     passage: PassageId
@@ -82,7 +83,7 @@ class Ranked:
     find_hops: Callable[[], tuple[Hop, ...]] | None = field(default=None, compare=False, repr=False)
 
     def with_hops(self) -> Self:
-        """Return a copy with its hops filled in."""
+        """Return a copy with the hops found."""
         return replace(self, hops=self.find_hops(), find_hops=None) if self.find_hops else self
 
 
@@ -206,7 +207,7 @@ def importance_of(
     """Compute the importance of each passage row: its score times the fit of its best sentence.
 
     Only the best rows get the factor for the fit. `fits` maps rows to how well their best sentence
-    answers a follow-up; the better of both fits is used.
+    answers a follow-up. The better of both fits is used.
     """
     importance = arrived.copy()
     first = most_important(importance, context.snapshot.passage_ids, REORDERED)
@@ -292,8 +293,9 @@ class DirectHits:
 def find_direct_hits(context: QueryContext) -> DirectHits:
     """Find the passages that keep a place among the first results.
 
-    They are compared by words, by the best vector, and by the vector of the whole passage. A short
-    question has one more direct hit, because a single passage is more often enough to answer it.
+    Passages are compared by words, by the best vector, and by the vector of the whole passage. A
+    short question has one more direct hit, because a single passage more often answers a short
+    question.
     """
     named = sum(context.names.values()) / _MIN_NAMED_SHARE
     if named >= 1:

@@ -1,7 +1,8 @@
 """The optional last step of `hop`: a reranker reads the first passages with the question.
 
 A reranker rates each passage separately, so it ranks the second passage of a two-hop question low.
-Therefore it does not replace the order of the walk: the reciprocal ranks in both orders are added.
+Therefore the reranker's order does not replace the order of the walk. The reciprocal ranks in both
+orders are added.
 """
 
 from hopsyncd.retrieve.ranking import Ranked, reciprocal_ranks
@@ -18,8 +19,8 @@ def is_reranked(request: SearchRequest) -> bool:
 
 
 def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
-    """Rerank the first hits and keep the others. If the reranker fails, the ranking is returned
-    unchanged.
+    """Rerank the first hits, and keep the order of the other hits. If the reranker fails, the
+    ranking is returned unchanged.
 
     Raises BadRequest if the search requests a reranker and none is configured.
     """

@@ -114,7 +114,8 @@ def answer_of(
 
 
 def _list_shown(ranked: Ranked) -> set[PassageId]:
-    """Collect the passages shown with a result: itself, its path, and its near-duplicates."""
+    """Collect the passages shown with a result: the result's own passage, its path, and its
+    near-duplicates."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
     return {
         ranked.passage,
@@ -132,7 +133,8 @@ def id_text(passage: PassageId) -> str:
 def understood_json(
     answer: Answer | None, understood: Understood | None
 ) -> UnderstoodQuestion | None:
-    """Explain how the question was interpreted. Returns None if it was searched as typed."""
+    """Explain how the question was interpreted. Returns None if the question was searched as
+    typed."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
     if understood is None:
         return None
@@ -173,7 +175,7 @@ def answer_json(
 ) -> QueryAnswer:
     """Format the answer: the version, the kind of search, problems, and the passages, best first.
 
-    Version 0 is the empty graph before anything was indexed.
+    Version 0 is the empty graph before the first sync.
     """
     # A filter is no question, so the passages are not rated.
     if answer and understood and understood.is_only_filters:
@@ -332,12 +334,12 @@ def _as_written(answer: Answer, step: Hop, name: str) -> str:
 
 
 def write_name(answer: Answer, passages: Sequence[PassageId], name: str) -> str:
-    """Return a name as the first of these passages writes it, because stored names are in lower
-    case.
+    """Return a name as written in the first of these passages that has the name, because stored
+    names are in lower case.
 
     If the name is a part of a passage's heading, and another passage has the whole heading in its
     text, the heading is returned: "Harvard Mark I" for "harvard mark". If no passage has the name,
-    it is returned unchanged.
+    the name is returned unchanged.
     """
     found = [answer.passages[id_] for id_ in passages]
     for passage in found if name else ():
@@ -348,8 +350,8 @@ def write_name(answer: Answer, passages: Sequence[PassageId], name: str) -> str:
 
 
 def _find_shared_heading(passages: Sequence[Passage], name: str) -> str | None:
-    """Find a heading of one of these passages that contains the name, and that another of them has
-    in its text."""
+    """Find a heading of one of these passages that contains the name and is in the text of another
+    of these passages."""
     for passage in passages:
         for heading in passage.heading:
             if whole_words(heading, name):
@@ -391,7 +393,7 @@ def whole_words(text: str, wanted: str) -> str | None:
 
 
 def _is_border(text: str, offset: int) -> bool:
-    """Return whether a word begins or ends at position `offset` of the text."""
+    """Return whether the position `offset` of the text is at the beginning or the end of a word."""
     before, after = text[offset - 1 : offset], text[offset : offset + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 

@@ -86,7 +86,8 @@ class SavedViews:
         return restore_acl_view(of_view, hidden, self._budget_factor, head, kept)
 
     def save(self, view: Snapshot) -> None:
-        """Save a view unless the same or a newer version is saved. Errors are logged."""
+        """Save a view unless a view of the same or a newer version is saved. Errors are logged, not
+        raised."""
         path = self._path(view.hidden)
         with self._lock:
             is_saved = path.exists() and self._saved.get(path.name, 0) >= view.version.id

@@ -56,8 +56,8 @@ _SHARE = 0.4  # All follow-ups together add at most this score; the seeds' score
 class Plan:
     """A follow-up that has not been asked yet.
 
-    terms: the uncovered terms of the question, with their shares of its idf. seen_names: the
-    numbers of all names in the sentences read. names: the names that the follow-up asks about.
+    terms: the uncovered terms of the question, with their shares of the question's idf. seen_names:
+    the numbers of all names in the sentences read. names: the names that the follow-up asks about.
     numbers: the numbers of these names.
     """
 
@@ -258,7 +258,8 @@ def _ask(
     whole: NDArray[np.float32],
     matches: Mapping[str, TermMatches],
 ) -> FollowUp:
-    """Compare a follow-up with all passages. `whole` has its (n,) cosines with whole passages."""
+    """Compare a follow-up with all passages. `whole` has the (n,) cosines of the follow-up with
+    whole passages."""
     snapshot, ids = context.snapshot, context.snapshot.passage_ids
     weights = _weigh_terms(context, plan, matches)
     words = _score_words(context, weights, matches)

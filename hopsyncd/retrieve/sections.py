@@ -2,7 +2,7 @@
 
 A section that is too long for one passage is split into several passages, its parts. The section is
 split by size, so the answer may be in the part beside the best matching part. Each of the best
-passages gives a share of its score to the part before and the part after it, unless that part has a
+passages gives a share of its score to the parts before and after it, unless the other part has a
 higher score.
 
 docs/benchmarks.md measures the effect.
@@ -26,7 +26,8 @@ class SectionShares:
     """The scores that passages gain from the passage before or after them in the same long section.
 
     givers: the best passages, which share their score. rows: (m,) the passages that gain score.
-    sources: (m,) the giver that each gains from. gains: (m,) the score that each gains.
+    sources: (m,) the giver from which each of these passages gains. gains: (m,) the score that each
+    of them gains.
     """
 
     givers: Integers

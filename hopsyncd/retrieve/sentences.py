@@ -23,11 +23,11 @@ from store.versions import version
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a passage found.
+    """A sentence of a passage in the results.
 
     rank: the passage's rank, counted from 0. cosine: the cosine of the sentence with the question.
     terms: the question's terms that the sentence, its heading or the path of its document contains.
-    names: the keywords of the incoming question made from the sentence, which include the headings.
+    names: the names in the sentence and in the headings above it, as keywords.
     """
 
     passage: PassageId
@@ -106,8 +106,8 @@ def sentences_of(
 ) -> list[Sentence]:
     """List all sentences of the passages, by rank and position.
 
-    The built-in generator makes a question of each sentence, so its vector is stored in the
-    passage's question set. Sentences without a stored vector are encoded now.
+    The built-in generator makes a question of each sentence, so the sentence's vector is stored in
+    the passage's question set. Sentences without a stored vector are encoded now.
     """
     sentences: list[Sentence] = []
     for rank, id_ in enumerate(found.ranked):

@@ -2,8 +2,8 @@
 
 Two passages are similar if they share four fifths of their distinct words, headings included (a
 Jaccard index of at least 0.8). A passage is listed below the best hit that it is similar to, and
-the next passage moves up. It stays a separate hit if it has a word of the question that the better
-hit lacks, because the user may mean this passage.
+the next passage moves up. A similar passage stays a separate hit if it has a word of the question
+that the better hit lacks, because the user may mean this passage.
 
 Sync programs make conflict copies of files. A hit that is only in a conflict copy is listed below
 the original, unless it has a word of the question that the original lacks.

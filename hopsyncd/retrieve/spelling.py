@@ -84,7 +84,8 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
 
 
 def _is_name(question: str, word: str) -> bool:
-    """Return whether the question capitalises each occurrence of the word and begins with none."""
+    """Return whether the question capitalises every occurrence of the word, and does not begin with
+    the word."""
     typed = [
         (found.start(), found[0])
         for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))

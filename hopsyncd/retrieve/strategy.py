@@ -43,7 +43,7 @@ class PassageCache:
         return {id_: passage for id_, passage in found.items() if passage} | new
 
     def forget(self) -> None:
-        """Drop all cached passages, because a purge may have removed some."""
+        """Drop all cached passages, because a purge may have removed some of them."""
         self._kept = {}
 
 
@@ -175,8 +175,8 @@ def _encode_question(_snapshot: Snapshot, question: str) -> list[str]:
 class StrategyDefinition:
     """A search strategy and its abilities.
 
-    list_texts: a function that returns the texts whose vectors it needs. has_statement_options:
-    whether it supports the options `unit`, `beam` and `rerank`.
+    list_texts: a function that returns the texts whose vectors the strategy needs.
+    has_statement_options: whether the strategy supports the options `unit`, `beam` and `rerank`.
     """
 
     run: Callable[[SearchRequest], list[Ranked]]
@@ -188,8 +188,8 @@ _definitions: dict[str, StrategyDefinition] = {}
 
 
 def register_strategy(name: Strategy, definition: StrategyDefinition) -> None:
-    """Register a strategy. Each module of `hopsyncd.retrieve.strategies` calls it when it is
-    imported."""
+    """Register a strategy. Each module of `hopsyncd.retrieve.strategies` calls this function when
+    the module is imported."""
     _definitions[name] = definition
 
 

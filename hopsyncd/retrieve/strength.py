@@ -1,8 +1,9 @@
 """Estimates how relevant each passage found is to the question: strong, fair or weak.
 
 A logistic model estimates the probability from the passage's best cosine with the question, the
-share of the question's words that it has (by idf, without function words), and its rank.
-benchmarks/fit_strength.py fits the weights on development sets and prints the reliability.
+share of the question's words that the passage has (by idf, without function words), and the
+passage's rank. benchmarks/fit_strength.py fits the weights on development sets and prints the
+reliability.
 
 If no passage has a word, code or phrase of the question, all passages are weak. Otherwise a
 passage that has all words of a keyword query as typed is strong.

@@ -194,7 +194,7 @@ class _Linked:
 def _drop_repeated_links(
     snapshot: Snapshot, passage_row: Integers, target: Integers, link: Integers
 ) -> _Linked:
-    """Keep one link for each pair of passage and document, even if there are several."""
+    """Keep one link for each pair of passage and document."""
     visible = snapshot.statistics.visible
     document = visible.document_numbers[target]
     elsewhere = np.flatnonzero(visible.document_numbers[passage_row] != document)
@@ -275,8 +275,8 @@ def find_incoming_mentions(
     """Find the mentions of each name that are most like the query, with their shares.
 
     Also returns the position of each mention's name in `names`. Names and positions are ascending.
-    `brought` is the score that the seeds bring to names; it determines once, for the whole walk,
-    which words are new. Of common names, only the mentions nearest to the query are used.
+    `brought` is the score that the seeds bring to names. This score determines once, for the whole
+    walk, which words are new. Of common names, only the mentions nearest to the query are used.
     """
     snapshot = context.snapshot
     found = _most_like(context, names, settings.mentions)

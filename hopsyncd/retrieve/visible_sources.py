@@ -14,8 +14,8 @@ class Acl:
     """The sources that a caller may see, with all or some of their folders.
 
     `visible` lists visible sources instead of hidden sources, so that a source added later is
-    hidden. If it is None, all sources are visible. `folders` lists the hidden folders of visible
-    sources.
+    hidden. If `visible` is None, all sources are visible. `folders` lists the hidden folders of
+    visible sources.
     """
 
     visible: frozenset[str] | None = None

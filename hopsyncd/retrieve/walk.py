@@ -81,10 +81,10 @@ class Walked:
     """The scores of the walk, and the transitions along which they flowed.
 
     scores: (n,) by passage row, seeds included. edges, links: the transitions out of the passages
-    that sent score. edge_flow, link_flow: the score that flowed along each of them. outgoing_names:
-    the names of these passages. outgoing_flow: the score that each passage sent to each of its
-    names. incoming_mentions: the mentions to which the names lead. incoming_flow: the score that
-    each mention got.
+    that sent score. edge_flow, link_flow: the score that flowed along each of these transitions.
+    outgoing_names: the names of the passages that sent score. outgoing_flow: the score that each
+    passage sent to each of its names. incoming_mentions: the mentions to which the names lead.
+    incoming_flow: the score that each mention got.
     """
 
     scores: Floats
@@ -125,13 +125,15 @@ def _normalise(scores: Floats) -> Floats:
 
 
 def _seed_topics(snapshot: Snapshot, name: int) -> tuple[Integers, Floats]:
-    """Return the passages that have the name as a topic, and the score that it brings to each."""
+    """Return the passages that have the name as a topic, and the score that the name brings to each
+    passage."""
     passage_rows = snapshot.find_by_topic(name)
     return passage_rows, np.full(len(passage_rows), _OF_TOPIC / max(len(passage_rows), 1))
 
 
 def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
-    """Return the passages that mention the name, and the score that it brings to each."""
+    """Return the passages that mention the name, and the score that the name brings to each
+    passage."""
     mentions = find_mentions(context, name)
     cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
     weights = mentions.weight * np.exp(_MENTION_SHARPNESS * cosines)
@@ -152,7 +154,7 @@ class _Title:
 def find_subjects(context: QueryContext) -> list[int]:
     """Find the passage rows whose titles occur in the question, word by word and not in lower case.
 
-    Titles do not overlap: the longest counts. For each title, the passage most like the question
+    If titles overlap, only the longest counts. For each title, the passage most like the question
     counts.
     """
     near, ids = context.near, context.snapshot.passage_ids
@@ -187,7 +189,7 @@ def _list_titles(heading: str) -> tuple[tuple[str, list[str]], ...]:
 
 def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:
     """Find the title's words in the question's `words`. Returns their (start, end), or (0, 0) if
-    they do not occur.
+    the title does not occur.
     """
     length = len(title)
     for start in range(len(words) - length + 1 if length else 0):
@@ -209,7 +211,8 @@ def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:
 
 
 def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
-    """If there are at least two subjects, give each an equal part of the (n,) seed scores."""
+    """If there are at least two subjects, give each subject an equal part of the (n,) seed
+    scores."""
     if len(subjects) < 2:
         return seeds
     scores = (1 - _SUBJECT_SHARE) * seeds

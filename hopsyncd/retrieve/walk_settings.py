@@ -11,10 +11,10 @@ class WalkSettings:
     """Settings for how score flows in the walk.
 
     hops: the number of rounds. by_links: the part of a passage's score that flows along its links,
-    if it has any. by_names: the part of the remaining score that flows to its names. backwards: the
-    weight of edges that are followed against their direction; with 0, edges are directed. rerank:
-    whether a reranker affects the final order. `heaviest`, `mentions`, `linked` and `least_share`
-    limit the work of each round.
+    if the passage has links. by_names: the part of the remaining score that flows to its names.
+    backwards: the weight of edges that are followed against their direction; with 0, edges are
+    directed. rerank: whether a reranker affects the final order. `heaviest`, `mentions`, `linked`
+    and `least_share` limit the work of each round.
     """
 
     hops: int = 4

@@ -1,8 +1,9 @@
 """Finds dates in text in any notation. "7 May 2025" and "2025-05-07" have the same index term.
 
 The order of a numeric date may be ambiguous: 07.05.2025 can be in May or in July. Such a date gets
-one term for each order. A date with a day above 12 proves the order, and gets a term for the order.
-The order of ambiguous dates is decided at query time, from all passages of the document.
+one term for each order. A date with a day above 12 proves the order of its numbers, and gets an
+additional term for that order. The order of ambiguous dates is decided at query time, from all
+passages of the document.
 
 All terms contain a space, so they never equal a word.
 """
@@ -180,7 +181,7 @@ def date_terms(text: str) -> Counter[str]:
 
 def find_asked_day(text: str, question: str) -> str | None:
     """Return the day that `text`, a part of the question, names. Returns None if `text` is not a
-    date or is ambiguous.
+    date, or is an ambiguous date.
 
     >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
     '2025-05-07'

@@ -155,8 +155,8 @@ def foreign_function_words(text: str) -> frozenset[str]:
 
 
 def drop_foreign_function_words(text: str) -> str:
-    """Remove the function words of the text's language, unless it is English or no word would
-    remain.
+    """Remove the function words of the text's language, unless the language is English or no word
+    would remain.
 
     >>> drop_foreign_function_words("Wann wurde die Brücke eröffnet?").split()
     ['Brücke', 'eröffnet?']

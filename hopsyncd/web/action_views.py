@@ -87,8 +87,8 @@ class ActionViews(View):
         return {"source": form["source"]}
 
     def _require_own_daemon(self) -> None:
-        """Raise Forbidden if the daemon may be on another machine, so the action cannot change its
-        configuration file."""
+        """Raise Forbidden if the daemon may be on another machine, where its configuration file
+        cannot be changed."""
         if self.client.is_remote:
             raise Forbidden(
                 "Cannot change the configuration",
@@ -193,7 +193,7 @@ def start_program(command: list[str] | None, target: str) -> None:
 
 
 def _require(form: Form, name: str) -> str:
-    """Return a field of a form. Raises BadRequest if it is empty."""
+    """Return the field `name` of a form. Raises BadRequest if the field is empty."""
     if not form.get(name, "").strip():
         raise BadRequest("The form was refused", f"{name} is empty", "Fill it in")
     return form[name]

@@ -28,7 +28,7 @@ _EVERYBODY = ""
 class EndedSessions:
     """Reads and writes the Unix time at which each user's sessions were last ended.
 
-    When another process changes the file, it is reloaded.
+    When another process changes the file, the file is reloaded.
     """
 
     def __init__(self, file: Path) -> None:
@@ -49,7 +49,7 @@ class EndedSessions:
     def end(self, user: str) -> None:
         """End all sessions of a user. Raises ConfigError if the file cannot be written.
 
-        Locks the file, so several processes may call this at the same time.
+        Locks the file, so several processes may call this method at the same time.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:

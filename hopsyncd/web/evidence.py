@@ -34,8 +34,8 @@ class Card:
     """A cited passage with its sentences of an answer.
 
     joined_by: the name that this passage shares with an earlier card's passage, or the question
-    that led from that passage to this one; empty for the first card, and if neither is known.
-    joined_to: the number of the earlier card. is_name: whether joined_by is a name.
+    that led from that passage to this one; empty for the first card, or if no such name or question
+    is known. joined_to: the number of the earlier card. is_name: whether joined_by is a name.
     """
 
     number: int
@@ -49,7 +49,8 @@ class Card:
 
     @property
     def sentence_text(self) -> Markup:
-        """The sentences as one text. Code, list items and table rows have lines of their own."""
+        """The sentences joined into one string. Code, list items and table rows have lines of their
+        own."""
         text, was_laid_out = Markup(""), False
         for sentence in self.sentences:
             is_laid_out = "\n" in sentence or CELL_SHOWN in sentence
@@ -229,9 +230,10 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
 
 
 def shared_name(first: Passage, second: Passage) -> str:
-    """Return the name that connects two passages, or "" if there is none.
+    """Return the name that connects two passages, or "" if no name does.
 
-    It is a title of one passage in the text of the other, or the longest name that both texts have.
+    The name is a title of one passage in the text of the other, or the longest name that both texts
+    have.
 
     >>> ada = {"heading": ["Ada"], "text": "She was a daughter of Lord Byron."}
     >>> byron = {"heading": ["Lord Byron", "Life"], "text": "He died at Missolonghi."}

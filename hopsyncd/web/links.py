@@ -1,4 +1,5 @@
-"""Builds the links of the web interface. They keep the current version, question and filters."""
+"""Builds the links of the web interface. The links keep the current version, question and
+filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def read_asked(request: Request) -> Asked:
 
 
 def read_number(text: str) -> int | None:
-    """Parse a positive number in a query string. Returns None for anything else."""
+    """Parse a positive number in a query string. Returns None for other text."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
     return int(text) or None if is_number else None
 
@@ -106,7 +107,8 @@ class Links:
         return f"{self._search(open=passage, tab=shown)}#preview"
 
     def toggle_filter(self, text: str) -> str:
-        """Return the link to the search with the filter added, or removed if it is active."""
+        """Return the link to the search with the filter added, or removed if the filter is
+        active."""
         filters = [filter_ for filter_ in self._asked.filters if filter_ != text]
         if len(filters) == len(self._asked.filters):
             filters.append(text)

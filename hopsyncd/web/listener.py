@@ -61,8 +61,8 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Access r
 class Door:
     """Opens sessions for browsers that bring the one-time token.
 
-    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. `kept` is
-    the file, if any, that always contains a valid one-time address that does not expire.
+    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. `kept` is a
+    file that always contains a valid one-time address without an expiry, or None for no such file.
     """
 
     address: str
@@ -87,7 +87,8 @@ class Door:
         return address
 
     def session_for(self, token: str) -> str | None:
-        """Open a session and return its cookie, or None if the token is not or no longer valid."""
+        """Open a session and return its cookie. Returns None if the token is not valid, or no
+        longer valid."""
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
@@ -99,7 +100,8 @@ class Door:
         return self._sessions[-1]
 
     def form_token(self, request: Request) -> str:
-        """Return the token in the forms of a request's session. Other sites do not know it."""
+        """Return the token in the forms of a request's session. Other sites do not know this
+        token."""
         session = next(filter(self.is_open_to, cookies_of(request)), "")
         return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
 
@@ -127,7 +129,8 @@ def add_security_headers(send: Send) -> Send:
 
 
 class PageGuard:
-    """Passes requests with a session on to `app`, refuses others, and adds security headers."""
+    """Passes requests with a session on to `app`, refuses other requests, and adds security
+    headers."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
@@ -159,7 +162,8 @@ class PageGuard:
         return None
 
     def _entrance(self, request: Request) -> Response | None:
-        """Answer a request without a session: open a session for a valid token, else refuse."""
+        """Answer a request without a session: open a session for a valid token, or else refuse the
+        request."""
         base = self._door.base
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))

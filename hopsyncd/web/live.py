@@ -49,7 +49,8 @@ def _event_lines(kind: str, version: int, event: Event) -> bytes:
 
 
 class SharedVersion:
-    """Returns the newest version, and asks the daemon only once for the pages of many users.
+    """Returns the number of the newest version, and asks the daemon only once for the pages of all
+    users.
 
     Thread-safe.
     """
@@ -162,7 +163,7 @@ class VersionHub:
     def _changes(self, old: int, new: int) -> Event | None:
         """List the documents that differ between two versions.
 
-        Returns None if the user may not see any of them.
+        Returns None if the user may see none of these documents.
         """
         noticed_ms = int(time.time() * 1000)
         if not old:

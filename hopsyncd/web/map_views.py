@@ -1,4 +1,4 @@
-"""The view Map: all documents in groups of similar ones, and their connections."""
+"""The view Map: all documents in groups of similar documents, and their connections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of similar documents; `documents` are the first of its `total`."""
+    """A group of similar documents. `documents` are the first of its `total` documents."""
 
     number: int
     name: str

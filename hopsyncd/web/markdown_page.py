@@ -66,7 +66,8 @@ def _show_boxes(tokens: Sequence["Token"]) -> None:
 
 
 def _mark(tokens: Sequence["Token"], first: int, last: int) -> None:
-    """Mark the innermost blocks within the lines from `first` to `last`, counted from 1."""
+    """Mark the innermost blocks within the lines from `first` to `last` (inclusive, counted from
+    1)."""
     is_first, inside_until = True, 0
     for token in tokens:
         if token.type not in _BLOCKS or token.map is None or token.map[0] < inside_until:

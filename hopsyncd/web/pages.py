@@ -49,7 +49,7 @@ def make_page(
     is_stopping: Callable[[], bool] = lambda: False,
     config_file: Path | None = None,
 ) -> ASGIApp:
-    """Create the web application. Only sessions of `door` may use it.
+    """Create the web application. Only sessions of `door` may use the application.
 
     `is_stopping` returns whether the program is ending. Open pages are then disconnected.
     `config_file` is the configuration file that actions change; by default, the user's file.
@@ -60,7 +60,8 @@ def make_page(
 
 
 def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None) -> Starlette:
-    """Return an application with the routes for one user. It does not check who sends a request."""
+    """Return an application with the routes for one user. The application does not check who sends
+    a request."""
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
     maps, pdfs = MapViews(shared), PdfViews(shared)

@@ -21,7 +21,8 @@ class PdfViews(View):
 
     @run_view
     def pages(self, request: Request) -> Response:
-        """Show the pages of a passage with its text marked, or why they cannot be shown."""
+        """Show the pages of a passage with its text marked, or the reason why the pages cannot be
+        shown."""
         passage = request.path_params["id"]
         drawn, problem = draw_pages(self.client, passage, request)
         return self.part(request, "pdf_page.html", drawn=drawn, problem=problem, passage_id=passage)

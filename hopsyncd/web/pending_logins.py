@@ -75,7 +75,8 @@ class PendingLogins:
         return made
 
     def take(self, state: str, cookies: Collection[str]) -> PendingLogin | None:
-        """Remove and return the login with this state. Returns None if another browser began it."""
+        """Remove and return the login with this state. Returns None if there is no such login, or
+        if another browser began it."""
         self._forget_old()
         found = self._by_state.get(_digest(state))
         if found is None or found.browser not in cookies:

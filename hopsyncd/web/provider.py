@@ -1,7 +1,7 @@
 """Logs users in with a company's account: OpenID Connect, authorization code flow with PKCE.
 
 PyJWT checks the signature and the claims of the ID token. This module contacts the provider and
-identifies the user. Its calls block, so they must not run in the event loop.
+identifies the user. Calls of this module block, so they must not run in the event loop.
 """
 
 import hashlib
@@ -249,7 +249,8 @@ class Provider:
         return claims
 
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
-        """Return the provider's key with the id `kid`. If it is not cached, reload the keys."""
+        """Return the provider's key with the id `kid`. If that key is not cached, reload the
+        keys."""
         for again in (False, True):
             keys = self._read_keys(again)
             fitting = [

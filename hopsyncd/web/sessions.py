@@ -94,11 +94,11 @@ class Sessions:
         return None
 
     def note_use(self, session: Session) -> None:
-        """Record that the session was used. It ends IDLE_S after the last use."""
+        """Record a use of the session. A session ends IDLE_S after its last use."""
         session.used_s = self._now_s()
 
     def is_open(self, session: Session) -> bool:
-        """Return whether a session is still open. If it has expired, ends it."""
+        """Return whether a session is still open. If the session has expired, end it."""
         if self._has_lapsed(session):
             self.end(session)
         return not session.is_over
@@ -120,8 +120,8 @@ class Sessions:
         return found.person if found and self.is_open(found) else None
 
     def find_user(self, user: str) -> Person | None:
-        """Return the user of this name, as of the newest login with an open session.
-        Thread-safe."""
+        """Return the user with this name, in the role and with the groups of the newest open
+        session. Thread-safe."""
         opened = [
             session
             for session in [*self._by_key.values()]

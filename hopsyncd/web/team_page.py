@@ -104,7 +104,8 @@ class TeamPage:
         return self._sessions.find_person(key.decode("latin-1"))
 
     def find_user(self, user: str) -> Person | None:
-        """Return the user of this name, as of the newest login with an open session."""
+        """Return the user with this name, in the role and with the groups of the newest open
+        session."""
         return self._sessions.find_user(user)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,7 +179,7 @@ class TeamPage:
         return sent
 
     async def _complete_login(self, request: Request, provider: Provider) -> Response:
-        """Complete a login, for which the provider has redirected the browser with a code."""
+        """Complete a login. The provider has redirected the browser to this address with a code."""
         given = request.query_params
         try:
             if any(len(given.getlist(name)) > 1 for name in given):

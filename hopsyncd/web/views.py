@@ -35,8 +35,8 @@ Shown = Callable[..., Awaitable[Response]]
 def run_view(view: Callable[..., Response]) -> Shown:
     """Run a view on a thread, and render errors of the daemon as a page.
 
-    Views have their own limit of threads, because they wait for the daemon, which may run in this
-    process and needs threads too.
+    Views have their own limit of threads, because they wait for the daemon, which may run in the
+    same process and need threads itself.
     """
 
     @wraps(view)

@@ -107,7 +107,8 @@ def _space_after(words: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Split into words with the space after them. Punctuation after a word is a separate item.
+    """Split the text into words, each with the space after it. Punctuation after a word is a
+    separate item.
 
     >>> _words("Of 1.5 m, or so.")
     ['Of ', '1.5 ', 'm', ', ', 'or ', 'so', '.']

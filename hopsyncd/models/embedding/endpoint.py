@@ -113,7 +113,7 @@ class EmbeddingEndpoint:
         )
 
     def _adapt(self, failure: RequestFailure, texts: Sequence[str]) -> bool:
-        """Change the request after a refusal. Returns False if nothing can be changed.
+        """Change the form of later requests after a refusal. Returns False if no change can help.
 
         Raises _TooLarge.
         """

@@ -107,7 +107,7 @@ class HttpEncoder(PromptedEncoder):
     def name(self) -> str:
         """The model, the revision in the configuration, the request fields and the prompts.
 
-        It does not contain the address, because the same model may move to another machine.
+        The address is not part of the name, because the same model may move to another machine.
         """
         parts = [f"{self.model}@api-{VERSION}"]
         if self._revision:
@@ -124,11 +124,13 @@ class HttpEncoder(PromptedEncoder):
 
     @property
     def dimensions(self) -> int:
-        """The length of a vector, which is requested only once. Raises EncoderUnavailable."""
+        """The length of a vector, which the endpoint is asked for only once. Raises
+        EncoderUnavailable."""
         return int(self.probe().shape[1])
 
     def probe(self) -> Vectors:
-        """Return (2, d) the vector of the probe, and the centre. They are requested only once."""
+        """Return the vector of the probe and the centre, as a (2, d) array. The endpoint is asked
+        for them only once."""
         return self._learn(self._verification)
 
     def _learn(self, kind: RequestKind) -> Vectors:
@@ -148,7 +150,8 @@ class HttpEncoder(PromptedEncoder):
         self._probe = probe
 
     def verify(self) -> None:
-        """Request the probe's vector to check the endpoint; the first time, also the centre texts'.
+        """Check the endpoint by requesting the probe's vector, and the first time also the vectors
+        of the centre texts.
 
         Raises EncoderUnavailable if that fails or if the vector is from another model.
         """

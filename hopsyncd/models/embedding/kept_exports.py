@@ -69,7 +69,7 @@ def _is_needed(folder: Path, stored: Collection[str]) -> bool:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a folder unless it is in use. Returns True if it was removed."""
+    """Remove a folder unless it is in use. Returns whether the folder was removed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(BlockingIOError):

@@ -337,7 +337,8 @@ def _read_json(file: Path) -> Any:
 
 
 def _end_with_parent() -> None:
-    """End this process when the parent process has ended, which closes the standard input."""
+    """End this process when standard input is closed, which shows that the parent process has
+    ended."""
     sys.stdin.buffer.read()
     os._exit(1)
 

@@ -52,7 +52,8 @@ def quantise(model: ModelProto) -> None:
 
 
 def _weights_of(node: NodeProto, weights: Mapping[str, TensorProto]) -> NDArray[np.float32] | None:
-    """Return the constant float matrix that the node uses, or None if it uses none."""
+    """Return the constant float matrix that the node uses, or None if the node uses no such
+    matrix."""
     name = {"MatMul": 1, "Gather": 0}.get(node.op_type)
     tensor = weights.get(node.input[name]) if name is not None else None
     if tensor is None or len(tensor.dims) != 2 or tensor.data_type != TensorProto.FLOAT:

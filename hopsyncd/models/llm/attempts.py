@@ -131,7 +131,8 @@ class Attempts:
         """Send a request with retries. Raises LlmError.
 
         `adapt` may change the next request because of the failure. If it does, it returns True, and
-        the failed request does not count as an attempt. It may raise an error to end the attempts.
+        the failed request does not count as an attempt. `adapt` may also raise an error to end the
+        attempts.
         """
         failed = 0
         while True:
@@ -154,8 +155,8 @@ class Attempts:
             )
 
     def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
-        """Send a request once, and count its tokens. If the endpoint reports none, the estimate
-        counts.
+        """Send a request once, and count its tokens. If the endpoint reports no token counts, the
+        estimate counts.
 
         Raises BudgetSpent, RequestFailure, or LlmNonsense if the request raises UnusableReply.
         """

@@ -16,8 +16,8 @@ class Usage:
 
     Each request is a call, including retries and repairs. A limit of None means no limit.
     `failures` has the number of failures by kind of LlmError; `cached` is the number of calls that
-    were answered without a request. When the work is abandoned, its calls are stopped and no more
-    calls are sent.
+    were answered without a request. When the work is abandoned, its running calls are stopped and
+    no further calls are sent.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -64,7 +64,8 @@ class Usage:
             self.completion_tokens += completion_tokens
 
     def abandon(self) -> None:
-        """Stop the running calls and send no more. Used when the caller no longer waits."""
+        """Stop the running calls, and send no further calls. Used when the caller no longer
+        waits."""
         with self._lock:
             self._abandoned = True
             for stop in self._stops:

@@ -31,8 +31,9 @@ Repair: TypeAlias = tuple[str, str]
 class Dialect:
     """Writes requests to one model in a form that its endpoint accepts.
 
-    An endpoint may reject JSON schemas, or this schema; then the schema is put into the prompt. It
-    may name `max_tokens` differently, require another temperature, or be unable to stream.
+    If the endpoint rejects JSON schemas, or this schema, the schema is put into the prompt. An
+    endpoint may also name `max_tokens` differently, require another temperature, or be unable to
+    stream.
     """
 
     def __init__(self, model: str) -> None:
@@ -151,7 +152,8 @@ class Completion(_Lenient):
 
 
 def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | None:
-    """Return the prompt and completion tokens in an endpoint's `usage`; None if implausible.
+    """Return the prompt and completion tokens in an endpoint's `usage`, or None if they are
+    implausible.
 
     has_completion: False for replies without generated text, such as embeddings.
     """

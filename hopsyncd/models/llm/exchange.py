@@ -33,7 +33,8 @@ class Sender(Protocol):
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Completion:
-        """Send a request and return the completion. If it is streamed, `write` gets the text.
+        """Send a request and return the completion. If the reply is streamed, `write` gets its text
+        in parts.
 
         Raises RequestFailure or UnusableReply.
         """

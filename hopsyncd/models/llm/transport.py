@@ -43,7 +43,7 @@ class ReplyUnreadable(httpx2.TransportError):
 class HttpClient:
     """Sends requests to the endpoint at `base_url`. The key is sent only to this address.
 
-    Redirects are not followed; proxies from the environment are used.
+    Redirects are not followed. Proxies from the environment are used.
     """
 
     def __init__(self, base_url: str, key: str, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
@@ -175,7 +175,8 @@ class HttpClient:
 def bounded_http(
     use_proxies: bool = True, max_reply_bytes: int = MAX_REPLY_BYTES
 ) -> httpx2.AsyncClient:
-    """Create a client for an untrusted endpoint. It raises ReplyUnreadable for large bodies."""
+    """Create a client for an untrusted endpoint. The client raises ReplyUnreadable if a body has
+    more than `max_reply_bytes`."""
     return httpx2.AsyncClient(
         trust_env=use_proxies,
         headers={"accept-encoding": "identity"},

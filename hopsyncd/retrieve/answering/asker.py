@@ -59,7 +59,7 @@ def collect_hops(
 ) -> tuple[Hop, ...]:
     """Collect the hops that led to the cited passages.
 
-    If no hop reaches a cited passage, but the passage shares a name with an earlier cited passage,
+    If no hop leads to a cited passage, but the passage shares a name with an earlier cited passage,
     a hop with the share 0 is added for that name. `names` maps each passage to the names that it
     mentions.
     """

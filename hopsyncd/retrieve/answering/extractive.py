@@ -89,7 +89,7 @@ def choose_sentences(
     with_value: AbstractSet[Sentence] = frozenset(),
     leading: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
-    """Choose up to three sentences that together answer the question, the most helpful first.
+    """Choose up to three sentences that together answer the question, most helpful first.
 
     `weights` is the idf of the question's terms. The sentences in `with_value` contain a value of
     the kind asked for. If `leading` is not empty, the best sentence in `leading` comes first.
@@ -169,7 +169,7 @@ def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
 
 
 def cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
-    """Return the passages that the sentences come from, each once."""
+    """Return the passages that the sentences come from, without duplicates."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
 
 

@@ -1,4 +1,4 @@
-"""Decides whether the sentences found can answer a question about a relative of somebody.
+"""Decides whether the retrieved sentences can answer a question about somebody's relative.
 
 "Who is Olga's grandmother?" resembles a page that names only Olga's mother. The sentences must say
 that somebody is a grandmother, or have two statements of kinship in a row: Olga's mother is Vera,

@@ -33,10 +33,11 @@ class AskReply:
     """An answer. If it has no passages, the documents do not answer the question.
 
     text: the LLM's words, or the sentences of `evidence`. evidence: the sentences that the LLM's
-    answer is based on. short: the short answer in a few words, or None. It is a guess unless an LLM
-    wrote it. passages: the cited passages, in the order of their numbers from 1. chain: the hops
-    between the cited passages. degraded: reasons why the answer is not as requested. spent: the LLM
-    calls and tokens used. subjects: names of earlier questions that the search added.
+    answer is based on. short: the short answer in a few words, or None. The short answer is a guess
+    unless an LLM wrote it. passages: the cited passages, in the order of their numbers from 1.
+    chain: the hops between the cited passages. degraded: reasons why the answer is not as
+    requested. spent: the LLM calls and tokens used. subjects: names of earlier questions that the
+    search added.
     """
 
     text: str
@@ -55,7 +56,7 @@ class AskReply:
 
     @property
     def brief(self) -> str:
-        """The text to compare with an expected answer; empty if nothing was found."""
+        """The text to compare with an expected answer. It is empty if nothing was found."""
         return self.short or (self.evidence[0].text if self.evidence else self.text)
 
 
@@ -76,7 +77,7 @@ def reply_json(
 ) -> AskAnswer:
     """Format the answer and its numbered citations, as docs/reference/http-api.md documents.
 
-    Version 0 is the empty graph, before anything was indexed.
+    Version 0 is the empty graph before the first sync.
     """
     numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
     return {

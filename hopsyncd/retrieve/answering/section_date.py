@@ -1,6 +1,6 @@
 """Finds the day of a dated section or document, such as the notes of a meeting.
 
-The day is in the heading of the section, in the name of its file, or in a line "Date: ...". The
+The day is in the heading of the section, in the name of its file, or in a line "Date: ...". So the
 sentences of the section need not repeat the day. The day answers "When was the meeting about the
 crane?" if the heading or the name has all words of the question. Words for a meeting itself, such
 as "talk" or "decide", may be missing. If the question has such a word, the other words may be
@@ -80,8 +80,8 @@ def _names_of(texts: FoundTexts, rank: int) -> tuple[str, ...]:
 
 
 def _list_dated_texts(texts: FoundTexts, rank: int, sentences: Sequence[Sentence]) -> Iterator[str]:
-    """List the texts that may have the day of a section, the most specific first. The order is: a
-    line "Date: ...", the headings from the lowest, and the file name.
+    """List the texts that may have the day of a section, most specific first. The order is: a line
+    "Date: ...", the headings from the lowest, and the file name.
     """
     id_ = texts.ranked[rank]
     for sentence in sentences:

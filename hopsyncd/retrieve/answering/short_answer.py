@@ -1,8 +1,8 @@
 """Finds a short answer: a value of the kind asked for, such as a date, in a cited sentence.
 
 First, every value of that kind in the sentences most like the question is scored by its context.
-Then the best value is scored by its lead over the other values and by its sentence. It is shown
-only if it is probably right. docs/benchmarks.md reports how often short answers are correct.
+Then the best value is scored by its lead over the other values and by its sentence. The value is
+shown only if it is probably right. docs/benchmarks.md reports how often short answers are correct.
 """
 
 import re
@@ -272,7 +272,8 @@ def candidates(
 
 
 def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
-    """Find the values of a kind. Returns value and kind: a moment is a date or a duration."""
+    """Find the values of a kind. Returns each value with its exact kind, because a moment is a date
+    or a duration."""
     if kind == "moment":
         yield from moments_of(text, entities)
         return

@@ -22,7 +22,8 @@ def find_by_structure(
     question: str,
     judgement: Judgement,
 ) -> Judgement:
-    """Return the judgement with the answer that the structure of the documents gives, if any."""
+    """Return the judgement with the answer that the structure of the documents gives. If it gives
+    none, the judgement is returned unchanged."""
     asked = find_needs(question)
     if asked is None and (item := _find_item(texts, sentences, weights, question)):
         return Judgement(True, sentences=(item,))

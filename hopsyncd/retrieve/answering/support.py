@@ -3,11 +3,11 @@
 The weights were fitted on known answers. The features are these:
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
-passages found. The question's rare names must occur in their passages. No name of the question may
-  be absent from all passages of the collection.
+  passages found. The question's rare names must occur in the passages of these sentences. No name
+  of the question may be absent from all passages of the collection.
 - Relation: if the question asks for a number of things, a percentage or an amount of money, the
-  sentences must contain a number of that kind. If it asks for a relative, they must state a kinship
-  (`kinship`).
+  sentences must contain a number of that kind. If the question asks for a relative, the sentences
+  must state a kinship (`kinship`).
 
 An answer may need two passages, so the sentences may be less similar to a long question. The share
 of the question's words in the passages is not a feature, because it does not distinguish answerable

@@ -125,7 +125,7 @@ def rerank_nearest(
     score: ScoreTexts,
     k: int,
 ) -> list[Ranked]:
-    """Order the nearest passages by `score`. If `score` returns None, their order is unchanged."""
+    """Order the nearest passages by `score`. If `score` returns None, the order does not change."""
     near = by_vector(head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (hit.passage for hit in near))
     # A purge may have removed passages that the index in memory still has.

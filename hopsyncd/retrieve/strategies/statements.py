@@ -1,18 +1,17 @@
 """StatementGraphRAG (Ghassel et al. 2025): paths of statements that share an entity.
 
-A statement is a sentence, and its entities are the names in it. It is stored as an incoming
-question with its own vector. (Topics are questions about whole passages, which use the passage's
-vector.)
+A statement is a sentence, and its entities are the names in the sentence. A statement is stored as
+an incoming question with its own vector. (Topics are questions about whole passages, which use the
+passage's vector.)
 
 1. Begin with the `top_k` statements that have most names of the question, and with the `top_k`
-   statements most like it.
-2. From each of these statements, extend paths by a statement of another passage that shares a name
-   with the last statement. Continue while the score rises, at most `depth` times. Each round keeps
-   the `beam` best paths. The score of a path is the cosine of the question with the sum of its
-   statements' vectors, each times its attention, the softmax of the cosines.
-3. Rank the statements of all paths: by the score of the best path that has them, by their own
-   cosine, by the mean of both with the cosine and the words of their passages, or by a
-   cross-encoder. If statements have a TF-IDF cosine above 0.995, only the first is kept.
+statements most like the question. 2. From each of these statements, extend paths by a statement of
+another passage that shares a name with the last statement. Continue while the score rises, at most
+`depth` times. Each round keeps the `beam` best paths. The score of a path is the cosine of the
+question with the sum of its statements' vectors, each times its attention, the softmax of the
+cosines. 3. Rank the statements of all paths: by the score of the best path that has them, by their
+own cosine, by the mean of both with the cosine and the words of their passages, or by a
+cross-encoder. Of statements with a TF-IDF cosine above 0.995, only the first is kept.
 
 From a name, a search follows only the statements most like the question, so its cost does not grow
 with the collection. A dissimilar statement would hardly raise a score.
@@ -221,7 +220,7 @@ class StatementGraph:
         return self.snapshot.index.vectors.exact[rows].astype(np.float64)
 
     def _scores(self, dots: Floats, squares: Floats) -> Floats:
-        """Return the cosine of the question with each sum of vectors; 0 if the sum is zero."""
+        """Return the cosine of the question with each sum of vectors, or 0 for a zero sum."""
         lengths = np.sqrt(squares * (self._asked @ self._asked))
         cosines = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
         rounded: Floats = np.rint(cosines / _UNIT) * _UNIT
@@ -404,7 +403,8 @@ def _passages(graph: StatementGraph) -> Integers:
 
 
 def _topics_of(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, Integers]]:
-    """Yield each topic of a passage with its statements.
+    """Yield the name of each topic of a passage (-1 for the whole document), with the topic's
+    statements.
 
     A statement belongs only to its narrowest topic.
     """
