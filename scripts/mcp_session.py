@@ -19,7 +19,7 @@ from mcp.types import TextContent
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.e2e.daemon import HOPSYNCD, ROOT, SMALL, Place, new_place, source
 
-QUESTION = "Where did the father of Ada Lovelace die?"
+QUESTION = "Who built the machine that Grace Hopper programmed?"
 
 
 def main() -> None:
@@ -46,8 +46,8 @@ async def session(place: Place) -> None:
         tools = (await client.list_tools()).tools
         print(f"<- tools: {', '.join(tool.name for tool in tools)}")
         found = await call(client, "search", question=QUESTION, k=3, max_tokens=1200)
-        byron = next(document for document in found["documents"] if "byron" in document["document"])
-        place_of = {key: byron[key] for key in ("source", "document")}
+        machine = next(item for item in found["documents"] if "harvard" in item["document"])
+        place_of = {key: machine[key] for key in ("source", "document")}
         await call(client, "get", **place_of, max_tokens=600)
         await call(client, "ask", question=QUESTION, max_tokens=1200)
 

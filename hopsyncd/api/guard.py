@@ -311,7 +311,8 @@ def _bearer_token(headers: Headers) -> bytes | None:
 
 def _refuse_token(why: str) -> JSONResponse:
     hint = (
-        "The daemon's administrator makes tokens with `hopsyncd token create`. Programs send"
+        "The daemon's administrator makes tokens with `hopsyncd token create`; the token of"
+        " `hopsyncd mcp --http` is in the file mcp_token of its data folder. Programs send"
         " `Authorization: Bearer TOKEN`; for a browser, run `hopsyncd web --server` on your machine"
     )
     return _refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})

@@ -317,7 +317,7 @@ def ask(
     writes the answer from the passages found. Without an LLM, with --no-llm, or if the LLM fails,
     the answer is quoted from the passages.
 
-    Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
+    Example: hopsyncd ask "Who built the machine that Grace Hopper programmed?"
     Example: hopsyncd ask --no-llm "When is the bakery closed?"
     """
     call = ask_call(
