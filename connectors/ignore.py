@@ -315,8 +315,8 @@ class Rules:
         self._not_secret = Patterns(not_secret)
 
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
-        """Whether a path is ignored or must never be listed. Call this only if no folder above the
-        path is hidden.
+        """Whether a path is ignored or must never be listed. Call this method only if no folder
+        above the path is hidden.
 
         `levels` are ordered from the root to the path's folder.
         """

@@ -34,7 +34,8 @@ _SPARE_BYTES = 16 << 20  # free space needed besides the copy: manifest, file sy
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest of a backup. `program` is the version of hopsyncd that made it.
+    """The manifest of a backup. `program` is the version of hopsyncd that made the
+    backup.
 
     `version` is the newest version in the backup, or 0 if it has none. `digest` is the SHA-256 of
     the database.
@@ -180,7 +181,7 @@ def rotate(folder: Path, keep: int) -> list[str]:
     """Delete old backups. Returns their names.
 
     The newest `keep` (at least one) scheduled backups and the newest `keep` requested backups are
-    kept. Call it only after a successful backup. Raises OSError.
+    kept. Call this function only after a successful backup. Raises OSError.
     """
     removed = []
     found = list_backups(folder)

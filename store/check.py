@@ -155,13 +155,13 @@ def _versions(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "versions and their counts are positive",
                 f"version {number}",
-                f"documents, passages, words, matches, edge budget: {counts}",
+                f"the documents, passages, words, matches and edge budget are {counts}",
                 RESTORE,
             )
     for table in () if numbers else INTERVAL_KEYS:
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
             yield Finding(
-                "rows belong to versions",
+                "every row belongs to a version",
                 name_rows(table),
                 "rows exist, but no version exists",
                 RESTORE,
@@ -184,7 +184,7 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 f"rows begin at an existing version and end later (the head is {last})",
                 f"{name_rows(table)} {_format_key(columns)}",
-                f"begins at version {born} and ends at version {died}",
+                f"the row begins at version {born} and ends at version {died}",
                 RESTORE,
             )
 
@@ -219,7 +219,7 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "each key has one row at the head",
                 f"{name_rows(table)} {_format_key(columns)}",
-                f"has {count} rows",
+                f"the key has {count} rows",
                 RESTORE,
             )
 
@@ -240,7 +240,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
         ).fetchone()
         if live[0] != count:
             yield Finding(
-                "the head counts what is in force",
+                "the head's counts equal its rows in force",
                 f"version {newest.id}",
                 f"counts {count} rows of {name_rows(table)}, but {live[0]} are in force",
                 REBUILD,

@@ -94,8 +94,8 @@ def _passages_follow_documents(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "a passage is in force exactly while a document contains it",
                 f"passage interval {passage}",
-                f"in force in {_versions(numbers, intervals.get(passage, []))},"
-                f" contained in a document in {_versions(numbers, containing.get(passage, []))}",
+                f"the passage is in force in {_versions(numbers, intervals.get(passage, []))},"
+                f" but a document contains it in {_versions(numbers, containing.get(passage, []))}",
                 RESTORE,
             )
 
@@ -133,7 +133,7 @@ def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]
         yield Finding(
             "a passage interval has the questions of that passage",
             f"passage interval {interval}",
-            f"belongs to passage {passage}, but its questions belong to passage {other}",
+            f"the interval is of passage {passage}, but its questions are of passage {other}",
             RESTORE,
         )
     newest = head(connection)
@@ -146,7 +146,7 @@ def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]
         yield Finding(
             "passages at the head have the head's generation settings",
             f"passage interval {interval}",
-            f"has generation settings {generation}",
+            f"the passage has the generation settings {generation}",
             RESTORE,
         )
 
@@ -158,7 +158,7 @@ def _matches_within_passages(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "a match joins an outgoing to an incoming question while both are in force",
                 f"match {question}, {born}",
-                f"its {end} {joined} (direction {of_direction}) is not in force from version {born}"
+                f"the {end} {joined} (direction {of_direction}) is not in force from version {born}"
                 f" to version {died - 1}",
                 REBUILD,
             )
@@ -166,7 +166,7 @@ def _matches_within_passages(connection: Connection) -> Iterator[Finding]:
         yield Finding(
             "a match leads to another passage",
             f"match {question}, {born}",
-            f"leads from passage {passage} to itself",
+            f"the match leads from passage {passage} to itself",
             REBUILD,
         )
 
@@ -179,15 +179,17 @@ def _counts(connection: Connection) -> Iterator[Finding]:
         for counted, count in zip(versions, found.tolist(), strict=True):
             if getattr(counted, name) != count:
                 yield Finding(
-                    "a version counts what is in force",
+                    "a version's counts equal its rows in force",
                     f"version {counted.id}",
-                    f"counts {getattr(counted, name)} {name}, but {count} are in force",
+                    f"the version counts {getattr(counted, name)} {name}, but {count} are in force",
                     REBUILD if counted is versions[-1] else RESTORE,
                 )
 
 
 def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[np.int64]:
-    """Return the total weight of the (born, died, weight) rows in force at each version."""
+    """Return the total weight of the (born, died, weight) rows in force at each version in
+    `numbers`.
+    """
     steps = np.zeros(len(numbers) + 1, dtype=np.int64)
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     np.add.at(steps, np.searchsorted(numbers, columns[:, 0]), columns[:, 2])
@@ -297,13 +299,15 @@ def _passages(connection: Connection) -> Iterator[Finding]:
         passage = Passage(tuple(json.loads(heading)), text)
         where = f"passage {row_id}"
         if passage.id != row_id:
-            yield Finding("a passage's id is the hash of its text", where, "it is not", RESTORE)
+            yield Finding(
+                "a passage's id is the hash of its text", where, "the hash differs", RESTORE
+            )
         counted = count_words(full_text(passage))
         if counted != words:
             yield Finding(
-                "a passage's word count is right",
+                "a passage's word count is the number of its words",
                 where,
-                f"is stored as {words}, but the text has {counted}",
+                f"the stored count is {words}, but the passage has {counted} words",
                 REBUILD,
             )
 
@@ -318,14 +322,14 @@ def _sets(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "a set's id is the hash of its passage and generation settings",
                 where,
-                "it is not",
+                "the hash differs",
                 RESTORE,
             )
         if stored_set_digest(connection, row_id, vectors) != digest:
             yield Finding(
-                "questions and vectors are as they were written",
+                "questions and vectors have their stored digest",
                 where,
-                "their digest differs",
+                "the digest differs",
                 RESTORE,
             )
         yield from _vectors(where, vectors, dimensions)
@@ -335,9 +339,9 @@ def _sets(connection: Connection) -> Iterator[Finding]:
 def _vectors(where: str, blob: bytes, dimensions: int) -> Iterator[Finding]:
     if not blob or len(blob) % (2 * dimensions):
         yield Finding(
-            "vectors are complete rows",
+            "the bytes of vectors are complete rows",
             where,
-            f"{len(blob)} bytes are not rows of {2 * dimensions}",
+            f"{len(blob)} bytes cannot be divided into rows of {2 * dimensions} bytes",
             RESTORE,
         )
         return
@@ -362,15 +366,21 @@ def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Findi
         where = f"question {row_id}"
         if question_id(SetId(of_set), Direction(direction), ordinal) != row_id:
             yield Finding(
-                "a question's id is the hash of its set and place", where, "it is not", RESTORE
+                "a question's id is the hash of its set and place",
+                where,
+                "the hash differs",
+                RESTORE,
             )
         if not 0 <= vector_row < rows:
             yield Finding(
-                "every question has a vector", where, f"there is no row {vector_row}", RESTORE
+                "every question has a vector",
+                where,
+                f"the vectors have no row {vector_row}",
+                RESTORE,
             )
         names = json.loads(keywords)
         if names != sorted(set(names)):
-            yield Finding("keywords are a sorted set", where, f"{keywords}", RESTORE)
+            yield Finding("keywords are sorted and distinct", where, f"{keywords}", RESTORE)
 
 
 def _documents(connection: Connection) -> Iterator[Finding]:
@@ -380,9 +390,9 @@ def _documents(connection: Connection) -> Iterator[Finding]:
     ):
         if stored_document_digest(connection, row_id, tuple(columns)) != digest:
             yield Finding(
-                "a document and its places are as they were written",
+                "a document and its occurrences have their stored digest",
                 f"document {row_id} ({columns[1]})",
-                "their digest differs",
+                "the digest differs",
                 RESTORE,
             )
 

@@ -58,7 +58,7 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
 
 
 def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
-    """Store an encoder's probe for the settings with this row id, unless they already have one.
+    """Store an encoder's probe for the settings with this row id, unless a probe is stored.
 
     The probe is a (2, d) array: the vector of a fixed probe text, and the centre that is subtracted
     from vectors.

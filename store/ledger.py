@@ -101,7 +101,7 @@ class Ledger:
         max_tokens_per_day: int = 0,
         table: str = _SPENT,
     ) -> None:
-        """`place` is a file of its own, or the URL of a database that contains `table`."""
+        """`place` is a file for the ledger alone, or the URL of a database with `table`."""
         self._place = place
         self._table = table
         self._max_calls = max_calls_per_day

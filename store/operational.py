@@ -62,7 +62,7 @@ def all_jobs(connection: Connection) -> dict[str, JobRow]:
 
 
 def find_quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
-    """Return why content was quarantined under these rules, by content hash. `rules` names the
+    """Return the reason for each quarantine under `rules`, by content hash. `rules` names the
     version of the code that reads documents."""
     rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
     return dict(rows)

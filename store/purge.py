@@ -122,7 +122,7 @@ def purge(connection: Connection, request: Purge, between: Between = lambda: Non
         raise PurgeRefused(
             f"Cannot purge {alive[0]}",
             "the document is in the newest version",
-            "Remove the document from the newest version first",
+            "Delete the file and sync, or use `hopsyncd purge`, which removes the document first",
         )
     revisions = connection.execute(
         "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = document.id)"

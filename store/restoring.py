@@ -149,9 +149,9 @@ def stage(
     if isinstance(chosen, Backup) and chosen.manifest.schema > SCHEMA_VERSION:
         raise _restore_error(
             name,
-            f"hopsyncd {chosen.manifest.program} made it, with schema {chosen.manifest.schema},"
-            f" and this version supports schemas up to {SCHEMA_VERSION}",
-            "Install that version of hopsyncd, or a later version",
+            f"the backup has schema {chosen.manifest.schema}, and this hopsyncd supports schemas up"
+            f" to {SCHEMA_VERSION}",
+            f"Install hopsyncd {chosen.manifest.program}, which made the backup, or a later one",
         )
     folder = database.parent / _STAGE
     (folder / _ORDER).unlink(missing_ok=True)

@@ -108,8 +108,8 @@ def forget_cursor(connection: Connection, source: int) -> None:
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether all documents of the source were read with these rules, the version of the reading
-    code. True for a source without documents."""
+    """Whether all documents of the source were read with `rules`, the version of the reading code.
+    True for a source without documents."""
     row = connection.execute(
         "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
         f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",

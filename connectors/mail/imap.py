@@ -192,7 +192,7 @@ class ImapConnector:
                 yield Problem(
                     name,
                     "the server refuses to open the folder",
-                    "Exclude the folder in `folders`.",
+                    f'Add "!{name}" to `folders` of this source.',
                     subtree=True,
                 )
                 if name in known:

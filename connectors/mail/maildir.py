@@ -117,8 +117,8 @@ class MaildirConnector:
         return make_fetched(data, _revision(state))
 
     def _walk(self) -> Iterator[tuple[str, OSError | None]]:
-        """Yield the path of each selected Maildir below the root, sorted by name; "" is the root
-        itself."""
+        """Yield the path of each selected Maildir, sorted, with None or, if the folder cannot be
+        read, the error. The path "" is the root."""
         folders = self._open_root()
         try:
             yield from self._walk_below(folders)

@@ -260,7 +260,7 @@ class WebConnector:
                     yield Problem(
                         forgotten[0],
                         f"this page is the first of {_count(len(forgotten), 'page')} that hopsyncd "
-                        f"visits no more, because {_MAX_KNOWN_PAGES:,} others are known",
+                        f"no longer visits, because it knows {_MAX_KNOWN_PAGES:,} other pages",
                         "Divide the source into several sources in config.toml.",
                     )
                 return

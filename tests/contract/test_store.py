@@ -243,7 +243,7 @@ class TestUpkeep:
         found = {finding.invariant for finding in check(stack.connection, deep=True)}
         assert {
             "a passage's id is the hash of its text",
-            "a version counts what is in force",
+            "a version's counts equal its rows in force",
         } <= found
 
 

@@ -216,7 +216,7 @@ class TestWhatIsListed:
         site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in range(3, 6)))
         (problem,) = (one for one in connector.discover(cursor) if isinstance(one, Problem))
         assert problem.id == site.url("/0")
-        assert "first of 3 pages that hopsyncd visits no more" in problem.why
+        assert "first of 3 pages that hopsyncd no longer visits" in problem.why
 
     def test_sitemaps_beyond_the_limit_are_reported(self, site: Site) -> None:
         maps = "".join(f"<sitemap><loc>{site.url(f'/{n}.xml')}</loc></sitemap>" for n in range(53))

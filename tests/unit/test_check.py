@@ -91,10 +91,10 @@ BROKEN = {
     "each key has one row at the head": [
         "DROP INDEX document_alive; UPDATE document SET died = {alive} WHERE path = 'rome.md'",
     ],
-    "the head counts what is in force": [
+    "the head's counts equal its rows in force": [
         "UPDATE version SET passages = passages + 1 WHERE id = 6",
     ],
-    "a version counts what is in force": [
+    "a version's counts equal its rows in force": [
         "UPDATE version SET documents = 1 WHERE id = 2",
         "UPDATE version SET words = words - 1 WHERE id = 3",
         "UPDATE version SET matches = 1 WHERE id = 1",
@@ -135,17 +135,17 @@ BROKEN = {
     "a passage's id is the hash of its text": [
         "UPDATE passage SET text = text || '.' WHERE id = {passage}",
     ],
-    "a passage's word count is right": [
+    "a passage's word count is the number of its words": [
         "UPDATE passage SET words = words + 1 WHERE id = {passage}",
     ],
     "a set's id is the hash of its passage and generation settings": [
         "UPDATE recipe SET name = 'another'",
     ],
-    "questions and vectors are as they were written": [
+    "questions and vectors have their stored digest": [
         "UPDATE question SET text = text || '?' WHERE id = {question}",
         "DELETE FROM question WHERE id = {question}",
     ],
-    "vectors are complete rows": [
+    "the bytes of vectors are complete rows": [
         "UPDATE question_set SET vectors = substr(vectors, 2) WHERE id = {set}",
     ],
     "vectors have the length 4000 or 0": [
@@ -160,10 +160,10 @@ BROKEN = {
     "every question has a vector": [
         "UPDATE question SET vector_row = 999 WHERE id = {question}",
     ],
-    "keywords are a sorted set": [
+    "keywords are sorted and distinct": [
         "UPDATE question SET keywords = json_array('b', 'a') WHERE id = {question}",
     ],
-    "a document and its places are as they were written": [
+    "a document and its occurrences have their stored digest": [
         "UPDATE document SET path = 'elsewhere.md' WHERE id = 1",
         "UPDATE placement SET first_line = 0 WHERE document = 2 AND ordinal = 0",
     ],

@@ -291,5 +291,5 @@ def test_names_and_links_that_were_changed_in_the_file_are_found(
     stack = synced(tmp_path, OBSIDIAN)
     stack.connection.execute(f"UPDATE {column} = '[]'")
     assert {finding.invariant for finding in check(stack.connection, deep=True)} == {
-        "a document and its places are as they were written"
+        "a document and its occurrences have their stored digest"
     }

@@ -258,7 +258,7 @@ class Session:
     def findings(self) -> Iterator[str]:
         known = self.execute("SELECT max(number) FROM applied").fetchone()[0]
         if known != SCHEMA_VERSION:
-            yield f"an older hopsyncd wrote it, with schema {known}"
+            yield f"an older hopsyncd wrote the database, with schema {known}"
         invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
         for (index,) in self.execute(invalid).fetchall():
             yield f"the index {index} is not valid"

@@ -354,7 +354,8 @@ def _sound_frames(
     """Count the intact frames before the first damaged frame. Also returns the stored checksum of
     the last frame.
 
-    The checksum of each frame is computed from the checksum of the previous frame.
+    The checksum of each frame is computed from the checksum of the previous frame. `before` is the
+    checksum of the frame before these frames.
     """
     if not len(frames):
         return 0, before

@@ -5,8 +5,8 @@ edit would have to wait. A thread does the checkpoint before the log is full. Th
 lock that the writer or a reader needs. At the first write after a complete checkpoint, SQLite
 restarts the log.
 
-A page that changes often, such as one of an index on random ids, is copied once for each
-checkpoint. So the log of a large database may be longer.
+A page that changes often, for example in an index of random ids, is copied at each checkpoint. A
+large database therefore has a longer log, and fewer checkpoints.
 """
 
 import os
@@ -23,11 +23,10 @@ _SALT = slice(16, 24)  # where the log's header has the salt; in a frame's heade
 
 
 class Checkpointer:
-    """Runs `checkpoint` on a thread each time the log has grown enough. Only the writer uses this
-    class.
+    """Runs `checkpoint` on a thread each time the log has grown by one frame for every four pages
+    of the database, but at least by LOG_FRAMES and at most by MOST_FRAMES.
 
-    Enough is one frame for every four pages of the database, but at least LOG_FRAMES and at most
-    MOST_FRAMES.
+    Only the writer uses this class.
     """
 
     def __init__(

@@ -299,7 +299,7 @@ def _refuse_older(connection: Connection, path: Path) -> None:
     if 0 < schema_version < SCHEMA_VERSION:
         raise OlderSchema(
             f"Cannot read {path}",
-            f"an older hopsyncd wrote it, with schema {schema_version}",
+            f"an older hopsyncd wrote the database, with schema {schema_version}",
             "Start `hopsyncd serve`, which migrates the database",
         )
 
@@ -443,8 +443,8 @@ def _folder_of(path: Path) -> Iterator[None]:
         raise DiskFailure(
             f"Cannot write to {path.parent}",
             f"{Path(error.filename or path).name}: {(error.strerror or str(error)).lower()}",
-            "Give this user write permission there, or set daemon.data_dir or HOPSYNCD_HOME to a"
-            " folder that it can write to",
+            "Give this user write permission on the folder, or set daemon.data_dir or"
+            " HOPSYNCD_HOME to another folder",
         ) from error
 
 

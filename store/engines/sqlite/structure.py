@@ -54,7 +54,7 @@ def references(connection: Connection) -> Iterator[Finding]:
         yield Finding(
             "every foreign key refers to a row",
             where,
-            f"refers to a missing row of {name_rows(parent)}",
+            f"the row refers to a missing {name_rows(parent)}",
             RESTORE,
         )
     for end in ("question", "target"):  # a foreign key would need an index of the ids
@@ -65,6 +65,6 @@ def references(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "every match refers to questions",
                 f"match {question}, {born}",
-                f"refers to a missing {end}",
+                f"the match refers to a missing {end}",
                 RESTORE,
             )
