@@ -70,7 +70,7 @@ class ModelReload:
         version has vectors of the new models. Only the writer changes the database.
         """
         state = serving.state
-        if models:  # the writer may have switched to them already
+        if models:  # the writer may have switched to the new models already
             in_use = state.models.maker.generation.name
             models = models.for_generation(in_use)
             models = models if models.maker.generation.name == in_use else None

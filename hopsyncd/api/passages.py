@@ -73,7 +73,7 @@ def read_passage(
     assert head is not None
     id_ = _id(head, entry)
     passage = known_passages(connection, [id_]).get(id_)
-    if passage is None:  # a purge removed it, but the graph in memory still has it
+    if passage is None:  # a purge removed the passage, but the graph in memory still has it
         raise _no_passage(hexadecimal, head)
     return passage, places_at(connection, head.version.id, [id_], head.hidden).get(id_, [])
 

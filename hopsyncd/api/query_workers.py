@@ -186,7 +186,7 @@ class QueryWorkers:
         except (OSError, EOFError) as error:
             self._discard(worker, error)
             return None
-        except BaseException as error:  # its late reply would be taken for the next one
+        except BaseException as error:  # its late reply would be taken for the next
             self._discard(worker, error)
             raise
         self._release(worker)

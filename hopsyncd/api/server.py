@@ -72,7 +72,7 @@ def bind_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise SocketRefused(
             f"Cannot listen on {path}",
-            f"the path is longer than {_MAX_PATH_BYTES} bytes",
+            f"the socket's path is longer than {_MAX_PATH_BYTES} bytes",
             "Set daemon.socket to a shorter path",
         )
     _own_folder(path.parent, group)
@@ -121,14 +121,14 @@ def _own_folder(folder: Path, group: int | None) -> None:
     if found.st_uid != os.getuid():
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"the folder belongs to user {found.st_uid}",
+            f"the socket's folder belongs to user {found.st_uid}",
             "Set daemon.socket to a path in a folder that belongs to you",
         )
     mode = stat.S_IMODE(found.st_mode)
     if group is not None and not (found.st_gid == group and mode & 0o010):
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            "the group in access.group cannot enter the folder",
+            "the group in access.group cannot enter the socket's folder",
             f"Run `chgrp {group} {folder} && chmod 710 {folder}`, or set daemon.socket to a path in"
             " a folder that does not exist yet",
         )
@@ -136,7 +136,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
         wanted = "700" if group is None else "710"
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"other users can enter the folder, whose mode is {mode:04o}",
+            f"other users can enter the socket's folder, whose mode is {mode:04o}",
             f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a separate folder",
         )
 
@@ -195,7 +195,7 @@ def _clear_stale(path: Path) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise SocketRefused(
             f"Cannot listen on {path}",
-            "a file that is not a socket has this path",
+            "there is a file at this path that is not a socket",
             "Move the file away, or set daemon.socket to another path",
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

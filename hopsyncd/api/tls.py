@@ -66,11 +66,13 @@ def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate
             raise SocketRefused(f"Cannot read {file}", why, _HINT) from error
     status = key.stat()
     if status.st_uid not in (0, os.geteuid()):
-        why, hint = "another user owns the file", f"As root, run `chown {os.geteuid()} {key}`"
+        why, hint = "another user owns the key file", f"As root, run `chown {os.geteuid()} {key}`"
         raise SocketRefused(f"Cannot use the key {key}", why, hint)
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise SocketRefused(
-            f"Cannot use the key {key}", "other users can read the file", f"Run `chmod 600 {key}`"
+            f"Cannot use the key {key}",
+            "other users can read the key file",
+            f"Run `chmod 600 {key}`",
         )
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)

@@ -122,17 +122,17 @@ class TokenFile:
         except FileNotFoundError:
             return []
         except OSError as error:
-            hint = f"Make {self._file} your own file, with the mode 600"
+            hint = f"Make yourself the owner of {self._file}, and run `chmod 600` on it"
             raise ConfigError(what, str(error.strerror).lower(), hint) from error
-        again = "Move the file away, and create new tokens with `hopsyncd token create`"
+        again = "Move the token file away, and create new tokens with `hopsyncd token create`"
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
             raise ConfigError(
-                what, "other users can change the file, and may have added tokens", again
+                what, "other users can change the token file, and may have added tokens", again
             )
         try:
             return _FILE.validate_json(content)
         except ValidationError:
-            raise ConfigError(what, "the file is not a list of tokens", again) from None
+            raise ConfigError(what, "the token file is not a list of tokens", again) from None
 
     def add(
         self,

@@ -358,7 +358,7 @@ class WatchedQuestions:
                 continue
             if proposed := action_in_record(watch.id, watch.question, watch.act):
                 if self._actions.problem:
-                    continue  # it stays in the database, without effect, until the file is usable
+                    continue  # stays in the database, without effect, until the file is usable
                 self._actions.propose(proposed)
             self._worker.submit(partial(_replace_act, watch, kind)).result(_STORE_S)
             log.warning(

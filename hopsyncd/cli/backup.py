@@ -396,7 +396,7 @@ def _report(done: "Restored", started: bool) -> None:
         )
     if done.unread:
         click.echo(
-            f"The replaced database cannot be read ({printable(done.unread)}): purge again what was"
-            " purged since the backup."
+            f"The replaced database cannot be read ({printable(done.unread)}). If you have purged"
+            " documents since the backup, purge them again."
         )
     click.echo("The daemon was started again." if started else "Now run `hopsyncd serve`.")

@@ -50,7 +50,7 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
     Example: hopsyncd try ~/notes
     """
     folder = folder.absolute()
-    for number in (signal.SIGHUP, signal.SIGTERM):  # a closed terminal ends it like Ctrl-C
+    for number in (signal.SIGHUP, signal.SIGTERM):  # a closed terminal acts like Ctrl-C
         signal.signal(number, signal.default_int_handler)
     home = make_home()
     try:

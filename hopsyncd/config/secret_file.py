@@ -42,7 +42,7 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "the file is not a regular file")
+                raise OSError(errno.EINVAL, "the path does not lead to a regular file")
             secret = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _refusal(file, error, what) from error
@@ -50,7 +50,7 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketRefused(
             failed,
-            "other users can read the file",
+            f"other users can read the {what} file",
             f"Run `chmod 600 {file}` as the owner of the file",
         )
     if len(secret) < min_characters:
@@ -63,7 +63,7 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
 
 
 def _refusal(file: Path, error: OSError | UnicodeDecodeError, what: str = "token") -> SocketRefused:
-    why = getattr(error, "strerror", None) or "the file is not text"
+    why = getattr(error, "strerror", None) or f"the {what} file is not text"
     return SocketRefused(
         f"Cannot use the {what} in {file}",
         why.lower(),

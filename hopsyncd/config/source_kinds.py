@@ -350,7 +350,9 @@ SourceConfig: TypeAlias = Annotated[
     | Annotated[WebSource, Tag("web")]
     | Annotated[PluginSource, Tag(_PLUGIN)],
     Discriminator(
-        _model_for, custom_error_type="unknown_kind", custom_error_message="there is no such kind"
+        _model_for,
+        custom_error_type="unknown_kind",
+        custom_error_message="there is no such kind of source",
     ),
 ]
 

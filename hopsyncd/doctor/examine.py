@@ -115,7 +115,7 @@ def endpoint(config: Config) -> Iterator[Finding]:
         remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
         if not llm.api_key_env:
             remedy = "Set llm.api_key_env to the environment variable with the key"
-        why = "refuses the key" if key else "needs a key, and none is set"
+        why = "refuses the API key" if key else "needs an API key, and no key is set"
         yield Finding("llm", "fail", f"{host} {why}", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
@@ -158,7 +158,7 @@ def check_daemon(config: Config) -> Iterator[Finding]:
         case "nobody":
             yield Finding("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts a daemon")
         case "stale":
-            why = f"a daemon that crashed has left {config.daemon.socket}"
+            why = f"a crashed daemon has left the socket {config.daemon.socket}"
             yield Finding("daemon", "warn", why, "`hopsyncd serve` replaces the socket")
         case why:
             remedy = "Only the daemon's owner and the users in [access] may use the daemon"

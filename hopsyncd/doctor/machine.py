@@ -119,7 +119,9 @@ def text_recognition(config: Config) -> Iterator[Finding]:
     try:
         tesseract.text_of(gray_png(100, 100, [b"\xff" * 100] * 100))
     except Died as death:
-        remedy = f"`tesseract --list-langs` must list {tesseract.languages}; or `formats.ocr = off`"
+        remedy = (
+            f"Install the languages {tesseract.languages} of tesseract, or set formats.ocr to off"
+        )
         yield Finding("ocr", "fail", f"reading a picture {death.why}", remedy)
         return
     yield report_ok("ocr", f"{tesseract.program} reads pictures, in {tesseract.languages}")
@@ -144,7 +146,9 @@ def file_events(config: Config) -> Iterator[Finding]:
         return
     watched, counted = _folders(roots)
     found = f"{'' if counted else 'over '}{watched} folders, {limits['max_user_watches']} watches"
-    remedies = "`sysctl fs.inotify.{}={}`, also in /etc/sysctl.d; until then changes wait for scans"
+    remedies = (
+        "Run `sysctl fs.inotify.{}={}`, and set it in /etc/sysctl.d. Until then, scans find changes"
+    )
     if watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 2 * watched))
         yield Finding("file events", "fail", f"{found} allowed", remedy)
@@ -186,7 +190,7 @@ def configuration(file: Path, config: Config) -> Iterator[Finding]:
         remedy = "`hopsyncd init --folder DIR` writes the file"
         yield Finding("configuration", "warn", f"there is no {file}; defaults apply", remedy)
     elif writers := writers_besides_owner(file):
-        why = f"{file} can be written by {writers}, and decides what the daemon reads and runs"
+        why = f"{file} decides what the daemon reads and runs, and {writers} can write to it"
         yield Finding("configuration", "fail", why, f"Check the file, then run: chmod 600 {file}")
     elif file.stat().st_mode & 0o077 and secrets_of(config):
         why = f"{file} contains secrets, and others can read the file"
@@ -217,11 +221,11 @@ def data_folder(config: Config) -> Iterator[Finding]:
         yield Finding("data folder", "fail", f"you may not write to {folder}", remedy)
     elif writers := writers_besides_owner(folder):
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
-        why = f"{folder} is {mode}: {writers} can write to it; `hopsyncd serve` refuses it"
+        why = f"{folder} has mode {mode}, so {writers} can write to it, and the daemon refuses it"
         yield Finding("data folder", "fail", why, f"Check the folder, then run: chmod 700 {folder}")
     elif found.st_mode & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
-        why = f"{folder} is {mode}: others can read your documents in it"
+        why = f"{folder} has mode {mode}, so others can read your documents in it"
         yield Finding("data folder", "warn", why, f"`chmod 700 {folder}`")
     else:
         yield report_ok("data folder", str(folder))

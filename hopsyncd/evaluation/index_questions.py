@@ -299,16 +299,17 @@ Made = TypeVar("Made")
 
 
 _BIAS = (
-    "These questions are made from edges of the graph: they favour `hop`, which walks those edges."
-    " Compare strategies on questions that people asked; compare your own index with itself here."
+    "The questions are made from edges of the graph, so they favour `hop`, which walks these edges."
+    " To compare strategies, use questions that people asked. Use this evaluation to compare"
+    " versions of your own index."
 )
 NOTES = {
     False: (
-        "Questions by rule: each is a stand-in for one that a person would ask, and shares its"
-        " words with the passages, which favours searches by words.",
+        "The questions are made by rule. They share their words with the passages, which favours"
+        " searches by words.",
         _BIAS,
     ),
-    True: ("Questions written and criticised by the configured LLM.", _BIAS),
+    True: ("The configured LLM wrote the questions and judged them.", _BIAS),
 }
 
 

@@ -314,7 +314,7 @@ def _with_boundary_of_text(part: Message) -> Message:
     payload = part.get_payload()
     text = payload if isinstance(payload, str) else ""
     lines = [line.rstrip() for line in text.splitlines() if line.startswith("--")]
-    count = Counter(line.removesuffix("--") for line in lines)  # the last one ends with hyphens
+    count = Counter(line.removesuffix("--") for line in lines)  # the last boundary ends with them
     found = next((line for line in lines if len(line) > 2 and count[line] > 1), "")
     kind = part.get_content_type() if found else "text/plain"
     boundary = f'; boundary="{found[2:]}"' if found else ""

@@ -37,7 +37,7 @@ _MARGINS = frozenset(
 _MAX_REPEATED = 10_000  # repeated cells of a document that are read
 _MAX_SPACES = 1000
 _BOLD = ("bold", "600", "700", "800", "900")
-_SVG = "svg"  # in the namespace of the titles of pictures; fields have titles too
+_SVG = "svg"  # the namespace of a picture's title; fields have titles in other namespaces
 
 
 def odt_blocks(data: bytes) -> tuple[Block, ...]:

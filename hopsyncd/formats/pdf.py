@@ -83,7 +83,7 @@ def open_pdf(data: bytes) -> Any:
     password."""
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
-    logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns about irrelevant parts
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # warns about irrelevant parts
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:

@@ -126,7 +126,7 @@ class Headings:
             if _key(entry.title) not in texts.get(entry.page, ""):
                 self.missing[entry.page].append(entry)
         for entries in self.missing.values():
-            if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # they belonged to removed pages
+            if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # such bookmarks belonged to removed pages
                 entries.clear()
 
     @cached_property

@@ -40,7 +40,7 @@ _DROPPED = frozenset(
     "include literalinclude raw highlight index meta sectnum contents default-role role module"
     " currentmodule testsetup testcleanup youtube header footer title date".split()
 )
-# Their content is not about their argument.
+# The argument of these directives is no lead of their content.
 _ASIDE = frozenset("versionadded versionchanged deprecated versionremoved only rubric".split())
 # Alternatives, each with its own content.
 _TABS = frozenset({"tab", "tab-item"})

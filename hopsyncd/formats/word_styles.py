@@ -109,7 +109,7 @@ class _Level:
     kind: str = "decimal"
     text: str = ""
     is_legal: bool = False  # whether all numbers in a label are decimal
-    restarts_after: int = _LEVELS  # items of levels before this number restart it
+    restarts_after: int = _LEVELS  # items of lower levels than this restart the count
     style: str = ""
 
 

@@ -119,7 +119,8 @@ class SavedIndex:
         self.finish_saving()
         if not self._is_kept:
             return
-        # Set it even if the save fails for lack of space, so that it is not retried at once.
+        # Set the number even if the save fails for lack of space, so that it is not retried at
+        # once.
         self._entries = len(index.passages)
         saving = _Saving(index, freeze(index), encoder, made)
         executor = ThreadPoolExecutor(1, "save index")
@@ -147,7 +148,7 @@ class SavedIndex:
             use_columns(saving.index, moved)
         else:
             thaw(saving.index)
-        result.result()  # This raises the error if one ended the thread.
+        result.result()  # Raises the error that ended the thread, if any.
 
     def _cancel_saving(self) -> None:
         if self._saving:
@@ -165,7 +166,7 @@ class SavedIndex:
         except _Cancelled:
             pass
         with suppress(OSError):
-            for name in (_COLUMNS, _TEXTS, _MANIFEST):  # a full disk needs their space
+            for name in (_COLUMNS, _TEXTS, _MANIFEST):  # free their space on a full disk
                 (self.folder / f"{name}.new").unlink(missing_ok=True)
         return None
 

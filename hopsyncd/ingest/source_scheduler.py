@@ -424,7 +424,7 @@ class SourceScheduler:
         # This may raise an error, so it comes before any work is taken.
         listed_ms = self._listed_ms(due)
         requests, due.requests = due.requests, []
-        due.asked = False  # A new request may set it again during the sync.
+        due.asked = False  # A new request may set `asked` again during the sync.
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._times.is_due(due.full_scan)
         turns = self._pipeline.turns(due.source, Scope(None, accept_empty, whole=is_full))
@@ -437,7 +437,7 @@ class SourceScheduler:
             is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
             if due.full_scan in self._times and is_listed:
                 self._times.note(due.full_scan, outcome.problem)
-        due.underway = None  # If an earlier line fails, the waiting requests receive its error.
+        due.underway = None  # If an earlier line raises an error, the waiting requests receive it.
         for request in scan.answers:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]

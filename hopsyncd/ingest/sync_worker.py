@@ -366,7 +366,7 @@ class SyncWorker:
             requests, self._requests = self._requests, []
         for request in requests:
             self._at_work.scheduler.accept(request)
-            if request.is_answered:  # It is answered already if all its sources were removed.
+            if request.is_answered:  # If all its sources were removed, nothing is left to do.
                 request.answer()
         while job := self._next_job():
             job.run(self._at_work.sync)
@@ -454,7 +454,7 @@ class SyncWorker:
             left: Sequence[str] = [*reversed(paths)]
             try:
                 left = self._at_work.scheduler.preempt(name, left)
-            finally:  # If this failed, all paths are left.
+            finally:  # If `preempt` failed, all paths are left.
                 if left:
                     with self._wake:
                         newer = self._change_events.get(name, ())

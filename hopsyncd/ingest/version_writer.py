@@ -399,7 +399,7 @@ class VersionWriter:
         version = self._commit(reason, changed, newest.rules, cost, foreign)
         replaced = get_generation(self._connection, newest.generation)
         if replaced.encoder != self._maker.generation.encoder:
-            self.forget_index()  # Its links were resolved before it had passages.
+            self.forget_index()  # The index's links were resolved before it had passages.
         return version
 
     def _list_matched_outside(self, newest: Version) -> list[QuestionId]:

@@ -202,7 +202,7 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
         try:
             if pipeline is None:
                 pipeline = _Pipeline(model)
-                os.nice(_NICE)  # Lower it only after the start, for which an edit may wait.
+                os.nice(_NICE)  # Only now, because an edit may wait for the start.
         except (OSError, ImportError, ValueError) as error:
             reply: dict[str, Any] = {"why": str(error)}
         else:

@@ -56,7 +56,7 @@ _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
 _NEARLY_ALL, _HALF = 0.95, 0.5  # the tiers' bounds, as shares of the weight of all parts.
 _LEAST_NAME = 4  # shorter words are not searched inside camelCase names.
 _POSSESSIVE = re.compile("['\u2019]s\\Z", re.IGNORECASE)
-# It begins with a digit. Numbers of five or more digits may be identifiers.
+# A part that begins with a digit is an amount. Numbers of five or more digits may be identifiers.
 _AMOUNT = re.compile(r"\d(?!\d{4,}\Z)")
 _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
 _MOST_ABSENT = 5  # with more absent words, a question is taken for another language.

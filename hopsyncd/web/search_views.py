@@ -137,7 +137,7 @@ class SearchViews(View):
     def _open(self, id_: str, at: str, tab: str) -> Opened:
         if not _ID.fullmatch(id_):
             raise RequestFailed(
-                404, "not_found", "There is no such passage", "Search for the passage again"
+                404, "not_found", "The address names no passage", "Search for the passage again"
             )
         answer = self.client.passage(id_, at)
         passage, version = answer["passage"], answer["version"]
@@ -173,7 +173,7 @@ class SearchViews(View):
             return None
         try:
             text = self.client.file(passage["source"], path)["text"]
-        except RequestFailed:  # the file has changed, or its source is not a folder
+        except RequestFailed:  # the file has changed, or is not in a folder source
             return None
         if len(text) > MOST_CHARACTERS:
             return None

@@ -226,7 +226,7 @@ def _parse(text: str) -> object:
 
 
 def _refusal() -> RequestFailed:
-    return RequestFailed(400, "bad_request", "The form cannot be read", "Reload the page")
+    return RequestFailed(400, "bad_request", "The form has an invalid field", "Reload the page")
 
 
 def _make_printable(text: str) -> str:

@@ -371,7 +371,7 @@ def test_tokens_are_counted_and_limited_per_day(endpoint: Endpoint, tmp_path: Pa
     sent = [text for request in endpoint.requests for text in request["input"]]
     assert spent["tokens_today"] == sum(len(text) // 4 for text in sent)
     message = why(bench, "many words " * 300)
-    assert "used up" in message
+    assert "limit of calls or tokens" in message
     assert "encoder_max_tokens_per_day in [models]" in message
     assert len(endpoint.requests) == 2
 

@@ -225,5 +225,5 @@ def test_another_model_behind_the_name_is_refused_after_a_restart(
 def test_a_used_up_budget_makes_indexing_wait(cities: Place, endpoint: Endpoint) -> None:
     cities.configure(config_for(endpoint, cities, "encoder_max_tokens_per_day = 40\n"))
     cities.start()
-    cities.until(lambda: "used up" in (cities.status()["error"] or ""))
+    cities.until(lambda: "limit of calls or tokens" in (cities.status()["error"] or ""))
     assert json.dumps(cities.status()).count("encoder_max_tokens_per_day in [models]") >= 1

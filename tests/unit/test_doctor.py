@@ -236,8 +236,8 @@ class _Models(BaseHTTPRequestHandler):
     [
         ("right", "small", "ok", "small at"),
         ("right", "large", "warn", "lists no model large"),
-        ("wrong", "small", "fail", "refuses the key"),
-        ("", "small", "fail", "needs a key, and none is set"),
+        ("wrong", "small", "fail", "refuses the API key"),
+        ("", "small", "fail", "needs an API key, and no key is set"),
     ],
 )
 def test_the_endpoint_is_asked_for_its_models_alone(

@@ -96,7 +96,7 @@ def test_unusable_certificate_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SocketRefused, match=r"Cannot read .*missing.*no such file"):
         load_certificate(tmp_path / "missing", key)
     key.chmod(0o640)
-    with pytest.raises(SocketRefused, match=f"other users can read the file.*chmod 600 {key}"):
+    with pytest.raises(SocketRefused, match=f"other users can read the key file.*chmod 600 {key}"):
         load_certificate(cert, key)
 
 
@@ -108,7 +108,7 @@ def test_a_key_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         another = os.geteuid() + 1
         monkeypatch.setattr(os, "geteuid", lambda: another)
     with pytest.raises(
-        SocketRefused, match=f"another user owns the file.*chown {os.geteuid()} {key}"
+        SocketRefused, match=f"another user owns the key file.*chown {os.geteuid()} {key}"
     ):
         load_certificate(cert, key)
 

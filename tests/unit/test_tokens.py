@@ -90,7 +90,7 @@ def test_a_file_that_others_may_change_counts_for_nothing(tmp_path: Path) -> Non
     with structlog.testing.capture_logs() as logs:
         why_refused(tokens, text)
         why_refused(tokens, text)
-    assert len(logs) == 1 and "other users can change the file" in logs[0]["why"]
+    assert len(logs) == 1 and "other users can change the token file" in logs[0]["why"]
     for change in (lambda: file.add("bob", "read", None), lambda: file.remove(bool, "x")):
         with pytest.raises(ConfigError, match="may have added tokens"):
             change()
@@ -130,7 +130,7 @@ def test_a_secret_is_made_once_and_refused_where_others_may_read_it(tmp_path: Pa
     one = OneToken(file, "admin")
     assert one.find(made.encode()).role == "admin"
     file.chmod(0o640)
-    with pytest.raises(SocketRefused, match="other users can read the file"):
+    with pytest.raises(SocketRefused, match="other users can read the token file"):
         make_secret(file)
     with pytest.raises(WrongToken):
         one.find(made.encode())
@@ -138,7 +138,7 @@ def test_a_secret_is_made_once_and_refused_where_others_may_read_it(tmp_path: Pa
     with pytest.raises(SocketRefused, match="fewer than 32"):
         read_secret(tmp_path / "short")
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(SocketRefused, match="not a regular file"):
+    with pytest.raises(SocketRefused, match="does not lead to a regular file"):
         read_secret(tmp_path / "pipe")
 
 

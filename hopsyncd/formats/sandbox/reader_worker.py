@@ -96,7 +96,7 @@ def _result(
                 "Documents cannot be read",
                 f"{given_bytes >> 20} MiB of memory are not enough: a worker takes up to"
                 f" {memory_bytes >> 20} MiB, and the limit that hopsyncd was started with is lower",
-                "Start it with a higher limit: `ulimit -v`, or LimitAS= in the systemd unit",
+                "Start hopsyncd with a higher limit: `ulimit -v`, or LimitAS= in the systemd unit",
             )
         why = f"reading the file needs more than {memory_bytes >> 20} MiB of memory"
         return DocumentUnreadable("the document", why, _HINT)

@@ -134,7 +134,7 @@ def _export(folder: Path, kept: Path) -> Choice | None:
     try:
         _run_export(folder, new)
         if read_choice(new):
-            if kept.exists():  # It is damaged, or another process has written it meanwhile.
+            if kept.exists():  # The export is damaged, or another process has written it meanwhile.
                 shutil.rmtree(kept, ignore_errors=True)
             with suppress(OSError):
                 new.rename(kept)

@@ -31,7 +31,7 @@ class TorchModel:
         from sentence_transformers import SentenceTransformer
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # it would garble the log
+        disable_progress_bar()  # a progress bar would garble the log
         self._model = SentenceTransformer(str(folder), device="cpu")
         self._model.max_seq_length = min(self._model.max_seq_length or most_tokens, most_tokens)
         self._model.eval()

@@ -221,7 +221,7 @@ class Attempts:
             spending.usage.cancel(tokens)
             raise BudgetSpent(
                 self._texts.not_asked,
-                "the calls or tokens for today (UTC) are used up",
+                "today's limit of calls or tokens (UTC) is reached",
                 self._texts.raise_limits,
             )
         return reserved

@@ -260,7 +260,7 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
             if not _is_finite(from_json(candidate, allow_inf_nan=False)):
                 raise ValueError("a number is out of range")
         except (ValueError, RecursionError) as error:
-            why = why or f"it is not JSON: {printable_line(str(error))}"
+            why = why or f"the reply is not valid JSON: {printable_line(str(error))}"
             continue
         try:
             shape.model_validate_json(candidate)
