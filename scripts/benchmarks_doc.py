@@ -35,11 +35,11 @@ _INTRODUCTION = """\
 # Benchmarks
 
 Every table on this page comes from a file in `benchmarks/results`. The [last table](#origins) names
-the file, the command that repeats it, the commit, the date and the machine. Unless a table says
-otherwise, the default models are used, no LLM is called, and the questions were used during
-development, so expect lower figures on other questions.
+the file, the command that repeats the measurement, the commit, the date and the machine. Unless a
+table says otherwise, the default models are used, no LLM is called, and the questions were used
+during development, so expect lower figures on other questions.
 
-Brackets show 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
+Brackets contain 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
 
 Recall varies by at most two questions between processor types. Times depend on the machine: most
 runs shared two cores with other work, so compare ratios rather than milliseconds.

@@ -153,8 +153,8 @@ def query(
 ) -> None:
     """Find the passages that answer a question, across documents.
 
-    The question may contain filters: source:, path:, type:, author:, tag:, property:, since:,
-    before:, created-since: and created-before:. -tag:draft or --tag '!draft' excludes documents.
+    The question may contain filters: `source:vault` is the same as `--source vault`. -tag:draft or
+    --tag '!draft' excludes documents.
 
     Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
