@@ -44,7 +44,7 @@ Each source has a `[[source]]` section, which `hopsyncd add PATH|URL` writes. Ev
 keys:
 """
 _FILES = """\
-The kinds `folder`, `git` and `remote` also have these:
+The kinds `folder`, `git` and `remote` also have these keys:
 """
 _KINDS = """\
 A kind from an [installed package](connectors.md#a-connector-in-40-lines) has keys of its own.

@@ -151,8 +151,8 @@ def _notes_on(kind: str, every: object, at: object) -> list[str]:
 def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: bool) -> None:
     """Take a source out of the configuration and the index.
 
-    Its documents are removed from the newest version. Older versions keep them until `gc` collects
-    those versions. The files themselves are not changed. Needs no daemon.
+    The source's documents are removed from the newest version. Older versions keep them until `gc`
+    collects those versions. The files themselves are not changed. Needs no daemon.
 
     Example: hopsyncd remove project
     """
