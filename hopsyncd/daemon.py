@@ -403,7 +403,7 @@ class Daemon:
     def _answer_by(
         self, pipeline: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
-        """Use other models for answers and writing. They must have made `version`, the head."""
+        """Use these models to answer and to write. They must have made the head `version`."""
         self._serve_with(pipeline, models, writer, version)
         self._publisher.announce(self._connection, writer, version)
 

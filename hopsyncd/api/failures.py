@@ -56,7 +56,8 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
 
 
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
-    """Describe an unknown field of the request or, if there is none, the first wrong field."""
+    """Describe an unknown field of the request or, if all fields are known, the first wrong
+    field."""
     found = error.errors(include_url=False)
     first = next((error for error in found if error["type"] == "extra_forbidden"), found[0])
     # Messages count the items of a list from 1.

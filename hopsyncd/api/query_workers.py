@@ -51,7 +51,8 @@ class _Worker:
     busy: bool = False
 
     def exchange(self, message: object, patience_s: float) -> Any:
-        """Send a message and receive the reply. Raises OSError or EOFError if no reply comes."""
+        """Send a message and receive the reply. Raises OSError or EOFError without a reply
+        in `patience_s` seconds."""
         return _exchange(self.pipe, message, patience_s)
 
     def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
@@ -83,7 +84,7 @@ def worker_version(search: Search, at: str, newest: int, *, reranks: bool = Fals
 
 
 def query_workers(config: Config) -> "QueryWorkers":
-    """Create the query workers of a daemon. There are none if its database is on a server."""
+    """Create the query workers of a daemon. Starts no workers if the database is on a server."""
     is_file = isinstance(config.database, Path)
     # Absolute, because a worker has another working directory.
     place = config.database.absolute() if isinstance(config.database, Path) else config.database
@@ -323,7 +324,8 @@ def _start_worker(settings: WorkerSettings) -> _Worker:
 
 
 def _exchange(pipe: Pipe, message: object, patience_s: float) -> Any:
-    """Send a message and receive the reply. Raises OSError or EOFError if no reply comes."""
+    """Send a message and receive the reply. Raises OSError or EOFError without a reply
+    in `patience_s` seconds."""
     pipe.send(message)
     if not pipe.poll(patience_s):
         raise TimeoutError(f"the worker did not reply within {patience_s:g} s")

@@ -49,7 +49,7 @@ def _check_port(address: str | None) -> str | None:
 
 
 def host_of(address: str) -> str:
-    """The scheme, host and port of a URL, without its user, path and query, which may be
+    """Return the scheme, host and port of a URL, without its user, path and query, which may be
     secrets."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

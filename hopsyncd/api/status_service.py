@@ -378,7 +378,7 @@ class StatusService:
     def summary(self) -> str:
         """Summarise the daemon's state in one line, without names.
 
-        It reads no file, so the event loop may call it.
+        Reads no file, so the event loop may call this method.
         """
         state = self._parts.state
         head = state.engine.head

@@ -187,7 +187,7 @@ def list_(context: click.Context, as_json: bool) -> None:
 )
 @click.pass_context
 def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
-    """Revoke tokens by their id. They stop working at once.
+    """Revoke tokens by their id. A revoked token stops working at once.
 
     With --user, the user's sessions in a server's web interface also end.
 

@@ -110,7 +110,7 @@ def _mode(path: Path) -> str:
 def own_folder(folder: Path) -> None:
     """Create the data folder, accessible only to its owner. Raises ConfigError.
 
-    A folder that others can write to is refused, because they may have replaced files in it.
+    A folder that other users can write to is refused, because they may have replaced files in it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,7 +141,8 @@ def use_own_temporary(folder: Path) -> None:
 
 
 def load_checked(file: Path) -> Config:
-    """Load the configuration. Raises ConfigError if it is invalid or others may write to it."""
+    """Load the configuration. Raises ConfigError if the file is invalid, or if other users may
+    write to it."""
     check_config_file(file)
     return load_config(file)
 

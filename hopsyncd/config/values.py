@@ -375,7 +375,7 @@ class StoreConfig(Section):
 
 
 class WorkersConfig(Section):
-    """The Ray cluster that helps to make question sets, if any."""
+    """The Ray cluster that helps to make question sets. An empty address means no cluster."""
 
     ray: str = Field(
         default="",
@@ -411,8 +411,8 @@ class AuditConfig(Section):
 
 
 class BackupConfig(Section):
-    """Scheduled backups: their folder, their times, and how many are kept. Without `dir`, none are
-    made."""
+    """Scheduled backups: their folder, their times, and how many are kept. Without `dir`, no
+    backups are made."""
 
     dir: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."

@@ -145,8 +145,8 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
-    """Find the passages whose text has the quote. If there are none, find the passages whose
-    headings or context have the quote.
+    """Find the passages whose text has the quote. If there are no such passages, find the passages
+    whose headings or context have the quote.
 
     If the quote spans two neighbours, the passage with the larger part is returned. Only words are
     compared, because readers remove most markup.

@@ -1,7 +1,8 @@
 """Parses HTML into a tree, and decides which parts of a page are not its content.
 
 Only the worker process loads the parser, libxml2. Both the markup and the content of an element
-decide whether it is left out: a "menu" of links is navigation, a "menu" of dishes is content.
+decide whether the element is left out: a "menu" of links is navigation, a "menu" of dishes is
+content.
 """
 
 import re

@@ -179,8 +179,8 @@ class SentenceMentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMentionTable(Table):
-    """The end of each vector row's sentence mentions. They start at the end of the previous vector
-    row's mentions."""
+    """The end of each vector row's sentence mentions. The mentions of a row start at the end of the
+    previous row's mentions."""
 
     sentence_mention_end: Int32s
 

@@ -118,8 +118,8 @@ class VectorTable:
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
         """Return the approximate cosine of each of these rows with a vector on the grid.
 
-        The cosine of two vectors is computed from their codes, which changes it by about 0.001. It
-        depends only on the two vectors.
+        The cosine of two vectors is computed from their codes, which changes it by about 0.001. The
+        result depends only on the two vectors.
         """
         cosines = np.empty(len(rows), dtype=np.float32)
         codes = np.asarray(self.codes)

@@ -96,8 +96,8 @@ class GenerationSwitch:
         or None if the switch is not complete.
 
         If a model or the disk fails, the error is logged and shown by `progress`, and the piece is
-        retried later. Other database errors are raised. They can occur even after the switch was
-        committed.
+        retried later. Other database errors are raised. Such an error can occur even after the
+        switch was committed.
         """
         while self._clock_s() >= self.due_s and go_on():
             try:

@@ -266,7 +266,7 @@ class SyncWorker:
         return True
 
     def _fail_all(self, error: BaseException, *, ended: bool = False) -> None:
-        """Fail all waiting requests and jobs with this error, and later ones too if `ended`."""
+        """Fail all waiting and, if `ended`, all later requests and jobs with this error."""
         if self._follower and ended:
             self._follower.abandon(_reportable(error))
         with self._wake:

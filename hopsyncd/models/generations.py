@@ -131,7 +131,7 @@ class _Named:
 class _Unasked:
     """An LLM that sends nothing. Every call gets the error NotAsked.
 
-    It replaces the LLM of a generation whose questions will soon be replaced.
+    Stands in for the LLM of a generation whose questions will soon be replaced.
     """
 
     def __init__(self, config: LlmConfig) -> None:

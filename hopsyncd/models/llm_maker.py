@@ -4,9 +4,9 @@ The output consists of questions (HopRAG) or statements (Hierarchical Lexical Gr
 of a question are the names in it, and its vector is the vector of its text. LLM questions and
 built-in questions find different passages, so with `both` a passage gets both.
 
-Statements replace the sentences of the passage. Each becomes an incoming question whose keywords
-are its entities and its topic. Each entity that is not a topic gets an outgoing question where it
-is first mentioned.
+Statements replace the sentences of the passage. Each statement becomes an incoming question whose
+keywords are the statement's entities and its topic. Each entity that is not a topic gets an
+outgoing question where it is first mentioned.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

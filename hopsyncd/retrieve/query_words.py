@@ -219,7 +219,7 @@ def _is_code(token: str) -> bool:
 def _is_abbreviation(word: str, words: Sequence[str]) -> bool:
     """Return whether a word is an abbreviation like WHO or IT.
 
-    It must be in capitals. A query of several words must not be all in capitals.
+    An abbreviation must be in capitals. A query of several words must not be all in capitals.
     """
     is_in_capitals = len(word) > 1 and word.isupper()
     return is_in_capitals and (len(words) < _LEAST_SHOUTED or not "".join(words).isupper())

@@ -224,7 +224,7 @@ def _weigh_terms(
 ) -> dict[str, float]:
     """Weigh the terms of a follow-up by their share of the question's idf.
 
-    The terms of its names are weighed too, although they are not part of the question.
+    The terms of the follow-up's names are weighed too, although they are not terms of the question.
     """
     weights = dict(plan.terms)
     for name in plan.names:

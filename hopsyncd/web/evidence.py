@@ -308,7 +308,8 @@ class Reason:
 
 
 def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
-    """Describe the hops in sentences such as "Ada Lovelace mentions Lord Byron", each once.
+    """Describe the hops in sentences such as "Ada Lovelace mentions Lord Byron", without
+    duplicates.
 
     >>> names = ("Grace Hopper", "Harvard Mark I", "Jacquard loom")
     >>> ends = [{"id": name, "heading": [name], "document": None} for name in names]

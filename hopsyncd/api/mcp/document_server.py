@@ -285,7 +285,7 @@ def make_server(
 
     allow_write: whether to offer tools that write. inbox: the folder for notes, if the server may
     write notes. is_structured: whether to send results also as structured content. Some clients
-    show a model both forms, others only the text.
+    show a model both forms, and other clients only the text.
     """
     server = DocumentServer(client, has_inbox=inbox is not None)
     tools = Tools(client)

@@ -241,7 +241,7 @@ class Judgement:
 
     short: the short answer, or None if no value is likely enough. sentences: the sentences that
     contain the short answer. with_value: all sentences with a value of the kind asked for. leading:
-    the sentences from which the first sentence is chosen; empty if any may be first.
+    the sentences from which the first sentence is chosen; empty if any sentence may be first.
     """
 
     is_found: bool
