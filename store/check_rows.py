@@ -133,7 +133,7 @@ def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]
         yield Finding(
             "a passage interval has the questions of that passage",
             f"passage interval {interval}",
-            f"the interval is of passage {passage}, but its questions are of passage {other}",
+            f"the interval belongs to passage {passage}, but its questions to passage {other}",
             RESTORE,
         )
     newest = head(connection)

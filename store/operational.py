@@ -346,7 +346,8 @@ def list_undelivered(connection: Connection) -> list[Notification]:
 def note_delivery(
     connection: Connection, notification: int, now_ms: int, error: str | None
 ) -> None:
-    """Record that a notification was delivered to its program or webhook, or failed."""
+    """Record the delivery of a notification to its program or webhook. If the delivery failed,
+    `error` is the reason."""
     with transaction(connection):
         connection.execute(
             "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?",

@@ -62,7 +62,7 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
 def serve(context: click.Context) -> None:
     """Run the daemon in the foreground.
 
-    SIGTERM or Ctrl-C stops it. SIGHUP makes it reload the configuration.
+    SIGTERM or Ctrl-C stops the daemon. SIGHUP reloads the configuration.
 
     Example: hopsyncd serve
     """
