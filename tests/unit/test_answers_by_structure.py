@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.values import Search
-from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.asker import Asker, texts_of
+from hopsyncd.retrieve.answering.structure import find_by_structure
+from hopsyncd.retrieve.answering.support import Judgement
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_words import defines
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -26,6 +28,8 @@ FILES = {
     "tasks.md": b"# Fair\n\n- [ ] Order the marquee (Ann)\n- [x] Book the brass band (Piet)\n",
     "plan.md": b"# Plan\n\n| Task | Owner |\n|---|---|\n| Migrate the database | Karl |\n"
     b"| Replace the badges | Ines |\n",
+    "corer.md": b"# Kestrel-3 corer\n\nThe Kestrel-3 takes long cores out of the mud. "
+    b"Serial number 0417.\n",
     "radio.md": b"# Radio\n\nThe licence was renewed at the counter. The renewal took six hours.\n",
 }
 
@@ -69,6 +73,32 @@ def test_the_row_that_defines_a_code_comes_before_messages(asker: Asker, questio
     assert found is not None
     assert "Vent the pump" in found.passages[found.ranked[0].passage].text
     assert reply.evidence[0].text == "Code: E-417 | Remedy: Vent the pump of the burner"
+
+
+@pytest.mark.parametrize(
+    ("question", "is_found"),
+    [
+        ("raised nobody", True),
+        ("worn", True),
+        ("Kestrel-3", True),  # Its heading has the code too.
+        ('"the pump of"', True),
+        ("raised marquee", False),
+        ("Was the pump raised by nobody?", False),
+    ],
+)
+def test_a_sentence_with_all_words_of_a_keyword_query_answers_it(
+    asker: Asker, question: str, is_found: bool
+) -> None:
+    found, _ = asker.ask(question, 8, Search())
+    assert found is not None
+    sentences, weights = asker.rate_sentences(found)
+    # The encoder finds no sentence similar enough, as for a short or rare word.
+    unlikely = Judgement(is_found=False)
+    judgement = find_by_structure(texts_of(found), sentences, weights, question, unlikely)
+    assert judgement.is_found == is_found
+    words = question.strip('"').lower().split()
+    for sentence in judgement.leading:
+        assert all(word in sentence.text.lower() for word in words)
 
 
 @pytest.mark.parametrize(

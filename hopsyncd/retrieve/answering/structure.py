@@ -1,16 +1,16 @@
 """Finds answers by the structure of documents: a numbered item, a dated section, the definition of
-a code, the owner of a task.
+a code, the owner of a task, the words of a keyword query.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hopsyncd.retrieve.answering.extractive import find_needs
+from hopsyncd.retrieve.answering.extractive import find_needs, is_prose
 from hopsyncd.retrieve.answering.section_date import find_section_date
 from hopsyncd.retrieve.answering.support import Judgement, is_of_related
 from hopsyncd.retrieve.numbered_items import find_item, read_item_reference
-from hopsyncd.retrieve.query_words import defines, read_query_words
+from hopsyncd.retrieve.query_words import contains_literal, defines, read_query_words
 from hopsyncd.retrieve.sentences import FoundTexts, Sentence
 from hopsyncd.text.words import index_terms
 
@@ -34,7 +34,27 @@ def find_by_structure(
     defining = _list_defining(texts, sentences, question)
     owning = _list_owning(sentences, weights, question)
     with_value = judgement.with_value | defining | owning
-    return replace(judgement, with_value=with_value, leading=frozenset() if asked else defining)
+    typed = _list_typed(sentences, question)
+    return replace(
+        judgement,
+        is_found=judgement.is_found or bool(typed),
+        with_value=with_value,
+        leading=frozenset() if asked else defining & typed or defining or typed,
+    )
+
+
+def _list_typed(sentences: Sequence[Sentence], question: str) -> frozenset[Sentence]:
+    """Return the sentences that contain every word of a keyword query as typed. Statements are
+    preferred to headers and markup."""
+    query = read_query_words(question)
+    if not query.is_keywords:
+        return frozenset()
+    typed = [
+        sentence
+        for sentence in sentences
+        if all(contains_literal(sentence.text, part.text) for part in query.parts)
+    ]
+    return frozenset([sentence for sentence in typed if is_prose(sentence.text)] or typed)
 
 
 def _list_defining(
