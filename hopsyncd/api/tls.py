@@ -44,7 +44,7 @@ class Certificate:
     expires_s: float
 
     def is_for(self, host: str) -> bool:
-        """Return whether the certificate has this host name, or a wildcard for it."""
+        """Return whether the certificate has this host name, or a wildcard that covers the name."""
         bare = host.strip("[]")
         return bool({bare, "*." + bare.partition(".")[2]} & self.names)
 

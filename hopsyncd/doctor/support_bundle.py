@@ -44,8 +44,8 @@ Part = tuple[str, Callable[[], str]]
 def write_bundle(path: Path, config_file: Path | None) -> list[str]:
     """Write the bundle to a new file that only its owner can read. Returns the names of its parts.
 
-    Raises OSError if the file cannot be written. If a part of the bundle cannot be made, that part
-    is the type of the error.
+    Raises OSError if the file cannot be written. If a part of the bundle cannot be made, the part
+    only names the type of the error.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     names = []

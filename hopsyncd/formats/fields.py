@@ -99,7 +99,8 @@ _MAX_LABEL_CHARACTERS = 60
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
     """Return the column names of a table if its first row looks like names, or else an empty tuple.
 
-    There must be two or more names, which must be short and different. No name may be a number.
+    There must be two or more names, which must be short and different. No name may begin with a
+    digit or a sign.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())

@@ -451,7 +451,8 @@ class _Reader:
         return bool(styles) and all(self._marks.get(style) == "h" for style in styles)
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:
-        """Return how often a cell or a row of `cells` cells is repeated, within the limit."""
+        """Return how often a cell or a row of `cells` cells is repeated, up to the limit for a
+        document."""
         times = min(count_of(element, name), 1 + self._repeats // max(cells, 1))
         self._repeats -= (times - 1) * cells
         return times

@@ -164,7 +164,7 @@ def _adapt(models: ModelsConfig, encoder: Encoder) -> Encoder:
 
 
 def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> Encoder | None:
-    """Load the same model in PyTorch if the vectors in use come from the PyTorch model.
+    """Load the configured model in PyTorch if the vectors in use were computed in PyTorch.
 
     Returns None if the vectors come from another model, or if PyTorch is not installed.
     """

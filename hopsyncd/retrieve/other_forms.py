@@ -227,8 +227,8 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
 
 @lru_cache(_KEPT_PATTERNS)
 def _pattern_of(form: OtherForm) -> re.Pattern[str]:
-    """Compile a pattern that matches a form: a single word as written, several words with any
-    endings.
+    """Compile a pattern that matches a form: a single word as written or with a plural s, several
+    words with any endings.
     """
     if re.fullmatch(r"[^\s-]+", form.text):
         is_in_capitals = sum(letter.isupper() for letter in form.text) >= 2

@@ -211,8 +211,8 @@ def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:
 
 
 def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
-    """If there are at least two subjects, give each subject an equal part of the (n,) seed
-    scores."""
+    """If there are at least two subjects, move most of the (n,) seed scores to them, in equal
+    parts."""
     if len(subjects) < 2:
         return seeds
     scores = (1 - _SUBJECT_SHARE) * seeds

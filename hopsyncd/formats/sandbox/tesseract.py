@@ -1,8 +1,8 @@
 """Recognizes the text of pictures with the program tesseract, confined like the reader processes.
 
 `python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` confines itself, executes
-tesseract, and reads a picture from its input. The daemon starts it, because workers may not start
-programs.
+tesseract, and reads a picture from its input. The daemon starts this command, because workers may
+not start programs.
 """
 
 import os
