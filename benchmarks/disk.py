@@ -13,7 +13,8 @@ _TABLES = {
     "passage": "texts",
 }
 _FILES = {
-    "exact.bin": "index: vectors",
+    "exact.bin": "index: vectors",  # of hopsyncd 0.3 and older
+    "remainders.bin": "index: vectors",
     "codes.bin": "index: codes of vectors",
     "passage_codes.bin": "index: codes of vectors",
 }

@@ -469,11 +469,9 @@ def match_any_pair(index: LiveIndex, asked: Integers) -> MatchColumns:
 
 
 def _match_block(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:
-    outgoing, incoming, vectors = index.outgoing, index.incoming, index.vectors.exact
+    outgoing, incoming, vectors = index.outgoing, index.incoming, index.vectors
     rows = incoming.vector_row[answers]
-    dots = vectors[outgoing.vector_row[asked]].astype(np.float32) @ vectors[rows].T.astype(
-        np.float32
-    )
+    dots = vectors.take_floats(outgoing.vector_row[asked]) @ vectors.take_floats(rows).T
     scores = dots.astype(np.float64) * HALF_COSINE
     for line, question in zip(scores, asked.tolist(), strict=True):
         first, count = int(outgoing.keyword_start[question]), int(outgoing.keyword_count[question])

@@ -1,6 +1,6 @@
 """Finds the vectors nearest to a query by comparing the query with every vector."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -17,20 +17,20 @@ _BLOCK_ROWS = 1024  # compared at once, to limit the memory
 def nearest(
     query: Vectors,
     passages: Sequence[int],
-    vectors: Vectors,
+    take: Callable[[NDArray[np.integer]], Vectors],
     rows: NDArray[np.integer],
     k: int,
 ) -> list[tuple[PassageId, float]]:
     """Return the k passages whose vectors have the largest cosine to the (d,) query, best first.
 
-    `rows` has the row of `vectors` for each of the `passages`. Ties are ordered by id. A zero
-    vector is never found, and a zero `query` finds nothing.
+    `take` returns the vectors of some rows, and `rows` has the row of each of the `passages`. Ties
+    are ordered by id. A zero vector is never found, and a zero `query` finds nothing.
     """
     if not query.any():
         return []
     wanted, cosines = query.astype(np.float32), np.full(len(rows), -np.inf)
     for start in range(0, len(rows), _BLOCK_ROWS):
-        block = vectors[rows[start : start + _BLOCK_ROWS]]
+        block = take(rows[start : start + _BLOCK_ROWS])
         lengths = np.sqrt(np.einsum("rd,rd->r", block, block, dtype=np.float64))
         dots = (block.astype(np.float32) @ wanted).astype(np.float64)
         np.divide(dots, lengths, out=cosines[start : start + _BLOCK_ROWS], where=lengths > 0)
@@ -41,9 +41,9 @@ def nearest(
         scored = [
             (
                 PassageId(int(passages[position])),
-                1.0 - _distance(memory, vectors[rows[position]], query),
+                1.0 - _distance(memory, vector, query),
             )
-            for position in close
+            for position, vector in zip(close, take(rows[close]), strict=True)
         ]
     return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
 

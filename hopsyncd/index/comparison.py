@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import (
     AnyIntegers,
@@ -27,7 +28,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.postings import rank_keys
 from hopsyncd.index.tables import MatchTable, QuestionTable
 from hopsyncd.index.throttle import throttle
-from hopsyncd.index.vectors import split_slices
+from hopsyncd.index.vectors import VectorTable, split_slices
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.
@@ -38,8 +39,8 @@ MAX_CANDIDATES = 128  # incoming questions compared for one keyword.
 _SPARE = 1.5  # candidates to select, as a multiple of MAX_CANDIDATES.
 _FEW_PAIRS = 512  # up to this many, single comparisons are faster than a matrix product.
 _SOURCES_AT_ONCE = 1 << 11  # rows of one matrix product, so that it fits into a cache.
-_PAIRS_AT_ONCE = 1 << 15  # pairs compared exactly in one step.
-_ROUNDING = 32.0 * HALF_COSINE  # bound of the rounding error of a matrix product.
+_PAIRS_AT_ONCE = 1 << 15  # pairs compared in one step.
+_ROUNDING = 1e-6  # bound of the rounding errors of sums of 32-bit floats.
 _LAST_BITS = 1e-12  # bound of the rounding error of a sum of 64-bit floats.
 _MAX_PARTS = 64  # parts collected before the best matches are selected.
 
@@ -292,6 +293,22 @@ def _compare(
     comparison: "_Comparison", sources: QuestionsByKeyword, targets: QuestionsByKeyword
 ) -> Iterator[MatchColumns]:
     """Yield, in parts, the pairs of questions with a common keyword that may be best matches."""
+    compare_pairs = throttle(comparison.compare_pairs)
+    likely: list[Pairs] = []
+    count = 0
+    for pairs in _find_likely_pairs(comparison, sources, targets):
+        likely.append(pairs)
+        count += len(pairs[0])
+        if count > _PAIRS_AT_ONCE:
+            yield compare_pairs(_concatenate_pairs(likely))
+            likely, count = [], 0
+    if likely:
+        yield compare_pairs(_concatenate_pairs(likely))
+
+
+def _find_likely_pairs(
+    comparison: "_Comparison", sources: QuestionsByKeyword, targets: QuestionsByKeyword
+) -> Iterator[Pairs]:
     groups = np.intersect1d(sources.groups, targets.groups)
     source_starts, source_ends = _find_ranges(sources.groups, groups)
     target_starts, target_ends = _find_ranges(targets.groups, groups)
@@ -300,25 +317,17 @@ def _compare(
     are_few = source_counts * target_counts <= _FEW_PAIRS
     few = np.flatnonzero(are_few)
     rows, of_few = expand_ranges(source_starts[few], source_ends[few])
-    compare_pairs = throttle(comparison.compare_pairs)
+    filter_pairs = throttle(comparison.filter_pairs)
     for part in _split_by_pairs(target_counts[few][of_few]):
         of_part = few[of_few[part]]
         target_rows, of_rows = expand_ranges(target_starts[of_part], target_ends[of_part])
-        yield compare_pairs((positions[rows[part][of_rows]], targets.questions[target_rows]))
+        yield filter_pairs((positions[rows[part][of_rows]], targets.questions[target_rows]))
     find_likely = throttle(comparison.find_likely)
-    likely: list[Pairs] = []
-    count = 0
     for group in np.flatnonzero(~are_few).tolist():
         group_targets = targets.questions[target_starts[group] : target_ends[group]]
         group_positions = positions[source_starts[group] : source_ends[group]]
         for part in split_slices(len(group_positions), _SOURCES_AT_ONCE):
-            likely.append(find_likely((group_positions[part], group_targets)))
-            count += len(likely[-1][0])
-            if count > _PAIRS_AT_ONCE:
-                yield compare_pairs(_concatenate_pairs(likely))
-                likely, count = [], 0
-    if likely:
-        yield compare_pairs(_concatenate_pairs(likely))
+            yield find_likely((group_positions[part], group_targets))
 
 
 def _concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
@@ -347,9 +356,10 @@ class _Comparison:
     `questions` are outgoing questions in ascending order. `floor` is the similarity that a match of
     each question must reach. The floor rises with each comparison.
 
-    The cosine of a pair is computed first. The number of shared keywords is at least one, and at
-    most the smaller number of keywords of the two questions. So Eq. 1 is computed exactly only for
-    pairs that can still reach the floor.
+    The cosine of a pair is first computed from the codes of the vectors, which gives it within a
+    known bound. The number of shared keywords is at least one, and at most the smaller number of
+    keywords of the two questions. So Eq. 1 is computed exactly only for pairs that can still reach
+    the floor.
     """
 
     index: LiveIndex
@@ -377,31 +387,69 @@ class _Comparison:
         similarity = half_cosines[likely] + compute_half_jaccard(index, sources, targets)
         return MatchColumns(sources, targets, similarity)
 
+    def filter_pairs(self, pairs: Pairs) -> Pairs:
+        """Return the pairs that may be best matches."""
+        (positions, targets), vectors = pairs, self.index.vectors
+        outgoing, incoming = self.index.outgoing, self.index.incoming
+        sources = self.questions[positions]
+        rows, target_rows = outgoing.vector_row[sources], incoming.vector_row[targets]
+        half_cosines = vectors.multiply_codes(rows, target_rows).astype(np.float64)
+        half_cosines *= vectors.step**2 * HALF_COSINE
+        half_cosines[outgoing.passage_row[sources] == incoming.passage_row[targets]] = -np.inf
+        errors, target_errors = vectors.take_errors(rows), vectors.take_errors(target_rows)
+        slack = _bound_error(vectors, errors, target_errors) + _ROUNDING
+        source_counts = outgoing.keyword_count[sources]
+        target_counts = incoming.keyword_count[targets]
+        least = half_cosines - slack + 0.5 / (source_counts + target_counts - 1)
+        np.maximum.at(self.floor, positions, least)
+        fewer = np.minimum(source_counts, target_counts)
+        most = half_cosines + slack + 0.5 * fewer / np.maximum(source_counts, target_counts)
+        is_likely = (most >= self.floor[positions]) & (half_cosines > -np.inf)
+        return positions[is_likely], targets[is_likely]
+
     def find_likely(self, group: Pairs) -> Pairs:
         """Compare each source with each target in the group, and return the pairs that may be best
-        matches.
-
-        The cosines are computed as a matrix product, which is nearly exact.
-        """
+        matches."""
         (positions, targets), vectors = group, self.index.vectors
         outgoing, incoming = self.index.outgoing, self.index.incoming
         sources = self.questions[positions]
-        answers = vectors.take_floats(incoming.vector_row[targets])
-        most = vectors.take_floats(outgoing.vector_row[sources]) @ answers.T
-        most *= np.float32(HALF_COSINE)
+        rows, target_rows = outgoing.vector_row[sources], incoming.vector_row[targets]
+        most = vectors.multiply_all_codes(rows, target_rows)
+        most *= np.float32(vectors.step**2 * HALF_COSINE)
         is_same_passage = outgoing.passage_row[sources][:, None] == incoming.passage_row[targets]
         most[is_same_passage] = -np.inf
-        source_counts = outgoing.keyword_count[sources].astype(np.float32)[:, None]
-        target_counts = incoming.keyword_count[targets].astype(np.float32)
-        least = (most + 0.5 / (source_counts + target_counts - 1)).max(1)
-        self.floor[positions] = floor = np.maximum(self.floor[positions], least - _ROUNDING)
-        most += (
-            0.5
-            * np.minimum(source_counts, target_counts)
-            / np.maximum(source_counts, target_counts)
+        errors, target_errors = vectors.take_errors(rows), vectors.take_errors(target_rows)
+        # The bound of each pair's error, as a term of the source and a term of the target.
+        slack = _bound_error(vectors, errors, np.zeros(1, dtype=np.float32)) + _ROUNDING
+        target_slack = _bound_error(vectors, errors.max(keepdims=True), target_errors)
+        target_slack -= _bound_error(vectors, errors.max(keepdims=True), np.zeros(1, np.float32))
+        source_counts = outgoing.keyword_count[sources].astype(np.float32)
+        if (source_counts == source_counts[0]).all():
+            source_counts = source_counts[:1]  # one row of sums is enough
+        source_counts, target_counts = (
+            source_counts[:, None],
+            incoming.keyword_count[targets].astype(np.float32),
         )
-        of_source, of_target = np.nonzero(most >= (floor - _ROUNDING)[:, None])
+        least = (most + (0.5 / (source_counts + target_counts - 1) - target_slack)).max(1) - slack
+        self.floor[positions] = floor = np.maximum(self.floor[positions], least)
+        shared = np.minimum(source_counts, target_counts)
+        most += 0.5 * shared / np.maximum(source_counts, target_counts) + target_slack
+        is_likely = most >= (floor - slack).astype(np.float32)[:, None]
+        of_source, of_target = np.nonzero(is_likely)
         return positions[of_source], targets[of_target]
+
+
+def _bound_error(
+    vectors: VectorTable, errors: NDArray[np.float32], target_errors: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return the largest difference between half the cosine of two vectors and half the cosine of
+    their codes.
+
+    If a = c + e and b = d + f, then |ab - cd| <= |a||f| + |e||b| + |e||f|.
+    """
+    longest = np.float32(vectors.max_length)
+    bound = longest * (errors + target_errors) + errors * target_errors
+    return bound * np.float32(HALF_COSINE)
 
 
 def compute_half_jaccard(index: LiveIndex, sources: Integers, targets: Integers) -> Floats:

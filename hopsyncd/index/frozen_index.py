@@ -13,12 +13,12 @@ import numpy as np
 
 from hopsyncd.index.arrays import Column, Integers
 from hopsyncd.index.live_index import IN_FORCE, LiveIndex
-from hopsyncd.index.postings import Segment, merge_segments
+from hopsyncd.index.postings import Segment, list_columns, merge_segments, read_segment
 from hopsyncd.index.tables import IntervalTable, MatchTable, OutgoingQuestionTable, Table
-from hopsyncd.index.vectors import Codes
-from store.records import Vectors
+from hopsyncd.index.vectors import Codes, Outliers, Remainders
 
 Buffers = Mapping[str, Column]
+OUTLIERS = "outliers"  # The columns of `VectorTable.outliers` have names like a table's columns.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,21 +43,23 @@ class FrozenIndex:
     tables: Mapping[str, Table]
     segments: Mapping[str, Sequence[Segment]]
     texts: Sequence[Sequence[Any]]
-    exact: Vectors
     codes: Codes
+    remainders: Remainders
     passage_codes: Codes
+    outliers: Outliers
 
     def columns(self) -> Iterator[tuple[str, Column]]:
-        """Yield the name and the values of each array, except the arrays of vectors."""
+        """Yield the name and the values of each array, except codes and remainders."""
         yield "names", self.names
         yield "passages", self.passages
+        for each in fields(self.outliers):
+            yield f"{OUTLIERS}.{each.name}", getattr(self.outliers, each.name)
         for table_name, table in self.tables.items():
             for name, column in table.columns().items():
                 yield f"{table_name}.{name}", self._restore(table, name, column)
         for name, segments in self.segments.items():
             merged = merge_segments(segments)
-            yield f"{name}:keys", merged.keys
-            yield f"{name}:rows", merged.rows
+            yield from list_columns(name, merged)
 
     def _restore(self, table: Table, name: str, column: Column) -> Column:
         """Return the values of a column at the frozen version."""
@@ -81,12 +83,7 @@ class FrozenIndex:
             )
             for name, table in self.tables.items()
         }
-        segments = {}
-        for name in self.segments:
-            keys, rows = f"{name}:keys", f"{name}:rows"
-            segments[name] = Segment.build(
-                buffers[keys][: lengths[keys]], buffers[rows][: lengths[rows]]
-            )
+        segments = {name: read_segment(name, buffers, lengths) for name in self.segments}
         return MovedColumns(buffers, lengths, tables, segments)
 
 
@@ -110,10 +107,17 @@ def freeze(index: LiveIndex) -> FrozenIndex:
             [*index.link_texts],
             [*index.properties],
         ],
-        exact=index.vectors.exact,
         codes=index.vectors.codes,
+        remainders=index.vectors.remainders,
         passage_codes=index.vectors.passage_codes,
+        outliers=index.vectors.outliers,
     )
+
+
+def read_outliers(buffers: Buffers, lengths: Mapping[str, int]) -> Outliers:
+    """Return the outliers among the columns of a frozen index."""
+    names = [f"{OUTLIERS}.{each.name}" for each in fields(Outliers)]
+    return Outliers(*(buffers[name][: lengths[name]] for name in names))
 
 
 def thaw(index: LiveIndex) -> None:

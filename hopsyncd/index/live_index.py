@@ -30,7 +30,7 @@ from hopsyncd.index.arrays import (
     find_sorted,
     invert_positions,
 )
-from hopsyncd.index.postings import Segment
+from hopsyncd.index.postings import read_segment
 from hopsyncd.index.tables import (
     DocumentKeyTable,
     DocumentNameTable,
@@ -407,8 +407,7 @@ class LiveIndex:
             length = lengths[f"{table_name}.{next(iter(columns))}"]
             setattr(self, table_name, table.from_buffers(columns, length))
         for each in fields(self.postings):
-            keys, rows = f"{each.name}:keys", f"{each.name}:rows"
-            segment = Segment.build(buffers[keys][: lengths[keys]], buffers[rows][: lengths[rows]])
+            segment = read_segment(each.name, buffers, lengths)
             getattr(self.postings, each.name).replace(segment)
         documents = self.documents
         current = np.flatnonzero(documents.died == IN_FORCE)

@@ -1,25 +1,33 @@
 """Postings, as in search engines: they find the rows of a table that have a key."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hopsyncd.index.arrays import AnyIntegers, Flags, Int32s, Integers, expand_ranges
+from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Int32s, Integers, expand_ranges
 
 RANK_BITS = 32
 _FIRST_RANK = 1 << RANK_BITS - 1  # rank of the id 0
 
 _SMALL = 4096  # rows of the last segment, which is sorted again at each addition
-_MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table of offsets
+_MAX_KEY_FACTOR = 4  # The largest key per row up to which a segment is dense.
+_MAX_GROUPED = 0.5  # The largest number of distinct keys per row up to which it is grouped.
 _ALL_ROWS = 1 << 40  # more than any key has
+_NO_KEYS: Integers = np.empty(0, dtype=np.int64)
+_NO_OFFSETS: Int32s = np.empty(0, dtype=np.int32)
 
 
 class Segment(NamedTuple):
-    """A part of the postings: rows sorted by key.
+    """A part of the postings: rows sorted by key, in one of three forms.
 
-    `offsets` contains the start of the rows of the keys -1, 0, 1 and so on, up to one more than the
-    largest key. If the keys are too sparse, `offsets` is None.
+    - Plain: `keys` has the key of each row, and `offsets` is None.
+    - Grouped: `keys` has the distinct keys, and `offsets` the start of each key's rows, and the end
+    of the last key's rows.
+    - Dense: `keys` is empty, and `offsets` has the start of the rows of the keys -1, 0, 1 and so
+    on, up to two more than the largest key.
+
+    `build` chooses the smallest form.
     """
 
     keys: Integers
@@ -28,19 +36,48 @@ class Segment(NamedTuple):
 
     @classmethod
     def build(cls, keys: Integers, rows: Int32s) -> "Segment":
-        """Build a segment from rows sorted by key. The segment gets offsets if the keys are
-        dense."""
-        if len(keys) < _SMALL or keys[0] < 0 or keys[-1] > _MAX_KEY_FACTOR * len(keys):
+        """Build a segment from rows sorted by key. `keys` has the key of each row."""
+        if len(rows) < _SMALL:
             return cls(keys, rows)
-        counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
-        return cls(keys, rows, np.cumsum(counts, dtype=np.int32))
+        if keys[0] >= 0 and keys[-1] <= _MAX_KEY_FACTOR * len(keys):
+            counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
+            return cls(_NO_KEYS, rows, np.cumsum(counts, dtype=np.int32))
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        if len(starts) > _MAX_GROUPED * len(rows):
+            return cls(keys, rows)
+        return cls(keys[starts], rows, np.append(starts, len(rows)).astype(np.int32))
 
     def find(self, keys: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
         """Return the start and end of the positions of each key's rows."""
+        return self.search(keys), self.search(keys, "right")
+
+    def search(self, keys: AnyIntegers, side: Literal["left", "right"] = "left") -> AnyIntegers:
+        """Return, for each key, the position of the first row whose key is not lower, or with
+        `side="right"` the position of the first row whose key is higher."""
         if self.offsets is None:
-            return self.keys.searchsorted(keys), self.keys.searchsorted(keys, "right")
-        positions = keys.clip(-1, len(self.offsets) - 3) + 1
-        return self.offsets[positions], self.offsets[positions + 1]
+            return self.keys.searchsorted(keys, side)
+        positions: AnyIntegers
+        if len(self.keys):
+            positions = self.keys.searchsorted(keys, side)
+        else:
+            positions = keys.clip(-1, len(self.offsets) - 3) + (1 if side == "left" else 2)
+        starts: Int32s = self.offsets[positions]
+        return starts
+
+    def take_keys(self, positions: Integers) -> Integers:
+        """Return the key of the row at each position."""
+        if self.offsets is None:
+            return self.keys[positions]
+        numbers = self.offsets.searchsorted(positions, "right") - 1
+        return self.keys[numbers] if len(self.keys) else numbers - 1
+
+    def list_keys(self) -> Integers:
+        """Return the key of each row."""
+        if self.offsets is None:
+            return self.keys
+        counts = np.diff(self.offsets)
+        keys = self.keys if len(self.keys) else np.arange(-1, len(counts) - 1)
+        return keys.repeat(counts)
 
 
 class RankedRows(NamedTuple):
@@ -72,7 +109,7 @@ class RankedRows(NamedTuple):
         )
 
 
-_EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
+_EMPTY = Segment(_NO_KEYS, np.empty(0, dtype=np.int32))
 
 
 class Postings:
@@ -102,8 +139,8 @@ class Postings:
             return
         *large, small = self._segments
         small = _merge(small, Segment(keys.astype(np.int64), rows.astype(np.int32)))
-        if len(small.keys) >= _SMALL:
-            while len(large) > self._frozen and len(large[-1].keys) < 2 * len(small.keys):
+        if len(small.rows) >= _SMALL:
+            while len(large) > self._frozen and len(large[-1].rows) < 2 * len(small.rows):
                 small = _merge(large.pop(), small)
             large.append(small)
             small = _EMPTY
@@ -118,7 +155,7 @@ class Postings:
             return []
         parts: list[list[Int32s]] = [[] for _ in keys]
         for segment in self._segments:
-            if len(segment.keys):
+            if len(segment.rows):
                 starts, ends = segment.find(keys)
                 for part, start, end in zip(parts, starts.tolist(), ends.tolist(), strict=True):
                     part.append(segment.rows[start:end])
@@ -135,7 +172,7 @@ class Postings:
         row_parts: list[Int32s] = []
         key_parts: list[Integers] = []
         for segment in self._segments:
-            if not len(segment.keys):
+            if not len(segment.rows):
                 continue
             starts, ends = segment.find(keys)
             if limit is not None:
@@ -161,18 +198,18 @@ class Postings:
         segments = self._segments  # read once, because a writer may replace them
         lows = keys << RANK_BITS
         highs = lows + (1 << RANK_BITS)
-        starts = [segment.keys.searchsorted(lows) for segment in segments]
-        ends = [segment.keys.searchsorted(highs) for segment in segments]
+        starts = [segment.search(lows) for segment in segments]
+        ends = [segment.search(highs) for segment in segments]
         counts = np.sum(ends, axis=0) - np.sum(starts, axis=0)
         # Ids are evenly distributed, so half of the rank range contains half of the rows.
         (cut,) = np.nonzero(counts >= 2 * about)
         highs[cut] = lows[cut] + _FIRST_RANK + _FIRST_RANK // (counts[cut] // about)
         rows, ranks, positions = [], [], []
         for segment, start, end in zip(segments, starts, ends, strict=True):
-            end[cut] = segment.keys.searchsorted(highs[cut])
+            end[cut] = segment.search(highs[cut])
             found, of_key = expand_ranges(start, end)
             rows.append(segment.rows[found])
-            ranks.append(segment.keys[found])
+            ranks.append(segment.take_keys(found))
             positions.append(of_key)
         is_cut = np.zeros(len(keys), dtype=np.bool_)
         is_cut[cut] = True
@@ -189,8 +226,8 @@ class Postings:
         rows of a key, with the lowest ranks.
         """
         segments, lows = self._segments, keys << RANK_BITS
-        starts = [segment.keys.searchsorted(lows) for segment in segments]
-        stops = [segment.keys.searchsorted(ends) for segment in segments]
+        starts = [segment.search(lows) for segment in segments]
+        stops = [segment.search(ends) for segment in segments]
         are_many = np.sum(stops, axis=0) - np.sum(starts, axis=0) >= least
         rows, positions = [], []
         for segment, start, stop in zip(segments, starts, stops, strict=True):
@@ -236,7 +273,25 @@ def merge_segments(segments: Sequence[Segment]) -> Segment:
     return segment
 
 
+def list_columns(name: str, segment: Segment) -> Iterator[tuple[str, Column]]:
+    """Yield the arrays of a segment for `read_segment`, each with a name that starts with
+    `name`."""
+    yield f"{name}:keys", segment.keys
+    yield f"{name}:rows", segment.rows
+    yield f"{name}:offsets", _NO_OFFSETS if segment.offsets is None else segment.offsets
+
+
+def read_segment(name: str, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> Segment:
+    """Return the segment whose arrays `list_columns` gave. The arrays in `buffers` may be longer
+    than their `lengths`."""
+    keys, rows, offsets = (
+        buffers[column][: lengths[column]]
+        for column in (f"{name}:keys", f"{name}:rows", f"{name}:offsets")
+    )
+    return Segment(keys, rows, offsets if len(offsets) else None)
+
+
 def _merge(first: Segment, second: Segment) -> Segment:
-    keys = np.concatenate([first.keys, second.keys])
+    keys = np.concatenate([first.list_keys(), second.list_keys()])
     order = np.argsort(keys, kind="stable")
     return Segment.build(keys[order], np.concatenate([first.rows, second.rows])[order])

@@ -1,20 +1,23 @@
-"""Stores the vectors of the live index twice: exactly, as integers on a grid, and rounded to 8-bit
-codes.
+"""Stores the vectors of the live index in two parts: 8-bit codes, and the remainders from which the
+exact vectors are computed.
 
-Dot products of codes are computed several times as fast as dot products of exact vectors.
+Dot products of codes are computed several times as fast as dot products of exact vectors. They
+differ by a known bound, so exact vectors are needed only where this difference matters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import AnyIntegers
+from hopsyncd.index.arrays import AnyIntegers, Int32s, expand_ranges
 from store.records import GRID, Vectors
 
 Codes = NDArray[np.int8]
+Remainders = NDArray[np.uint8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Returns an array of the given number of rows or more, which begins with the old array."""
 
@@ -25,6 +28,13 @@ _ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # rows per task; from 1 << 15 row
 _SECOND_THREAD = ThreadPoolExecutor(2, "rows")
 _MAX_CODE = 127
 _WIDTH = 6.0  # Components larger than this multiple of a typical component are clipped.
+_MAX_HALF_BYTE_STEP = 14.0  # Up to this step, a remainder fits into 4 bits, else into 8.
+_HALF_BYTE, _BYTE = 8, 128  # Added to a remainder, so that it is not negative.
+_ROUNDING = 1e-3  # More than the rounding error of the length of an error.
+# The length of an error for each value of a byte. Without a clipped component, errors are below 95.
+_ERRORS = np.concatenate(
+    [np.arange(192) / 2, np.geomspace(96, 2 * GRID, 63), [1e9]], dtype=np.float32
+)
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
@@ -36,9 +46,34 @@ def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[n
     return grown
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Outliers:
+    """The components that codes and remainders cannot express: row of the vector (ascending),
+    component, and exact value."""
+
+    row: Int32s
+    component: Int32s
+    value: Int32s
+
+    @classmethod
+    def empty(cls) -> "Outliers":
+        return cls(*(np.empty(0, dtype=np.int32) for _ in range(3)))
+
+    def extend(self, new: "Outliers") -> "Outliers":
+        return Outliers(
+            np.concatenate([self.row, new.row]),
+            np.concatenate([self.component, new.component]),
+            np.concatenate([self.value, new.value]),
+        )
+
+
 class VectorTable:
-    """Stores r vectors of d components, exactly (int16) and as codes (int8). Rows are only
+    """Stores r vectors of d components as codes (int8) and remainders (4 or 8 bits). Rows are only
     appended.
+
+    A component is the rounded product of its code and the step, plus its remainder. The few
+    components that are too large are in `outliers`. A row of remainders starts with a byte for the
+    length of the difference between the vector and its code.
 
     The first vector of each passage represents the whole passage. The codes of these first vectors
     are also stored in an array of their own. So a comparison with all passages reads only a
@@ -48,11 +83,20 @@ class VectorTable:
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
         self.dimensions = dimensions
         self.step = _WIDTH * GRID / (np.sqrt(dimensions) * _MAX_CODE)
+        self.max_length = GRID + np.sqrt(dimensions) / 2  # of a rounded unit vector
+        self._is_halved = self.step <= _MAX_HALF_BYTE_STEP
+        self._half = (dimensions + 1) // 2
+        self.widths = {
+            "codes": dimensions,
+            "remainders": 1 + (self._half if self._is_halved else dimensions),
+            "passage_codes": dimensions,
+        }
         self._grow = grow
-        self._use_exact(np.empty((0, dimensions), dtype=np.int16))
-        self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._use_codes(np.empty((0, dimensions), dtype=np.int8))
+        self._use_remainders(np.empty((0, self.widths["remainders"]), dtype=np.uint8))
         self._passage_codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._rows = self._passages = 0
+        self.outliers = Outliers.empty()
 
     def __len__(self) -> int:
         return self._rows
@@ -64,11 +108,11 @@ class VectorTable:
         return np.float32(self.step**2)
 
     @property
-    def exact(self) -> Vectors:
-        """The exact vectors: an (r, d) int16 array on the grid, with a row for each of r
+    def remainders(self) -> Remainders:
+        """The remainders: an array with a row of `widths["remainders"]` bytes for each of r
         vectors."""
         rows = self._rows
-        return self._exact[:rows]  # type: ignore[return-value]
+        return self._remainders[:rows]  # type: ignore[return-value]
 
     @property
     def codes(self) -> Codes:
@@ -87,32 +131,36 @@ class VectorTable:
         """Append vectors, an (m, d) array. The vectors at the positions `passage_starts` represent
         whole passages. Returns the first new row."""
         start, end = self._rows, self._rows + len(vectors)
-        if end > len(self._exact):
-            self._use_exact(self._grow("exact", self._exact, end))
         if end > len(self._codes):
-            self._codes = self._grow("codes", self._codes, end)
+            self._use_codes(self._grow("codes", self._codes, end))
+        if end > len(self._remainders):
+            self._use_remainders(self._grow("remainders", self._remainders, end))
         passages = self._passages + len(passage_starts)
         if passages > len(self._passage_codes):
             self._passage_codes = self._grow("passage_codes", self._passage_codes, passages)
         codes = self._encode(vectors)
-        self._exact[start:end] = vectors
         self._codes[start:end] = codes
+        self._remainders[start:end], outliers = self._split(vectors, codes, start)
+        if len(outliers.row):
+            self.outliers = self.outliers.extend(outliers)
         self._passage_codes[self._passages : passages] = codes[list(passage_starts)]
         self._rows, self._passages = end, passages
         return start
 
     def replace(
         self,
-        exact: NDArray[np.generic],
         codes: NDArray[np.generic],
+        remainders: NDArray[np.generic],
         rows: int,
         passage_codes: NDArray[np.generic],
         passages: int,
+        outliers: Outliers,
     ) -> None:
         """Use the first `rows` rows and `passages` passages of these arrays, which may have spare
         capacity."""
-        self._use_exact(exact)
-        self._codes, self._rows = codes, rows
+        self._use_codes(codes)
+        self._use_remainders(remainders)
+        self._rows, self.outliers = rows, outliers
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
@@ -122,11 +170,9 @@ class VectorTable:
         result depends only on the two vectors.
         """
         cosines = np.empty(len(rows), dtype=np.float32)
-        codes = np.asarray(self.codes)
-        row_items = codes.view(f"V{self.dimensions}").ravel()  # gathers rows in half the time
         compute = self._cosine_filler(vector, cosines)
         for part in split_slices(len(rows), _CODES_AT_ONCE):
-            compute(row_items[rows[part]].view(np.int8).reshape(-1, self.dimensions), part)
+            compute(self.take_codes(rows[part]), part)
         return cosines
 
     def start_cosines(self, vector: Vectors, codes: Codes) -> Callable[[], NDArray[np.float32]]:
@@ -187,15 +233,90 @@ class VectorTable:
             np.einsum("ij,ij->i", left, right, out=products[part])
         return products
 
+    def multiply_codes(self, rows: AnyIntegers, other_rows: AnyIntegers) -> Int32s:
+        """Return the dot product of the codes of each pair of rows."""
+        products = np.empty(len(rows), dtype=np.int32)
+        for part in split_slices(len(rows), _CODES_AT_ONCE):
+            left, right = self.take_codes(rows[part]), self.take_codes(other_rows[part])
+            products[part] = np.asarray(numkong.dot(left, right))
+        return products
+
+    def multiply_all_codes(self, rows: AnyIntegers, other_rows: AnyIntegers) -> NDArray[np.float32]:
+        """Return an (m, n) array with the dot product of the codes of each of m rows with the codes
+        of each of n other rows."""
+        packed = numkong.dots_pack(self.take_codes(other_rows))
+        dots = numkong.dots_packed(self.take_codes(rows), packed)
+        return np.asarray(dots).astype(np.float32)
+
+    def take_codes(self, rows: AnyIntegers) -> Codes:
+        return self._code_items[rows].view(np.int8).reshape(-1, self.dimensions)
+
+    def take_errors(self, rows: AnyIntegers) -> NDArray[np.float32]:
+        """Return, for each of these rows, an upper bound of the length of the difference between
+        the vector and the product of its code and the step."""
+        errors: NDArray[np.float32] = _ERRORS[self._remainders[rows, 0]]
+        return errors
+
+    def take(self, rows: AnyIntegers) -> Vectors:
+        """Return the exact vectors of these rows: an (m, d) int16 array on the grid."""
+        return self.take_floats(rows).astype(np.int16)
+
     def take_floats(self, rows: AnyIntegers) -> NDArray[np.float32]:
         """Return the exact vectors of these rows as floats, one per row."""
-        vectors = self._exact_items[rows].view(np.int16).reshape(-1, self.dimensions)
-        return vectors.astype(np.float32)
+        outliers = self.outliers  # read once, because a writer may replace it
+        vectors = self._scale(self.take_codes(rows))
+        width = self.widths["remainders"]
+        packed = self._remainder_items[rows].view(np.uint8).reshape(-1, width)[:, 1:]
+        if self._is_halved:
+            half, remainders = self._half, np.empty(vectors.shape, dtype=np.uint8)
+            np.bitwise_and(packed, 15, out=remainders[:, :half])
+            np.right_shift(packed[:, : self.dimensions - half], 4, out=remainders[:, half:])
+            packed = remainders
+        vectors += packed.astype(np.float32)
+        if len(outliers.row):
+            starts, ends = outliers.row.searchsorted(rows), outliers.row.searchsorted(rows, "right")
+            found, positions = expand_ranges(starts, ends)
+            vectors[positions, outliers.component[found]] = outliers.value[found]
+        return vectors
 
-    def _use_exact(self, exact: NDArray[np.generic]) -> None:
-        self._exact = exact
+    def _use_codes(self, codes: NDArray[np.generic]) -> None:
+        self._codes = codes
         # An item for each row: rows are gathered in half the time.
-        self._exact_items = np.asarray(exact).view(f"V{2 * self.dimensions}").ravel()
+        self._code_items = np.asarray(codes).view(f"V{self.dimensions}").ravel()
+
+    def _use_remainders(self, remainders: NDArray[np.generic]) -> None:
+        self._remainders = remainders
+        self._remainder_items = np.asarray(remainders).view(f"V{remainders.shape[1]}").ravel()
+
+    def _scale(self, codes: Codes) -> NDArray[np.float32]:
+        """Return the integers to which the remainders of these codes are added."""
+        scaled: NDArray[np.float32] = np.multiply(codes, np.float32(self.step))
+        scaled -= np.float32(_HALF_BYTE if self._is_halved else _BYTE)
+        return np.rint(scaled, out=scaled)
+
+    def _split(self, vectors: Vectors, codes: Codes, start: int) -> tuple[Remainders, Outliers]:
+        """Return the remainders of vectors with these codes, and the outliers among their
+        components. `start` is the row of the first vector."""
+        remainders = vectors - self._scale(codes).astype(np.int32)
+        most = 2 * (_HALF_BYTE if self._is_halved else _BYTE) - 1
+        rows, components = np.nonzero((remainders < 0) | (remainders > most))
+        outliers = Outliers(
+            (start + rows).astype(np.int32),
+            components.astype(np.int32),
+            vectors[rows, components].astype(np.int32),
+        )
+        remainders[rows, components] = 0
+        rounded = codes.astype(np.float64) * self.step
+        errors = np.linalg.norm(vectors - rounded, axis=1) + _ROUNDING
+        packed = np.empty((len(vectors), self.widths["remainders"]), dtype=np.uint8)
+        packed[:, 0] = np.searchsorted(_ERRORS, errors)
+        if self._is_halved:
+            half = self._half
+            packed[:, 1:] = remainders[:, :half]
+            packed[:, 1 : 1 + self.dimensions - half] |= remainders[:, half:].astype(np.uint8) << 4
+        else:
+            packed[:, 1:] = remainders
+        return packed, outliers
 
     def _encode(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))

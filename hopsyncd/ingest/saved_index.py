@@ -30,7 +30,14 @@ import structlog
 from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import Column
-from hopsyncd.index.frozen_index import FrozenIndex, MovedColumns, freeze, thaw, use_columns
+from hopsyncd.index.frozen_index import (
+    FrozenIndex,
+    MovedColumns,
+    freeze,
+    read_outliers,
+    thaw,
+    use_columns,
+)
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.vectors import grow_in_memory
 from hopsyncd.ingest.index_loading import follow
@@ -41,9 +48,9 @@ from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 15
+_FORMAT = 16
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
-_VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
+_VECTORS = {"codes": np.int8, "remainders": np.uint8, "passage_codes": np.int8}
 _MORE = 1.25  # While sources are synced: save again after growth by this factor and _FEWEST rows.
 _FEWEST = 2000
 _FEW_ROWS, _FEW_VERSIONS = 500, 50  # A saved index that lacks at most this much is recent enough.
@@ -176,16 +183,16 @@ class SavedIndex:
         layout, digest = self._write_columns(saving)
         text = self._write_texts(frozen.texts)
         parts: Parts = {
-            "exact": [frozen.exact],
             "codes": [frozen.codes],
+            "remainders": [frozen.remainders],
             "passage_codes": [frozen.passage_codes],
             _TEXTS: [np.fromfile(text, dtype=np.uint8)],
         }
         manifest = {
             "format": _FORMAT,
             "encoder": saving.encoder,
-            "dimensions": frozen.exact.shape[1],
-            "rows": len(frozen.exact),
+            "dimensions": frozen.codes.shape[1],
+            "rows": len(frozen.codes),
             "stamp": asdict(saving.stamp),
             "columns": layout,
             "digests": {**_digests(parts), _COLUMNS: digest},
@@ -296,8 +303,10 @@ class SavedIndex:
         columns = self._columns(manifest["columns"])
         lengths = _lengths(manifest["columns"])
         wholes = lengths["passages.passage_id"]
-        used = {"exact": rows, "codes": rows, "passage_codes": wholes}
-        vectors = {name: self._map_file(name, used[name], dimensions) for name in _VECTORS}
+        used = {"codes": rows, "remainders": rows, "passage_codes": wholes}
+        index = LiveIndex(dimensions, self._grow)
+        widths = index.vectors.widths
+        vectors = {name: self._map_file(name, used[name], widths[name]) for name in _VECTORS}
         self._is_mapped = True
         parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
         parts[_COLUMNS] = [column[: lengths[name]] for name, column in columns.items()]
@@ -305,13 +314,17 @@ class SavedIndex:
         found = _digests(parts)
         if found != digests:
             raise ValueError("the files do not match their digests")
-        index = LiveIndex(dimensions, self._grow)
         *names, properties = json.loads(text)
         index.name_texts, words, index.sources, index.document_paths, index.link_texts = names
         index.vocabulary = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
         index.vectors.replace(
-            vectors["exact"], vectors["codes"], rows, vectors["passage_codes"], wholes
+            vectors["codes"],
+            vectors["remainders"],
+            rows,
+            vectors["passage_codes"],
+            wholes,
+            read_outliers(columns, lengths),
         )
         index.replace_columns(columns, lengths)
         return index
@@ -325,12 +338,12 @@ class SavedIndex:
             for name, (kind, offset, _, room) in layout.items()
         }
 
-    def _map_file(self, name: str, rows: int, dimensions: int) -> NDArray[np.generic]:
+    def _map_file(self, name: str, rows: int, width: int) -> NDArray[np.generic]:
         """Map a file of vectors. The owner's changes are written to the file, so it maps only the
         used rows: on a full disk, writing to the sparse part would kill the process."""
-        path, kind, shape = self.folder / f"{name}.bin", _VECTORS[name], (rows, dimensions)
+        path, kind, shape = self.folder / f"{name}.bin", _VECTORS[name], (rows, width)
         if not self._is_owned:
-            return np.memmap(path, kind, "c").reshape(-1, dimensions)
+            return np.memmap(path, kind, "c").reshape(-1, width)
         if self._is_mapped:  # Readers keep the file of the earlier index.
             np.memmap(path, kind, "r", shape=shape).tofile(new := self.folder / f"{name}.new")
             new.replace(path)

@@ -26,7 +26,7 @@ class StoredVectors:
 
     @property
     def dimensions(self) -> int:
-        return int(self._snapshot.index.vectors.exact.shape[1])
+        return self._snapshot.index.vectors.dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return an (m, d) array with a vector for each text. If no passage has words of a text,
@@ -41,6 +41,6 @@ class StoredVectors:
         index = self._snapshot.index
         best = largest(scores, self._snapshot.passage_ids, _PASSAGES)
         best = best[scores[best] > 0]
-        exact = index.vectors.exact[index.passages.vector_start[best]]
+        exact = index.vectors.take_floats(index.passages.vector_start[best])
         combined: NDArray[np.float64] = scores[best] @ exact.astype(np.float64)
         return combined

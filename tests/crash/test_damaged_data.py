@@ -17,7 +17,7 @@ from tests.e2e.daemon import SMALL, Place, new_place, source
 
 QUESTION = "Who wrote the program?"
 FILES = (
-    *("index/manifest.json", "index/columns.bin", "index/codes.bin", "index/exact.bin"),
+    *("index/manifest.json", "index/columns.bin", "index/codes.bin", "index/remainders.bin"),
     *("index/whole.bin", "index/texts.json", "hopsyncd.head", "watch_actions.json"),
     *("token", "audit.log", "temporary", "cache"),
 )

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from store.contract import Connection
+from store.records import Vectors
 from store.versions import kept_versions, version
 
 ROWS = {
@@ -79,11 +81,16 @@ def without(rows: Rows, path: str) -> Rows:
     }
 
 
+def exact_vectors(index: LiveIndex) -> Vectors:
+    """All vectors of an index, an (r, d) array."""
+    return index.vectors.take(np.arange(len(index.vectors)))
+
+
 def served_by(snapshot: Snapshot) -> dict[str, object]:
     """A snapshot without what says only where things lie in memory."""
     index, entries, ids = snapshot.index, snapshot.passage_rows, snapshot.passage_ids
     names = np.flatnonzero(snapshot.statistics.mention_counts)
-    vectors, spelled, counts = index.vectors.exact, index.name_texts, snapshot.statistics
+    vectors, spelled, counts = exact_vectors(index), index.name_texts, snapshot.statistics
     mentions, links = snapshot.find_mentions(names), snapshot.find_links(entries)
     return {
         "passages": sorted(ids[entries].tolist()),
@@ -132,7 +139,7 @@ def served_by(snapshot: Snapshot) -> dict[str, object]:
 def _edges_of(snapshot: Snapshot) -> Iterator[tuple[object, ...]]:
     """The questions, similarity, passages and vector of each edge."""
     index, ids, edges = snapshot.index, snapshot.passage_ids, snapshot.list_edges()
-    asked, answered, vectors = index.outgoing, index.incoming, index.vectors.exact
+    asked, answered, vectors = index.outgoing, index.incoming, exact_vectors(index)
     ends = edges.source_question.tolist(), edges.target_question.tolist()
     for question, answer, similarity in zip(*ends, edges.similarity.tolist(), strict=True):
         yield (

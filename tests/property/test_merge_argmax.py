@@ -19,6 +19,7 @@ from hopsyncd.index.matching import (
 )
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from store.records import Direction, Match, QuestionSet
+from tests.fakes.dump import exact_vectors
 from tests.fakes.triplets import Triplet, triplets
 
 # Few keywords and few directions: most comparisons are ties.
@@ -108,7 +109,7 @@ def test_large_groups_that_are_nearly_equal_give_the_argmax(
         for question in question_set.questions
     }
     of = [[keywords[id_] for id_ in side.id.tolist()] for side in (asked, known)]
-    vectors = np.asarray(index.vectors.exact).astype(np.float64)
+    vectors = exact_vectors(index).astype(np.float64)
     similarities = vectors[asked.vector_row] @ vectors[known.vector_row].T * HALF_COSINE
     halves = np.array([[jaccard(a, b) / 2 for b in of[1]] for a in of[0]])
     similarities += halves

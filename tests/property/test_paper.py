@@ -13,6 +13,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.hop_variants import choose_first, follow_paper, offers_of
 from hopsyncd.retrieve.query_context import QueryContext
 from store.records import GRID, Direction, Question, QuestionSet, to_grid
+from tests.fakes.dump import exact_vectors
 from tests.fakes.indexed import GivenLikeness, asked, indexed
 from tests.fakes.triplets import triplets
 
@@ -94,7 +95,7 @@ class Paper:
 
 def held_against(graph: Snapshot, query: NDArray[np.int16], names: set[str]) -> QueryContext:
     """With exact cosines."""
-    rows = graph.index.vectors.exact
+    rows = exact_vectors(graph.index)
     cosines = (rows.astype(np.int64) @ query.astype(np.int64)) / (GRID * GRID)
     known = dict.fromkeys(sorted(graph.select_mentioned_names(sorted(names))), 0.5)
     like = GivenLikeness(graph, cosines)  # type: ignore[arg-type]

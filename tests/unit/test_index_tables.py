@@ -20,7 +20,7 @@ from hopsyncd.index.arrays import (
     take_flags,
     to_sortable,
 )
-from hopsyncd.index.postings import Postings, merge_segments
+from hopsyncd.index.postings import Postings, Segment, list_columns, merge_segments, read_segment
 from hopsyncd.index.tables import KeyNumbers, Table
 from tests.fakes.indexed import drawn
 
@@ -127,8 +127,28 @@ class TestPostings:
         segment = merge_segments(postings.freeze())
         taken = Postings()
         taken.replace(segment)
-        assert (np.diff(segment.keys) >= 0).all()
+        ascending = sorted(key for key, rows in expected.items() for _ in rows)
+        assert segment.list_keys().tolist() == ascending
+        positions_of_rows = np.arange(len(ascending))
+        assert segment.take_keys(positions_of_rows).tolist() == ascending
         assert taken.find_all(ints(asked))[0].tolist() == found.tolist()
+        columns = dict(list_columns("found", segment))
+        lengths = {name: len(column) for name, column in columns.items()}
+        taken.replace(read_segment("found", columns, lengths))
+        assert taken.find_all(ints(asked))[0].tolist() == found.tolist()
+
+    def test_a_segment_takes_the_smallest_form(self) -> None:
+        rows = np.arange(8192, dtype=np.int32)
+        numbers = np.arange(8192, dtype=np.int64)
+        dense = Segment.build(numbers // 4, rows)
+        grouped = Segment.build(numbers // 4 << 40, rows)
+        plain = Segment.build(numbers << 40, rows)
+        assert [len(each.keys) for each in (dense, grouped, plain)] == [0, 2048, 8192]
+        assert plain.offsets is None
+        for each, width in ((dense, 1), (grouped, 1 << 40)):
+            starts, ends = each.find(ints([-2, -1, 0, 5, 2047, 2048, 4000]) * width)
+            assert starts.tolist() == [0, 0, 0, 20, 8188, 8192, 8192]
+            assert ends.tolist() == [0, 0, 4, 24, 8192, 8192, 8192]
 
     def test_segments_are_merged(self) -> None:
         postings, rng = Postings(), np.random.default_rng(1)
@@ -136,7 +156,7 @@ class TestPostings:
         for start in range(0, len(keys), 500):
             postings.add(keys[start : start + 500], np.arange(start, start + 500))
         assert len(postings._segments) <= 6
-        sizes = [len(segment.keys) for segment in postings._segments]
+        sizes = [len(segment.rows) for segment in postings._segments]
         assert all(one >= 2 * next_ for one, next_ in pairwise(sizes))
         for key in (0, 500, 998):
             assert postings.find(key).tolist() == np.flatnonzero(keys == key).tolist()

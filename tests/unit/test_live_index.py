@@ -40,9 +40,9 @@ PARIS = b"# Paris\n\nCaesar called Paris Lutetia.\n"
 def copied(index: LiveIndex) -> LiveIndex:
     """Another index of the same arrays."""
     copy, vectors = LiveIndex(index.vectors.dimensions), index.vectors
-    exact, codes = vectors.exact.copy(), vectors.codes.copy()
-    whole = vectors.passage_codes.copy()
-    copy.vectors.replace(exact, codes, len(vectors), whole, len(whole))
+    codes, remainders = vectors.codes.copy(), vectors.remainders.copy()
+    whole, outliers = vectors.passage_codes.copy(), vectors.outliers
+    copy.vectors.replace(codes, remainders, len(vectors), whole, len(whole), outliers)
     columns = {name: column.copy() for name, column in freeze(index).columns()}
     copy.replace_columns(columns, {name: len(column) for name, column in columns.items()})
     for texts in ("name_texts", "sources", "document_paths", "link_texts"):
@@ -119,7 +119,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
 def test_the_saved_index_is_served_after_a_restart(kept: Kept) -> None:
     again = kept.started()
     assert kept.served(again) == kept.expected
-    assert isinstance(again.index.vectors.exact.base, np.memmap)
+    assert isinstance(again.index.vectors.remainders.base, np.memmap)
 
 
 def test_a_saved_index_is_brought_up_to_date_and_past_versions_stay(kept: Kept) -> None:
@@ -197,7 +197,7 @@ def test_a_reader_keeps_its_index_while_another_is_loaded_and_grows(kept: Kept) 
     for _ in range(2):
         other = saved.load(connection, generation, 1)
         other.vectors.append(np.full((600, first.vectors.dimensions), 7, dtype=np.int16))
-        other.vectors.exact[:5] = 9
+        other.vectors.remainders[:5] = 9
     saved.forget()
     assert served_by(snapshot_at(first, 1)) == was
 
@@ -227,7 +227,7 @@ def test_another_process_reads_the_saved_index_and_changes_no_file(kept: Kept) -
         other = SavedIndex(kept.folder, is_owned=False).load(connection, generation, 1)
         assert served_by(snapshot_at(other, 1)) == expected
         other.vectors.append(np.full((600, generation.dimensions), 7, dtype=np.int16))
-        other.vectors.exact[:5] = 9
+        other.vectors.remainders[:5] = 9
         assert {file.name: file.read_bytes() for file in kept.folder.iterdir()} == was
 
 
@@ -235,21 +235,21 @@ def test_another_process_adds_a_quarter_of_the_rows_without_copying_the_vectors(
     generation, connection = kept.stack.maker.generation, kept.stack.connection
     other = SavedIndex(kept.folder, is_owned=False).load(connection, generation, 1)
     mapped: list[np.ndarray] = [
-        other.vectors.exact,
         other.vectors.codes,
+        other.vectors.remainders,
         other.vectors.passage_codes,
     ]
-    on_disk = (kept.folder / "exact.bin").stat().st_blocks * 512
+    on_disk = (kept.folder / "remainders.bin").stat().st_blocks * 512
     rows = on_disk // mapped[0][0].nbytes // 4 + 1024
     other.vectors.append(np.ones((rows, generation.dimensions), dtype=np.int16), range(rows))
     grown: list[np.ndarray] = [
-        other.vectors.exact,
         other.vectors.codes,
+        other.vectors.remainders,
         other.vectors.passage_codes,
     ]
     for before, after in zip(mapped, grown, strict=True):
         assert np.shares_memory(before, after[: len(before)])
-    assert (kept.folder / "exact.bin").stat().st_size > on_disk
+    assert (kept.folder / "remainders.bin").stat().st_size > on_disk
 
 
 def truncate(path: Path) -> None:
@@ -264,7 +264,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
 @pytest.mark.parametrize(
-    "name", ["manifest.json", "columns.bin", "texts.json", "exact.bin", "codes.bin"]
+    "name", ["manifest.json", "columns.bin", "texts.json", "remainders.bin", "codes.bin"]
 )
 def test_a_damaged_saved_index_is_rebuilt(
     kept: Kept, name: str, damage: Callable[[Path], None]

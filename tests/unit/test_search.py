@@ -40,7 +40,9 @@ def found_at(
     sets = [*sets_at(connection, number)]
     vectors = np.concatenate([question_set.vectors for question_set in sets])
     rows = np.cumsum([0, *(len(question_set.vectors) for question_set in sets[:-1])])
-    return nearest(query, [question_set.passage for question_set in sets], vectors, rows, k)
+    return nearest(
+        query, [question_set.passage for question_set in sets], vectors.__getitem__, rows, k
+    )
 
 
 def cosines(stack: Stack, number: int, query: np.ndarray) -> dict[PassageId, float]:
@@ -92,6 +94,6 @@ def test_a_distance_that_is_a_tie_after_rounding_is_decided_by_the_id_for_every_
     query = np.array([4000, 0, 0], dtype=np.int16)
     vectors = np.array([[1202, -2026, -3233], [1202, -2090, 3192]], dtype=np.int16)
     passages, rows = [1, 2], np.arange(2)
-    first, second = nearest(query, passages, vectors, rows, 2)
+    first, second = nearest(query, passages, vectors.__getitem__, rows, 2)
     assert (first[0], second[0], first[1]) == (1, 2, second[1])
-    assert nearest(query, passages, vectors, rows, 1) == [first]
+    assert nearest(query, passages, vectors.__getitem__, rows, 1) == [first]

@@ -27,6 +27,10 @@ def table_of(vectors: Vectors) -> VectorTable:
     return table
 
 
+def exact(table: VectorTable) -> Vectors:
+    return table.take(np.arange(len(table)))
+
+
 def cosines(table: VectorTable, vector: NDArray[np.int16]) -> NDArray[np.float32]:
     return table.start_cosines(vector, table.codes)()
 
@@ -37,7 +41,7 @@ def test_codes_fit_in_eight_bits_and_are_within_half_a_step(rows: NDArray[np.flo
     codes = table.codes.astype(np.int64)
     assert (np.abs(codes) <= 127).all()
     inside = np.abs(codes) < 127  # what is larger has the largest code
-    off = np.abs(table.exact - codes * table.step)
+    off = np.abs(exact(table) - codes * table.step)
     assert (off[inside] <= table.step / 2 + 1e-3).all()
 
 
@@ -69,29 +73,52 @@ def test_a_table_grows_under_a_reader_and_can_be_replaced() -> None:
     vectors = to_grid(np.random.default_rng(3).normal(size=(2000, 8)))
     table, other = VectorTable(8), VectorTable(8)
     table.append(vectors[:100], [0])
-    before = table.exact
+    before = table.codes
     table.append(vectors[100:], [50])
     assert (len(before), len(table)) == (100, 2000)
-    assert (before == vectors[:100]).all() and (table.exact == vectors).all()
+    assert (before == table.codes[:100]).all() and (exact(table) == vectors).all()
     assert (table.codes == table_of(vectors).codes).all()
-    other.replace(table.exact, table.codes, len(table), table.passage_codes, 2)
+    other.replace(table.codes, table.remainders, len(table), table.passage_codes, 2, table.outliers)
     assert other.append(vectors[:1], [0]) == 2000
     assert (other.passage_codes == table.codes[[0, 150, 0]]).all()
-    assert (other.exact == np.vstack([vectors, vectors[:1]])).all()
+    assert (exact(other) == np.vstack([vectors, vectors[:1]])).all()
     assert cosines(other, vectors[7])[:2000].tolist() == cosines(table, vectors[7]).tolist()
 
 
-@pytest.mark.parametrize("longer", ["exact", "codes"])
+@pytest.mark.parametrize("longer", ["codes", "remainders"])
 def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> None:
     vectors = to_grid(np.random.default_rng(4).normal(size=(900, 8)))
     whole, table = table_of(vectors), VectorTable(8)
-    room = {name: getattr(whole, name)[:100].copy() for name in ("exact", "codes")}
-    room[longer] = np.resize(room[longer], (800, 8))
+    room = {name: getattr(whole, name)[:100].copy() for name in ("codes", "remainders")}
+    room[longer] = np.resize(room[longer], (800, room[longer].shape[1]))
     none = np.empty((0, 8), dtype=np.int8)
-    table.replace(room["exact"], room["codes"], 100, none, 0)
+    outliers = table_of(vectors[:100]).outliers
+    table.replace(room["codes"], room["remainders"], 100, none, 0, outliers)
     table.append(vectors[100:200])
     table.append(vectors[200:])
-    assert (table.exact == vectors).all() and (table.codes == whole.codes).all()
+    assert (exact(table) == vectors).all() and (table.codes == whole.codes).all()
+
+
+@given(rows=_some)
+def test_exact_vectors_and_bounds_of_errors_come_back(rows: NDArray[np.float64]) -> None:
+    """Also where components are much larger than codes can express."""
+    vectors = to_grid(rows)
+    table = table_of(vectors)
+    assert (exact(table) == vectors).all()
+    assert (table.take(np.array([len(vectors) - 1, 0, 0])) == vectors[[-1, 0, 0]]).all()
+    errors = np.linalg.norm(vectors - table.codes * table.step, axis=1)
+    bounds = table.take_errors(np.arange(len(table)))
+    assert (errors <= bounds).all()
+    assert (bounds <= 1.08 * errors + 0.51).all()
+
+
+def test_products_of_codes_are_the_same_for_pairs_and_for_all() -> None:
+    table = table_of(to_grid(np.random.default_rng(5).normal(size=(70, 384))))
+    rows, others = np.arange(50), np.arange(20, 70)
+    products = table.multiply_all_codes(rows, others)
+    codes = table.codes.astype(np.int64)
+    assert (products == codes[rows] @ codes[others].T).all()
+    assert table.multiply_codes(rows, others).tolist() == products.diagonal().tolist()
 
 
 def test_two_threads_compute_the_same_cosines_as_one() -> None:

@@ -90,7 +90,7 @@ def by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """Return the k passages whose vectors are nearest."""
     passage_rows, index = head.passage_rows, head.index
     rows = index.passages.vector_start[passage_rows]
-    found = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.exact, rows, k)
+    found = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.take, rows, k)
     return [Ranked(passage, score) for passage, score in found]
 
 

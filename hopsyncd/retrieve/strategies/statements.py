@@ -217,7 +217,7 @@ class StatementGraph:
     def _vectors(self, statements: Integers) -> Floats:
         """Return (m, d) vectors with integer values, so that their products are exact."""
         rows = self.snapshot.index.incoming.vector_row[statements]
-        return self.snapshot.index.vectors.exact[rows].astype(np.float64)
+        return self.snapshot.index.vectors.take_floats(rows).astype(np.float64)
 
     def _scores(self, dots: Floats, squares: Floats) -> Floats:
         """Return the cosine of the question with each sum of vectors, or 0 for a zero sum."""
