@@ -29,6 +29,7 @@ from hopsyncd.index.arrays import (
     Integers,
     find_sorted,
     invert_positions,
+    sort_distinct,
 )
 from hopsyncd.index.postings import read_segment
 from hopsyncd.index.tables import (
@@ -338,6 +339,20 @@ class LiveIndex:
         rows = self.outgoing.match_row[source_questions].astype(np.int64)
         self.outgoing.match_row[source_questions] = -1
         self._pending_matches.end(self.matches, rows, died)
+
+    def find_matches(self, questions: Integers, version: int) -> Integers:
+        """Return rows of `matches` that contain the match of each of these outgoing questions at a
+        version. The questions must be ascending. Rows that are not in force are possible."""
+        rows = self.outgoing.match_row[questions]
+        matches = self.matches
+        is_found = (rows >= 0) & (rows < len(matches))
+        found = rows[is_found]
+        is_found[is_found] = (matches.born[found] <= version) & (version < matches.died[found])
+        others = questions[~is_found]  # their matches changed after the version
+        passage_rows = sort_distinct(self.outgoing.passage_row[others].astype(np.int64))
+        found, _ = self.postings.matches_by_source.find_all(passage_rows)
+        found = found[find_sorted(others, self.matches.source_question[found])[1]]
+        return np.concatenate([rows[is_found].astype(np.int64), found])
 
     def find_pending_matches(self, targets: Integers) -> Integers:
         """Return the rows of the matches that begin with the next version and lead to the passage

@@ -357,14 +357,13 @@ class Snapshot:
 
         `questions` must be ascending. Matches are ordered by question.
         """
-        passage_rows = sort_distinct(self.index.outgoing.passage_row[questions].astype(np.int64))
-        rows, _ = self.index.postings.matches_by_source.find_all(passage_rows)
-        matches, _ = self._select_in_force(rows)
+        matches, _ = self._select_in_force(self.index.find_matches(questions, self.version.id))
         if self.overlay is not None:
-            matches = concatenate_matches([matches, self.overlay.matches])
-        matches = matches.take(find_sorted(questions, matches.source_question)[1])
+            more = self.overlay.matches
+            more = more.take(find_sorted(questions, more.source_question)[1])
+            matches = concatenate_matches([matches, more])
         matches = matches.take(self._has_visible_ends(matches))
-        return matches.take(np.argsort(matches.source_question))
+        return matches.take(np.argsort(matches.source_question, kind="stable"))
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
         """Return the matches with two visible ends that lead to these passage rows."""
