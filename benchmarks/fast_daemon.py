@@ -4,12 +4,17 @@ python -m benchmarks.fast_daemon [CHECKOUT]   # the hopsyncd of another checkout
 """
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+# As `hopsyncd serve` does, before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 from numpy.typing import NDArray
