@@ -1,7 +1,7 @@
 """Measures how much each part of the search contributes.
 
 It removes or changes single parts, adds the differences between the paper's profile and ours one
-by one, and asks the questions in other forms. The data are real documents and three samples; no LLM
+by one, and rephrases the questions. The data are real documents and three samples; no LLM
 is called. The searches are in variants.py.
 
 python benchmarks/ablation.py
@@ -56,7 +56,8 @@ def _vectors(vector_of: Callable[[str], Vectors], texts: Sequence[str]) -> Vecto
 
 
 class Ranking:
-    """An engine that ranks a snapshot by any function; `whole` keeps sentences that ask nothing."""
+    """An engine that ranks a snapshot with a given function. If `whole` is true, it keeps the
+    sentences of a question that ask nothing."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
 
 
 def shares(outcomes: Sequence[QuestionOutcome], data: str) -> list[float]:
-    """The figures of a row for one collection."""
+    """Return the percentages in a row for one collection."""
     if data != "realdocs":
         scores = compute_scores(outcomes)
         return [round(share, 1) for share in (scores.recall[5], scores.whole[5])]
@@ -210,7 +211,7 @@ Recalls = dict[str, dict[float, list[float]]]
 
 
 def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) -> Recalls:
-    """The recalls of a collection; each folder of the real documents counts as a collection."""
+    """Return the recalls of a collection. Each folder of the real documents is a collection."""
     read = partial(known_passages, asked.connection)
     fits = cache(lambda part: fit(asked.head, vector_of(part)))
 

@@ -2,9 +2,9 @@
 
 python benchmarks/agent_tokens.py
 
-It asks the development questions about two folders of the real documents. It counts what a client
-gives to its model: the text of each result, and structured content if there is any. "Beyond the
-quotes" is everything except the text of passages.
+The benchmark asks the development questions about two folders of the real documents, and counts
+what a client gives to its model: the text of each result, and structured content if there is any.
+"Beyond the quotes" is everything except the text of passages.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ async def _measure(place: Place, questions: list[str]) -> tuple[int, Counts]:
 
 
 def _first(found: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    """The document and the id of the first passage found."""
+    """Return the document and the id of the first passage found."""
     group = found["documents"][0] if "documents" in found else found
     passage = group["passages"][0]
     return {key: {**passage, **group}[key] for key in ("source", "document")}, passage["id"]
@@ -116,7 +116,7 @@ def _text_of(result: CallToolResult) -> str:
 
 
 def _quotes(value: Any) -> Iterator[str]:
-    """The texts of passages in a result."""
+    """Yield the texts of passages in a result."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             if name in _QUOTING and isinstance(part, str):

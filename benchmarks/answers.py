@@ -80,7 +80,7 @@ def main() -> None:
 def _replies(
     database: Path, served: Snapshot, models: Models, questions: Sequence[GoldQuestion]
 ) -> tuple[list[AskReply], list[float]]:
-    """The reply to each question, and its milliseconds."""
+    """Return the reply to each question, and the time of each reply in milliseconds."""
     engine = Engine(database, models.encoder, WalkSettings())
     engine.publish(served)
     replies, took_ms = [], []
@@ -99,8 +99,8 @@ def _near_misses(
     models: Models,
     questions: Sequence[GoldQuestion],
 ) -> list[AskReply]:
-    """The replies to every second question, in a copy without the gold passages of these
-    questions."""
+    """Ask every second question in a copy of the database without the gold passages of these
+    questions, and return the replies."""
     half = questions[::2]
     gone = {line for question in half for line in question.gold}
     with _without(gone, database, corpus, models) as (copy, served):
@@ -115,8 +115,8 @@ def _in_cuts(
     questions: Sequence[GoldQuestion],
     foreign: Sequence[GoldQuestion],
 ) -> tuple[list[AskReply], list[AskReply]]:
-    """The replies to the questions whose gold passages a part has, and to as many foreign
-    questions."""
+    """Ask small parts of the corpus: the questions whose gold passages are in the part, and as many
+    foreign questions. Returns the replies to both."""
     own, strange = list[AskReply](), list[AskReply]()
     for number in range(_CUTS):
         random = Random(number)
@@ -134,7 +134,7 @@ def _in_cuts(
 def _without(
     gone: Collection[str], database: Path, corpus: Mapping[str, Passage], models: Models
 ) -> Iterator[tuple[Path, Snapshot]]:
-    """A copy of the database in which these lines of the corpus are deleted."""
+    """Yield a copy of the database without these lines of the corpus."""
     with TemporaryDirectory() as folder:
         copy = Path(folder) / database.name
         shutil.copy(database, copy)

@@ -68,8 +68,8 @@ def readers(place: Place, questions: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def member(place: Place) -> Iterator[Callable[[str], float] | None]:
-    """Yield a function that asks as a member and returns the milliseconds; None unless run by
-    root."""
+    """Yield a function that asks as a member and returns the milliseconds. Yields None unless root
+    runs the benchmark."""
     if os.geteuid() != 0:
         yield None
         return

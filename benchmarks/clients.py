@@ -1,8 +1,8 @@
 """A hundred clients at once, with mixed requests, while the daemon is idle and while files change.
 
-HotpotQA passages as Markdown files. Each client sends one request after the other: queries of
-every strategy, batches, `ask`, the status. If the daemon asks a client to
-retry later, it waits that long. Idle and busy phases alternate, so that the noise of the machine
+The documents are HotpotQA passages as Markdown files. Each client sends one request after the
+other: queries of every strategy, batches, `ask`, the status. If the daemon asks a client to retry
+later, the client waits that long. Idle and busy phases alternate, so that the noise of the machine
 falls on both; in a busy phase some files get a new sentence every second.
 
 python benchmarks/clients.py

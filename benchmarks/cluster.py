@@ -1,7 +1,8 @@
 """Question sets made by a Ray cluster and by this machine's threads: seconds, and equal results.
 
 The default models and passages of HotpotQA. The cluster has two nodes of one core each on this
-machine. If the machine has two cores, the cluster cannot be faster; the difference is its cost.
+machine. If the machine has two cores, the cluster cannot be faster; the difference is the cluster's
+overhead.
 
 python benchmarks/cluster.py
 python benchmarks/cluster.py --passages 994 --nodes 8 --rounds 3   # on a machine with eight cores

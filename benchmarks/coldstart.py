@@ -1,8 +1,9 @@
 """The time from the start of the daemon to its first answer, and the time of each part.
 
-The HotpotQA passages as Markdown files, indexed once. Then the daemon is started many times
-and is asked one question as soon as it listens. The parts are timed in a process that does them one
-after the other; the daemon does some of them side by side, so their sum is more than the whole.
+The HotpotQA passages are indexed once as Markdown files. Then the daemon is started many times, and
+each time one question is asked as soon as the daemon listens. The parts are timed in a process that
+does one part after the other. The daemon does some parts side by side, so the sum of the parts is
+more than the whole.
 
 python benchmarks/coldstart.py
 python benchmarks/coldstart.py --keep DIR   # keep the index there for the next run
@@ -130,7 +131,8 @@ def _index(place: Place, folder: Path) -> None:
 
 
 def _started(place: Place, question: str) -> tuple[float, float, float, float]:
-    """Seconds to the first status and the first answer, processor seconds and memory then."""
+    """Return the seconds to the first status and to the first answer, and the processor seconds and
+    the memory at that time."""
     began_s = time.monotonic()
     place.launch()
     assert place.process is not None
@@ -151,7 +153,7 @@ def _started(place: Place, question: str) -> tuple[float, float, float, float]:
 
 
 def _parts(place: Place, question: str) -> dict[str, tuple[float, float]]:
-    """Wall-clock and processor seconds of each part."""
+    """Return the wall-clock and processor seconds of each part."""
     ran = subprocess.run(
         [sys.executable, "-c", _PARTS, str(time.time()), question],
         env={**os.environ, "HOPSYNCD_HOME": str(place.home)},

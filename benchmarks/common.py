@@ -84,9 +84,9 @@ def write_markdown(corpus: Path, folder: Path) -> list[Path]:
 
 @contextmanager
 def indexed_daemon(corpus: Path, settings: str = "") -> Iterator[tuple[Place, list[Path]]]:
-    """Run a daemon that has indexed the corpus; yields it and the files that it watches.
+    """Run a daemon that has indexed the corpus. Yields the daemon and the files that it watches.
 
-    It has the default settings, or these sections of its configuration.
+    `settings` are sections for the daemon's configuration.
     """
     with new_place() as place:
         files = write_markdown(corpus, place.notes / "passages")
@@ -166,7 +166,7 @@ def _options() -> list[str]:
 
 
 def _commit() -> str:
-    """The commit of this working tree; marked if tracked files differ from it."""
+    """Return the commit of this working tree, with a mark if tracked files have changed."""
     git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
     commit = git(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
     measured = ["hopsyncd", "store", "connectors", "benchmarks/*.py"]
@@ -213,9 +213,9 @@ def memory_mb(place: Place, name: str = "RssAnon") -> float:
 class Memory:
     """The memory in MB of a daemon and its query workers.
 
-    daemon_mb, workers_mb: what only they have (Pss_Anon of smaps_rollup and swap); the kernel
-    cannot drop it. mapped_mb: the pages of mapped files that they have touched, shared pages
-    counted once (Pss_File); the kernel drops them if others need memory.
+    daemon_mb, workers_mb: private memory (Pss_Anon of smaps_rollup and swap), which the kernel
+    cannot drop. mapped_mb: the pages of mapped files in memory, with shared pages counted once
+    (Pss_File); the kernel drops these pages if other processes need memory.
     """
 
     daemon_mb: float

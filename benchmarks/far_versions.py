@@ -1,6 +1,6 @@
 """The time of `log`, `diff` and `why` between distant versions, as commands and as bare requests.
 
-An invented collection goes into a real daemon whose models cost nothing; then every fourth document
+A real daemon, whose models take no time, indexes an invented collection. Then every fourth document
 gets another sentence, and every tenth document is deleted. In the row of `why`, the first request
 is the first question at either version; the command sends little more than two requests. The
 processor seconds of the daemon for one request hardly change on a busy machine.
@@ -52,7 +52,8 @@ def measure(
 
 
 def _imported(place: Place, documents: Sequence[Invented]) -> tuple[int, int]:
-    """Import the documents; returns the versions with about half of the passages, and with all."""
+    """Import the documents. Returns the version with about half of the passages, and the version
+    with all passages."""
     for document in documents:
         place.write(document.path, document.text)
     place.configure(source("notes", place.notes))

@@ -32,7 +32,7 @@ Reading = set[tuple[str | None, str]]
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How much of a document was read; a share is None if the reference has too few words.
+    """How much of a document was read. A share is None if the reference has too few words.
 
     `recall` is the share of the reference's words that were read, `order` the share of its runs of
     three words, and `extra` the share of the words read that the reference lacks.
@@ -47,7 +47,7 @@ class Fidelity:
 
     @property
     def is_well_labelled(self) -> bool:
-        """Whether nine of ten cells of its tables are under their header."""
+        """Whether nine of ten cells in the document's tables are under their header."""
         judged = sum(count for kind, count in self.cells.items() if kind != "plain")
         return judged > 0 and self.cells.get("right", 0) >= 0.9 * judged
 
@@ -156,7 +156,7 @@ def _judge_tables(
 
 
 def _best_line(parsed: Sequence[_Line], values: Sequence[str], used: Counter[int]) -> int | None:
-    """The line with most of a row's cells; None if no line has any."""
+    """Return the line with most of a row's cells, or None if no line has a cell of the row."""
     best, highest = None, 0.0
     for index, line in enumerate(parsed):
         there = {value for cell in line.cells for _, value in cell}

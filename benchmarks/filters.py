@@ -1,7 +1,7 @@
-"""Measure the cost of a filter: each question is asked with and without it, in one process.
+"""Measure the cost of a filter: each question is asked with and without the filter, in one process.
 
-An invented collection (benchmarks/invented.py) with models that cost nothing, asked by an engine in
-this process; seconds are of the processor.
+An engine in this process searches an invented collection (benchmarks/invented.py) with models that
+take no time. Seconds are processor seconds.
 
 python benchmarks/filters.py --passages 10000
 

@@ -83,7 +83,7 @@ class Collection:
 
 
 def collections(data: Path, keep: Path, models: Models) -> Iterator[Collection]:
-    """The available collections, indexed."""
+    """Yield the available collections, indexed."""
     config = Config()
     folder = data / REAL
     quoted = read_quoted(folder / "questions.jsonl")
@@ -156,7 +156,8 @@ def _left_out(of: Collection, question: GoldQuestion) -> str:
 
 
 def fit_values(some: Sequence[Case]) -> dict[str, float]:
-    """Fit which of a question's values is right, using questions with a right value."""
+    """Fit the weights that choose the right one of a question's values. Only questions with a right
+    value are used."""
     rows, wanted, counts = list[Mapping[str, float]](), list[bool](), list[float]()
     for case in some:
         right = [is_right(one.text, case.question.answers) for one in case.values]
@@ -175,7 +176,7 @@ def short_of(case: Case, fits: Mapping[str, float], held: Mapping[str, float]) -
 def fit_right(
     some: Sequence[Case], fits: Mapping[str, float], held: Mapping[str, float]
 ) -> dict[str, float]:
-    """Fit whether the most likely value is right."""
+    """Fit the weights that estimate whether the most likely value is right."""
     shorts = [
         (case, short)
         for case in some
@@ -190,7 +191,7 @@ def fit_right(
 
 
 def fit_held(some: Sequence[Case]) -> dict[str, float]:
-    """Fit whether there is an answer at all."""
+    """Fit the weights that estimate whether the collection has an answer."""
     numbers = Counter((case.collection, case.sort) for case in some)
     counts = [
         COUNTS[case.sort]

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _drawn(notes: Path, draw: random.Random) -> tuple[Path, str, re.Match[str]]:
-    """Draw a document; returns its path, its text and one of its paragraphs."""
+    """Draw a document. Returns its path, its text and one of its paragraphs."""
     files = sorted(one for one in notes.rglob("*.*") if one.is_file())
     while True:
         file = draw.choice(files)

@@ -54,7 +54,7 @@ class World:
 
 @dataclass(frozen=True)
 class Input:
-    """An input: `act` sends it and returns the outcome; the sizes are in bytes."""
+    """An input. `act` sends the input and returns the outcome. Sizes are in bytes."""
 
     size: int
     act: Callable[[World], str]
@@ -108,7 +108,7 @@ def exchanged(where: Path | int, request: bytes) -> bytes:
 
 
 def asked(request: Callable[[World], tuple[Path | int, bytes]]) -> Callable[[World], str]:
-    """Repeat the request for a while; returns the statuses of the answers."""
+    """Make a function that repeats the request for a while and returns the statuses."""
 
     def act(world: World) -> str:
         end_s, statuses, count = time.monotonic() + _LEAST_S, set[str](), 0
@@ -147,7 +147,7 @@ def got(path: str) -> Input:
 
 
 def synced(write: Callable[[World], object], name: str) -> Callable[[World], str]:
-    """Write the input, and sync; returns the state of the source."""
+    """Make a function that writes the input, syncs, and returns the state of the source."""
 
     def act(world: World) -> str:
         write(world)

@@ -1,8 +1,7 @@
-"""Measure the size of an installation: hopsyncd without extras, in a new and empty environment
-from PyPI.
+"""Measure the size of hopsyncd without extras, installed from PyPI into a new environment.
 
-`asked for by` names a package that depends on it. The benchmark fails if the installation is too
-large, or contains a package that only other models than the default need.
+`asked for by` names a package that depends on the package in the row. The benchmark fails if the
+installation is too large, or contains a package that only other models than the default need.
 
 python benchmarks/installation.py
 python benchmarks/installation.py --uv    # by uv instead of pip

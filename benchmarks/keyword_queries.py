@@ -50,7 +50,7 @@ _QUESTIONS = (
 class KeywordQuery:
     """A query, and the texts that a literal hit contains.
 
-    or_phrase: a phrase that counts as well. is_absent: the texts are in no file.
+    or_phrase: a hit with this phrase is literal too. is_absent: no file has the texts.
     """
 
     kind: str

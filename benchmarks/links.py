@@ -2,8 +2,8 @@
 
 Each passage of the shared samples is a note named by its title, and every mention of another note's
 title in a text is a [[wiki-link]]. Texts and questions are the same in all rows. In the second
-table no note has a heading: its title is its file's name, as in many note programs. In the third
-its file's name is a number.
+table, notes have no heading, and the file's name is the title, as in many note programs. In the
+third table, the file's name is a number.
 
 python benchmarks/links.py --keep /tmp/hopsyncd-indexes
 """

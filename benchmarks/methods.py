@@ -2,9 +2,9 @@
 
 python benchmarks/methods.py
 
-On the real documents and the HotpotQA, MuSiQue and 2Wiki samples, default models, no LLM; with
---logic, LogicRAG on MuSiQue with an endpoint that answers from the gold decompositions. Indexes and
-vectors are kept like in benchmarks/real.py.
+The data are the real documents and the HotpotQA, MuSiQue and 2Wiki samples, with the default models
+and no LLM. With --logic, LogicRAG is measured on MuSiQue, with an endpoint that answers from the
+gold decompositions. Indexes and vectors are kept like in benchmarks/real.py.
 """
 
 import re
@@ -36,9 +36,10 @@ DATA = ("realdocs", "hotpotqa", "musique", "2wiki")
 def gold_parts(
     parts: Mapping[str, Sequence[Mapping[str, Any]]], data: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The LLM reply that splits a MuSiQue question as its authors did, or that has every answer.
+    """Return the LLM reply that splits a MuSiQue question as its authors did, or the reply with
+    every answer.
 
-    It cites nothing, so that only the retrievals decide the order of the passages.
+    The reply cites nothing, so only the retrievals decide the order of the passages.
     """
     of_question = parts[data["question"]]
     if "open" not in data:

@@ -2,8 +2,8 @@
 
 HOPSYNCD_HOME=... python benchmarks/page.py FOLDER QUESTIONS.jsonl
 
-FOLDER is a source of the running daemon; the benchmark adds one note there, edits it, and removes
-it. Needs chromium.
+FOLDER is a source of the running daemon. The benchmark adds a note to the folder, edits the note,
+and removes it. Needs chromium.
 """
 
 import os

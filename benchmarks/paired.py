@@ -116,8 +116,8 @@ def _row(outcome: QuestionOutcome, kind: str) -> Row:
 
 
 def compare(name: str, old: Sequence[Row], new: Sequence[Row]) -> Iterator[list[object]]:
-    """Yield a row of the table for all questions of a collection, and one for each kind if there
-    are several."""
+    """Yield a row for all questions of a collection. If there are several kinds of questions, also
+    yield a row for each kind."""
     before = {row["id"]: row for row in old}
     pairs = [(before[row["id"]], row) for row in new if row["id"] in before]
     kinds = sorted({row["kind"] for row in new})
@@ -129,7 +129,9 @@ def compare(name: str, old: Sequence[Row], new: Sequence[Row]) -> Iterator[list[
 
 
 def compare_pairs(label: str, pairs: Sequence[tuple[Row, Row]]) -> list[object]:
-    """The shares of both commits, wins and losses, and the significance of the difference."""
+    """Return the shares of both commits, the wins and losses, and the significance of the
+    difference.
+    """
     cells: list[object] = [label]
     for depth in DEPTHS:
         found = [(_has_all(old, depth), _has_all(new, depth)) for old, new in pairs]

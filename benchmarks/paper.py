@@ -162,8 +162,7 @@ def print_sweeps(data: str, bench: Bench, engine: Engine) -> None:
 
 
 def published(asked_by: str, rows: Iterable[list[object]]) -> Iterator[list[object]]:
-    """Yield the rows with their question maker, each with the figures that HopRAG's paper gives
-    for it."""
+    """Yield the rows with the name of their question maker and the figures in HopRAG's paper."""
     for name, *measured in rows:
         yield [name, asked_by, *measured, PUBLISHED_F1.get((str(name), asked_by), "-")]
 

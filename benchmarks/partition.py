@@ -1,5 +1,4 @@
-"""Measure the loss when a collection is indexed in parts: recall of the whole, of two and of four
-parts.
+"""Measure the recall that is lost when a collection is indexed in two or four parts.
 
 Each passage is put into a random part, so the passages of a question are mostly in different parts:
 the worst case. Each part is searched separately, and the results are merged by rank or by score.

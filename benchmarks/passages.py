@@ -122,7 +122,8 @@ def spent_s() -> float:
 def indexed(
     data: Path, models: Models, index: Index, timed: TimedEncoder, vectors: VectorCache
 ) -> Iterator[object]:
-    """Yield the costs, then the figures of each collection; samples have no documents to split."""
+    """Yield the costs, and then the percentages of each collection. Samples have no documents to
+    split."""
     models = replace(models, maker=BuiltinMaker(index.language(models.language), vectors))
     vector_of: VectorOf = cache(lambda question: to_grid(vectors.encode([question]))[0])
     for name, columns in COLUMNS.items():

@@ -114,8 +114,8 @@ def main() -> None:
 
 
 def _installed(folder: Path) -> Path | None:
-    """The interpreter of a new environment with txtai; None, with a message, if it cannot be
-    installed."""
+    """Return the interpreter of a new environment with txtai. If txtai cannot be installed, prints
+    the reason and returns None."""
     try:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
         command = [str(folder / "bin/pip"), "install", "--quiet", *PACKAGES]

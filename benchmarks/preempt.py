@@ -1,13 +1,13 @@
 """How soon an edit is searchable during a big import.
 
-A folder of invented files is imported. Every few seconds one more fact is written into a file of
-that folder; the clock runs from before the write until a query over the socket returns the passage
-with the fact. Nobody asks for a sync.
+A folder of invented files is imported. Every few seconds, another fact is written into a file of
+the folder. The time runs from before the write until a query over the socket returns the passage
+with the fact. No client requests a sync.
 
 python benchmarks/preempt.py --files 20000 --minutes 10
 
-With --storm, the folder is imported first. Then as many files again are moved in at once, and the
-whole folder is renamed while they are read: the worst case for a folder.
+With --storm, the folder is imported first. Then the same number of files is moved in at once, and
+the whole folder is renamed while these files are read: the worst case for a folder.
 
 python benchmarks/preempt.py --storm --small --files 12000
 """

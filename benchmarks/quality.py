@@ -1,4 +1,5 @@
-"""Recall of every strategy on the HotpotQA, MuSiQue and 2Wiki samples, default models, no LLM.
+"""Measure the recall of every strategy on the HotpotQA, MuSiQue and 2Wiki samples, with the default
+models and no LLM.
 
 python benchmarks/quality.py
 """

@@ -1,10 +1,10 @@
 """Measure how a busy writer affects readers: eight clients ask while the writer is idle, and while
 files are edited all the time.
 
-The HotpotQA passages as Markdown files and the 100 questions. Idle and busy phases alternate, so
-that the noise of the machine falls on both. In a busy phase, some files get a new sentence, and
-when they are indexed, the next files are edited at once. At the end, a sample of the questions is
-asked again, one by one, each at the version of its answer.
+The documents are the HotpotQA passages as Markdown files. Idle and busy phases alternate, so that
+the noise of the machine affects both. In a busy phase, some files get a new sentence, and as soon
+as these files are indexed, other files are edited. At the end, a sample of the 100 questions is
+asked again, each at the version of its answer.
 
 python benchmarks/readers.py
 """
@@ -32,7 +32,7 @@ _SAMPLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One answer: what was asked, how long it took, and the passages found."""
+    """An answer: the question, the time that the answer took, and the passages found."""
 
     question: str
     ms: float

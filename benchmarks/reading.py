@@ -3,10 +3,11 @@
 The files come from other projects' tests, each with a reference: the texts in it, and its tables
 with their headers. They are read as the daemon reads them, by a confined worker.
 
-A row for each format: files; how many were read, refused, or gave no text although the reference
-has some; mean and worst share of the reference's words that were read; median share of the words
-read that the reference lacks; of the files with header tables, in how many nine of ten cells stand
-under their header; the cells by how they stand (see fidelity.py).
+The table has a row for each format, with the number of files, and how many were read, were refused,
+or gave no text although the reference has text; the mean and the worst share of the reference's
+words that were read; the median share of the words read that the reference lacks; the number of
+files with nine of ten cells under their header, of the files with header tables; and the cells by
+their place (see fidelity.py).
 
 Some references lack text that the file has, so no reader can match them. References made by
 sheetjs and pandoc name no header below a title: all 67 cells that count as invented stand under a
@@ -46,8 +47,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The result for one file: its format, why it was refused, whether it gave text, and its
-    fidelity."""
+    """The result for one file: the format, the reason if the file was refused, whether it gave
+    text, and the fidelity."""
 
     kind: str
     refused: str

@@ -2,8 +2,8 @@
 
 python benchmarks/real.py --samples
 
-Indexes are kept in HOPSYNCD_EVAL_KEEP, or in the user's cache folder. Each run brings them up to
-date and embeds only new texts.
+Indexes are kept in HOPSYNCD_EVAL_KEEP, or in the user's cache folder. Each run brings the indexes
+up to date and embeds only new texts.
 """
 
 import os
@@ -125,8 +125,8 @@ def serve_real_documents(folder: Path, keep: Path) -> RealIndex:
 
 
 def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply of an ideal reader, who knows the answer if every passage that it needs is
-    shown."""
+    """Return the reply of an ideal reader, who gives the answer if every passage that the answer
+    needs is shown."""
     shown = {
         excerpt["number"]: _words(f"{excerpt['title']} {excerpt['heading']} {excerpt['text']}")
         for excerpt in excerpts_in(data)

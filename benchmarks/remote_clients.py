@@ -1,8 +1,8 @@
 """A hundred clients of twenty users over TLS, compared with a hundred over the local socket.
 
-The same mixed requests as in `clients.py`, from the same machine, five minutes over each way. The
-phases over the socket and over TLS alternate, so that the noise of the machine falls on both. If
-the daemon asks a client to retry later (503), it waits that long. Each kind of failure is printed.
+The requests are the same as in `clients.py`, for five minutes over the socket and for five minutes
+over TLS. The phases alternate, so that the noise of the machine affects both. If the daemon asks a
+client to retry later (503), the client waits that long. Each kind of failure is printed.
 
 python benchmarks/remote_clients.py
 """

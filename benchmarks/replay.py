@@ -58,7 +58,7 @@ _UNKNOWN = error(400, "No reply is recorded for this prompt.")
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """The reply to the call number `step` of a question. prompt: the digest of the call's texts."""
+    """The reply to call number `step` of a question. prompt: the digest of the call's texts."""
 
     question: str
     step: int
@@ -135,7 +135,7 @@ class Judged:
 
     @property
     def needless(self) -> int:
-        """The number of cited passages that are not among the needed ones."""
+        """The number of cited passages that are not needed."""
         return len(set(self.reply.passages) - frozenset().union(*self.needed))
 
 
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def dated_copy(folder: Path, keep: Path) -> Path:
-    """A copy of the documents that were all changed on one day: prompts show this day."""
+    """Copy the documents, and give all files the same date, because prompts show the date."""
     copy = keep / "dated" / folder.name
     if not copy.exists():
         shutil.copytree(folder, copy, copy_function=shutil.copyfile)
@@ -291,7 +291,8 @@ def write_prompts(folder: Path, player: Player) -> None:
 
 
 def record(folder: Path, recorded: Path) -> None:
-    """Add the replies of a folder; they replace older replies, and their questions' later steps."""
+    """Add the replies of a folder. A reply replaces the older reply to the same call, and all later
+    replies to the same question."""
     known = read_recorded(recorded)
     replies = json.loads((folder / "replies.json").read_text(encoding="utf-8"))
     for name, reply in sorted(replies.items()):

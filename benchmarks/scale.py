@@ -1,7 +1,7 @@
 """Measure the cost of an edit, a query, a start and an import, by the size of the collection.
 
-An invented collection (benchmarks/invented.py) goes through the real daemon and its socket; the
-models take no time (benchmarks/fast_daemon.py). One run measures all sizes.
+The real daemon indexes an invented collection (benchmarks/invented.py), and questions are asked
+over the socket. The models take no time (benchmarks/fast_daemon.py). One run measures all sizes.
 
 python benchmarks/scale.py --passages 1000 --passages 10000
 python benchmarks/scale.py --passages 1000000 --home /var/h --resume   # may be stopped at any time
@@ -89,7 +89,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The measurements at one size; None if one could not be taken.
+    """The measurements at one size; a measurement that could not be made is None.
 
     `tenths_s` are the seconds of each tenth of the import, `import_cpu_s` its processor seconds, if
     it was not stopped. `disk` has the bytes on disk per passage, by part.
@@ -171,7 +171,7 @@ def _size(
 
 @contextmanager
 def _place(program: Sequence[str], folder: Path | None) -> Iterator[Place]:
-    """A new place, or the one in the folder, which stays."""
+    """Yield a new place, or the place in the folder. The folder is kept."""
     if folder is None:
         with new_place(program) as place:
             yield place
@@ -234,7 +234,7 @@ _ROWS |= {f"bytes a passage: {part}": partial(_disk_part, part) for part in disk
 
 
 def _rounded(value: float | None) -> float | None:
-    """The value with three significant digits; a whole number stays whole."""
+    """Return the value with three significant digits; integers stay integers."""
     if value is None or isinstance(value, int) or value >= 1000:
         return None if value is None else round(value)
     return float(f"{value:.3g}")
@@ -371,7 +371,7 @@ def _import(place: Place) -> _Imported:
 
 
 def _measure_memory(place: Place) -> dict[str, Any]:
-    """The memory after the daemon had time to release some."""
+    """Return the memory, after the daemon had time to release memory."""
     time.sleep(_REST_S)
     return asdict(measure_memory(place))
 
@@ -419,7 +419,8 @@ def _edits(place: Place, written: Collection, numbers: range) -> list[float]:
 
 
 def _member_s(place: Place, question: str) -> float | None:
-    """The seconds of a question of a member who may not see a source; None unless run by root."""
+    """Return the seconds for a question of a member who may not see a source, or None unless root
+    runs the benchmark."""
     with member(place) as ask:
         return ask(question) / 1000 if ask else None
 
@@ -450,7 +451,7 @@ def _commit_edit(place: Place, file: Path, number: int) -> None:
 
 
 def _past(place: Place, questions: Sequence[str], version: int) -> tuple[list[float], list[float]]:
-    """The milliseconds of the first question to a past version, and of further ones."""
+    """Return the milliseconds of the first question to a past version, and of later questions."""
     first_ms, more_ms = list[float](), list[float]()
     for index in range(version, version + _PAST_VERSIONS):
         took_ms = [_query_ms(place, question, at=str(index)) for question in questions]

@@ -8,7 +8,8 @@ python benchmarks/team.py --passages 1000 --passages 10000 --passages 100000 --h
 
 Each phase is printed to standard error when it ends.
 
-With --home, the results of each size are kept there, and measured sizes are not measured again.
+With --home, the results of each size are kept in a folder, and measured sizes are not measured
+again.
 
 import: until all daemons serve it. edit: from writing one more sentence into a file until a reader
 answers with it; nobody asks for a sync. Idle, and while clients ask all daemons without pause.
@@ -240,8 +241,8 @@ def _serves(place: Place, passages: int) -> bool:
 def _asked(
     processes: ProcessPoolExecutor, places: Sequence[Place], load: Load
 ) -> Iterator[Callable[[], bool]]:
-    """Ask these daemons with clients divided among them; yields a function: whether they
-    still ask."""
+    """Ask these daemons with clients that are divided among them. Yields a function that returns
+    whether the clients still ask."""
     sockets = islice(cycle(place.socket for place in places), load.clients)
     asking = [
         processes.submit(_answered, socket, load.questions, load.seconds) for socket in sockets
@@ -260,7 +261,7 @@ def _answers_per_s(processes: ProcessPoolExecutor, places: Sequence[Place], load
 
 
 def _answered(socket: Path, questions: Sequence[str], seconds: float) -> int:
-    """The number of questions that one client got answered in `seconds`."""
+    """Return how many questions of one client were answered in `seconds`."""
     end_s, answered = time.monotonic() + seconds, 0
     with Client(socket) as client:
         while time.monotonic() < end_s:
@@ -286,7 +287,8 @@ def _behind(reader: Place, files: Sequence[Path]) -> int:
 def _fail_over(
     processes: ProcessPoolExecutor, team: Team, files: Sequence[Path], load: Load
 ) -> tuple[float, float]:
-    """Kill the writer; seconds until another daemon writes, and until one answers with an edit.
+    """Kill the writer. Returns the seconds until another daemon writes, and until a daemon answers
+    with an edit.
 
     The killed daemon is started again.
     """

@@ -2,10 +2,10 @@
 
 python benchmarks/typos.py
 
-Every third question that has an answer, 20 of them, with one mistyped word and with two: a letter
-swapped with the next, left out, doubled or replaced, never the first, at places drawn with a seed.
-Indexes are kept as for benchmarks/real.py. "as typed" searches without taking words for others.
-Printed too is how many words of the right questions were taken for others.
+Every third question that has an answer (20 questions) is asked with one and with two mistyped
+words. A letter, never the first, is swapped with the next letter, left out, doubled or replaced, at
+a place drawn with a seed. Indexes are kept as for benchmarks/real.py. "as typed" searches without
+corrections. The number of corrected words in the questions without typos is printed too.
 """
 
 import random

@@ -1,10 +1,9 @@
 """Measure the cost of purge, gc, retention, checks, `diff` and `why` under a long history.
 
-A store of documents of one passage each, edited by thousands of versions, three documents each;
-then one
-source, with most of the documents, is removed and purged. The rows are written as a sync writes
-them, but invented: no text is read and nothing is matched. The longest hold is the longest time
-that an edit would wait.
+The store has documents of one passage each, and thousands of versions that edit three documents
+each. Then the source with most of the documents is removed and purged. The rows are invented, but
+written as a sync writes them; no text is read and nothing is matched. The longest hold is the
+longest time that an edit would wait.
 
 python benchmarks/upkeep.py --documents 20000 --versions 3000
 """
@@ -59,8 +58,8 @@ _LATER_MS = 10**12
 
 @dataclass(slots=True)
 class Store:
-    """A store that is being filled. `now` has the number of edits of each document, `ranked` the
-    current matches, the most similar first."""
+    """A store that is being filled. `now` has the number of edits of each document, and `ranked`
+    the current matches, most similar first."""
 
     connection: Connection
     chance: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
@@ -138,7 +137,7 @@ class Store:
         )
 
     def _ranked(self, gone: list[QuestionId], new: list[Match]) -> tuple[int, EdgeThreshold]:
-        """Rank the matches again; returns the budget and the edge threshold."""
+        """Rank the matches again. Returns the budget and the edge threshold."""
         for question in gone:
             del self.ranked[bisect_left(self.ranked, (-self.similarity.pop(question), question))]
         for match in new:
@@ -149,8 +148,8 @@ class Store:
         return budget, EdgeThreshold(-falling, question)
 
     def _matches(self, number: int) -> Iterator[Match]:
-        """The matches from a document's outgoing questions to incoming ones of a document that
-        never changes."""
+        """Yield the matches from a document's outgoing questions to incoming questions of a
+        document that never changes."""
         other = 0 if number else _STAY
         if _is_quiet(number) and number > 4:
             other = number - 4

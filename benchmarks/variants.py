@@ -1,5 +1,5 @@
-"""The searches that benchmarks/ablation.py compares: ours with parts left out or changed, the way
-to it from the paper's profile, and other forms of a question."""
+"""The searches that benchmarks/ablation.py compares: the default search with parts left out or
+changed, the steps from the paper's profile to the default, and other forms of a question."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -204,7 +204,7 @@ def beside(graph: Snapshot) -> tuple[Integers, Integers]:
 
 
 def above(graph: Snapshot) -> tuple[Integers, Integers]:
-    """From each passage to the nearest earlier one with fewer headings, if there is one."""
+    """Pairs of a passage and the nearest earlier passage with fewer headings."""
     entry, document = in_order(graph)
     columns = graph.index.passages
     depth = columns.heading_end[entry] - columns.heading_start[entry]
@@ -223,7 +223,7 @@ def above(graph: Snapshot) -> tuple[Integers, Integers]:
 
 
 def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
-    """From each passage to the first of the index page of its folder, and back."""
+    """Pairs of a passage and the first passage of its folder's index page, in both directions."""
     entry, document = in_order(graph)
     first = {int(at): int(one) for one, at in zip(entry[::-1], document[::-1], strict=True)}
     paths = [Path(path) for path in graph.index.document_paths]
@@ -432,7 +432,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 
 
 def match_again(connection: Connection, version: Version, find: FindMatches) -> Snapshot:
-    """The version with the matches that `find` gives its questions."""
+    """Return the version with the matches that `find` returns for its questions."""
     with snapshot(connection):
         served = load_snapshot(connection, version)
     index = served.index
@@ -459,7 +459,7 @@ def match_among(candidates: int) -> FindMatches:
 
 
 def match_any_pair(index: LiveIndex, asked: Integers) -> MatchColumns:
-    """The best match of each question among all, whether or not they share a keyword."""
+    """Return the best match of each question, with or without a common keyword."""
     answers = list_incoming(index, np.flatnonzero(index.is_vertex))
     parts = [
         _match_block(index, asked[start : start + _BLOCK], answers)
