@@ -149,19 +149,23 @@ class _Reader:
         )
 
     def read(self, parent: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
-        """Read the children of a node. A paragraph that ends with a colon is a lead of the blocks
-        up to the next paragraph."""
+        """Read the children of a node. A paragraph that ends with a colon is a lead of the list or
+        table after it, or of a run of elements of one type, such as descriptions of options."""
         lead_in: Leads = ()
+        introduced: type[nodes.Node] | None = None
         for node in parent.children:
             if isinstance(node, nodes.paragraph):
                 block = self._text_block("paragraph", node, leads)
                 lead = lead_in_of(block.text)
-                lead_in = (lead,) if lead else ()
+                lead_in, introduced = (lead,) if lead else (), None
                 yield from self._with_notes(block, node)
             elif isinstance(node, nodes.section):
                 yield from self.read(node, (), depth + 1)
                 lead_in = ()
             elif isinstance(node, nodes.Element):
+                if not isinstance(node, nodes.Invisible):
+                    lead_in = lead_in if introduced in (None, type(node)) else ()
+                    introduced = type(node)
                 yield from self._read_one(node, leads + lead_in, depth)
 
     def _read_one(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:

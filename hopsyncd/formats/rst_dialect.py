@@ -37,9 +37,10 @@ _CODE = frozenset(
     "code code-block sourcecode parsed-literal doctest testcode testoutput prompt".split()
 )
 _DROPPED = frozenset(
-    "include literalinclude raw highlight index meta sectnum contents default-role role module"
-    " currentmodule testsetup testcleanup youtube header footer title date".split()
+    "include literalinclude raw highlight index meta sectnum contents default-role role testsetup"
+    " testcleanup youtube header footer title date".split()
 )
+_MODULES = frozenset({"module", "currentmodule"})
 # The argument of these directives is no lead of their content.
 _ASIDE = frozenset("versionadded versionchanged deprecated versionremoved only rubric".split())
 # Alternatives, each with its own content.
@@ -90,6 +91,15 @@ class _Skipped(Directive):
 
     def run(self) -> list[nodes.Node]:
         return []
+
+
+class _Module(_Skipped):
+    """Keeps only the content of a directive that names a module."""
+
+    def run(self) -> list[nodes.Node]:
+        holder = nodes.container()
+        self.state.nested_parse(self.content, self.content_offset, holder)
+        return [*holder.children]
 
 
 class _Code(_Skipped):
@@ -160,7 +170,9 @@ def _find_directive(
         return _Code, []
     if plain == "toctree":
         return _Contents, []
-    if plain in _DROPPED:
+    if plain in _MODULES:
+        return _Module, []
+    if name.lower() in _DROPPED:
         return _Skipped, []
     if name.lower() in _OF_DOCUTILS:
         found, messages = _docutils_directive(name, language, document)

@@ -70,17 +70,23 @@ def test_a_pep_has_its_head_as_title_and_facts() -> None:
 def test_fields_terms_and_items_lead_what_stands_below_them() -> None:
     text = (
         ":security: Only fixes.\n\n   Source only.\n\nterm\n   Its text.\n\n"
-        "Do this:\n\n#. One.\n\n   - Sub\n\n.. option:: --dry\n\n   Shows.\n\nEnd.\n"
+        "Do this:\n\n#. One.\n\n   - Sub\n\n.. option:: --all\n\nOr:\n\n.. x\n\n"
+        ".. option:: --dry\n\n   Shows.\n\n.. option:: --wet\n\n::\n\n   code\n\nEnd.\n"
     )
-    assert [(block.text, block.leads) for block in blocks(text)] == [
+    found = [block for block in blocks(text) if block.kind != "skipped"]
+    assert [(block.text, block.leads) for block in found] == [
         ("security: Only fixes.", ()),
         ("Source only.", ("security",)),
         ("term: Its text.", ()),
         ("Do this:", ()),
         ("1. One.", ("Do this:",)),
         ("Sub", ("Do this:", "1. One.")),
-        ("--dry", ("Do this:",)),
-        ("Shows.", ("Do this:", "--dry")),
+        ("--all", ()),
+        ("Or:", ()),
+        ("--dry", ("Or:",)),
+        ("Shows.", ("Or:", "--dry")),
+        ("--wet", ("Or:",)),
+        ("code", ()),
         ("End.", ()),
     ]
 
@@ -193,3 +199,8 @@ def test_a_class_of_sphinx_keeps_its_members_and_a_class_of_docutils_its_content
     )
     found = [block.text for block in extract(text.encode(), "text/x-rst")]
     assert found == ["Boat(length)", "A small boat.", "sail(to)", "Sails.", "A paragraph."]
+
+
+def test_a_directive_of_a_domain_is_not_the_directive_of_docutils() -> None:
+    text = ".. rst:role:: math:numref\n\n   Refers.\n\n.. py:module:: tides\n\n   Reads tides.\n"
+    assert [block.text for block in blocks(text)] == ["math:numref", "Refers.", "Reads tides."]
