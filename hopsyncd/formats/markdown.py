@@ -35,6 +35,7 @@ from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.markdown_definitions import definition_rule
+from hopsyncd.formats.markdown_multi_tables import multi_table_rule
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
     add_definition_tokens,
@@ -175,6 +176,8 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.before("strikethrough", "script", script_rule)
     alternatives = ["paragraph", "reference", "blockquote", "list"]
     parser.block.ruler.before("code", "drawn_table", drawn_table_rule)
+    above = {"alt": ["paragraph", "reference"]}
+    parser.block.ruler.before("table", "multi_table", multi_table_rule, above)
     parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
     parser.block.ruler.before("lheading", "definition", definition_rule, {"alt": ["paragraph"]})
     return parser

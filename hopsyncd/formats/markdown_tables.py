@@ -31,7 +31,7 @@ Rows = list[tuple[int, int, Sequence[str | GridCell]]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class DrawnTable:
     """A table: its rows, the number of header rows, and the line after the table."""
 
     rows: Rows
@@ -67,12 +67,13 @@ def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
         return False
     if not silent:
         caption, after = _caption(line, table.end, end)
-        _push(state, table, caption, start)
+        push_table(state, table, caption, start)
         state.line = after
     return True
 
 
-def _push(state: StateBlock, table: _Drawn, caption: str, start: int) -> None:
+def push_table(state: StateBlock, table: DrawnTable, caption: str, start: int) -> None:
+    """Add the tokens of a table that begins at the line `start`."""
     opened = state.push("table_open", "table", 1)
     opened.map, opened.content = [start, table.end], caption
     for number, (first, last, cells) in enumerate(table.rows):
@@ -102,7 +103,7 @@ def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int
     return " ".join(texts), line_number
 
 
-def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | None, int]:
+def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[DrawnTable | None, int]:
     """Read a grid table, whose cells may span rows and columns. Also returns the line at which
     reading stopped.
 
@@ -137,7 +138,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[_Drawn | No
         for above, below, row in zip(rules, rules[1:], cells, strict=False)
     ]
     headers = next((row for row, rule in enumerate(rules) if _HEADER_RULE.search(lines[rule])), 0)
-    return _Drawn(rows, headers if headers < len(rows) else 0, stopped), stopped
+    return DrawnTable(rows, headers if headers < len(rows) else 0, stopped), stopped
 
 
 def _cells_of(
@@ -178,7 +179,7 @@ def _is_vertical(lines: Sequence[str], rules: Sequence[int], row: int, column: i
     return "|" in signs[1:-1] and all(sign in _BORDERS for sign in signs)
 
 
-def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+def _simple(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
     """Read a simple table: a row of column names above lines of hyphens, then a line for each
     row."""
     if not line(start).strip():
@@ -195,10 +196,10 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
             break
         rows.append((line_number, line_number + 1, _cut(line(line_number), columns)))
         line_number += 1
-    return _Drawn(rows, 1, line_number) if len(rows) > 1 else None
+    return DrawnTable(rows, 1, line_number) if len(rows) > 1 else None
 
 
-def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+def _without_names(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
     """Read a table without column names, between two rows of hyphens.
 
     If a blank line follows the first row, a row may have several lines.
@@ -222,14 +223,14 @@ def _without_names(line: Callable[[int], str], start: int, end: int) -> _Drawn |
     rows: Rows = [
         (part[0][0], part[-1][0] + 1, _join([cells for _, cells in part])) for part in parts
     ]
-    return _Drawn(rows, 0, line_number + 1) if len(rows) > 1 else None
+    return DrawnTable(rows, 0, line_number + 1) if len(rows) > 1 else None
 
 
 def _has_name(cell: str) -> bool:
     return any(map(str.isalnum, cell))
 
 
-def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+def _multiline(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
     """Read a multiline table: between two long lines of hyphens, with a blank line after each
     row."""
     head: list[str] = []
@@ -259,7 +260,7 @@ def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | Non
             parts = []
         line_number += 1
         if is_last:
-            return _Drawn(rows, 1, line_number) if len(rows) > 1 else None
+            return DrawnTable(rows, 1, line_number) if len(rows) > 1 else None
     return None
 
 

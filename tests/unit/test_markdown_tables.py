@@ -138,3 +138,32 @@ def test_hostile_tables_take_bounded_time(part: str) -> None:
     begin = process_time()
     read(part * 20_000)
     assert process_time() - begin < 30
+
+
+MULTI = """
+|        |      Fares      ||
+Route    |  Adult  |  Child  |
+-------- | :-----: | ------: |
+North    |  **40** |  *35*  |
+South    |     closed       ||
+
+East     |     70  |     35  |
+[Fares of 2026]
+
+After.
+"""
+
+
+def test_a_table_of_multimarkdown_has_groups_spans_parts_and_a_caption() -> None:
+    assert texts(MULTI) == [
+        "Fares of 2026",
+        "Route: North | Fares > Adult: 40 | Fares > Child: 35",
+        "Route: South | Fares > Adult: closed | Fares > Child: closed",
+        "Route: East | Fares > Adult: 70 | Fares > Child: 35",
+        "After.",
+    ]
+
+
+def test_two_bars_are_an_empty_cell_in_a_plain_table() -> None:
+    table = "|a|b|c|\n|-|-|-|\n|1||3|\n"
+    assert texts(f"{table}\n{table}") == ["a: 1 | b: | c: 3"] * 2
