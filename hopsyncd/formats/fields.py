@@ -99,14 +99,19 @@ _MAX_LABEL_CHARACTERS = 60
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
     """Return the column names of a table if its first row looks like names, or else an empty tuple.
 
-    There must be two or more names, which must be short and different. No name may begin with a
-    digit or a sign.
+    There must be two or more names, all short, and none of them may be a number. They must differ,
+    but tables side by side may repeat the same names.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())
+    >>> labels_of(["Week", "Topic", "Week", "Topic"]), labels_of(["Week", "Week"])
+    (('Week', 'Topic', 'Week', 'Topic'), ())
     """
-    distinct = {cell.casefold() for cell in row}
-    if len(row) < 2 or len(distinct) < len(row):
+    names = [cell.casefold() for cell in row]
+    period = next((column for column in range(2, len(names)) if names[column] == names[0]), 0)
+    if period and names == names[:period] * (len(names) // period):
+        names = names[:period]
+    if len(names) < 2 or len({*names}) < len(names):
         return ()
     named = all(
         cell

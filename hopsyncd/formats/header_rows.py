@@ -15,7 +15,7 @@ from hopsyncd.formats.cell_values import is_number, is_year
 _VALUE = re.compile(r"[-+(<>~$€£]*\s?\d[\d\s.,:/%-]*[%)€$£]?\Z")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
 _HAS_DIGIT = re.compile(r"\d")
-_MAX_NAME_WORDS = 6
+_MAX_NAME_WORDS, _MAX_NAME_CHARACTERS = 6, 160
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}([./-])\d{1,2}\1(?:\d\d){1,2}(?!\d)")
 _TELEPHONE = re.compile(r"(?:\+|00|0(?=\d\d))[\d ()/-]{6,}\Z")
 _DIGITS = re.compile(r"\d+")
@@ -37,11 +37,12 @@ def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
 
 
 def may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a row can name columns: it has no values, addresses or sentences, and no row labels
-    as in a form."""
+    """Whether a row can name columns: it has no values, addresses, sentences or long texts, and no
+    row labels as in a form."""
     return not any(
         text.endswith(":")
         or "://" in text
+        or len(text) > _MAX_NAME_CHARACTERS
         or (_VALUE.match(text) and not _YEAR.match(text))
         or (text.endswith(".") and len(text.split()) > _MAX_NAME_WORDS)
         for text in texts

@@ -17,6 +17,7 @@ from hopsyncd.formats.tables import Cell, Row, Table, is_header_row, is_one_cell
 
 JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
+_CUT = " …"  # ends a label that is shortened
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_OUTER_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
@@ -57,7 +58,8 @@ def table_blocks(
 ) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
-    `leads` are the leads of the block around the table. Each row has the caption and its group
+    If the label of a column must be shortened, the headers are rows too. `leads` are the leads of
+    the block around the table. Each row has the caption and its group
     title as leads, so that a passage that begins inside the table repeats them. Links of headers go
     to the first row. If a table consists only of headers, the headers become its text.
 
@@ -75,6 +77,10 @@ def table_blocks(
     links = _links_of(headers)
     width = table.width
     begins = _columns_with_own_cells(data, width)
+    if any(label.endswith(_CUT) for label in labels):
+        for row in headers:
+            text, _ = _row_text(row, (), [True] * width)
+            yield Block("table", text, row.first_line, row.last_line, leads=leads)
     empty = _empty_columns(labels, data)
     notes = _note_rows(data, width)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
@@ -101,7 +107,8 @@ def table_blocks(
         start = f"{outer}{JOINT}" if outer and len(outer) <= _MAX_OUTER_CHARACTERS else ""
         inner = tuple(_inner_blocks(row, start + own_head, labels, above))
         links += row_links
-        if links or not inner or text != own_head:
+        is_told = text == own_head and len(start + own_head) <= _MAX_OUTER_CHARACTERS
+        if links or not (inner and is_told):
             links = tuple((offset + len(start), link) for offset, link in links)
             lines = (row.first_line, row.last_line)
             yield Block("table", start + text, *lines, links=links, leads=above)
@@ -213,7 +220,7 @@ def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]
 
 
 def _shorten(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
+    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + _CUT
 
 
 def _row_text(

@@ -305,3 +305,29 @@ def test_a_row_without_values_below_rows_with_values_names_no_group() -> None:
         "Item | Price", "Apple | 1", "Pear | ", "Leek | 4", "Cress | ", "Rye | 1", headers=1
     )
     assert not any(block.leads for block in table_blocks(table.build()))
+
+
+def test_tables_side_by_side_repeat_their_header() -> None:
+    rows = ["Week | Topic | Week | Topic", "1 | Lists | 5 | Trees", "2 | Maps | 6 | Graphs"]
+    assert texts(grid(*rows), guess_header=True) == [
+        "Week: 1 | Topic: Lists | Week: 5 | Topic: Trees",
+        "Week: 2 | Topic: Maps | Week: 6 | Topic: Graphs",
+    ]
+
+
+def test_a_header_whose_label_is_shortened_is_a_row_too() -> None:
+    long = "Fee of the harbour " * 12
+    first, row = texts(grid(f"Port | {long}", "Kiel | 9", headers=1))
+    assert first == f"Port | {long.strip()}"
+    assert row.startswith("Port: Kiel | Fee of the harbour") and row.endswith(" …: 9")
+
+
+def test_long_text_beside_a_nested_table_is_kept() -> None:
+    inner = grid("Port | Fee", "Kiel | 9", headers=1).build()
+    outer = TableBuilder()
+    long = "What the master of the harbour said about it. " * 8
+    outer.begin_row(1)
+    outer.add(long, inner=(inner,))
+    outer.begin_row(2)
+    outer.add("Short.", inner=(inner,))
+    assert texts(outer) == [long.strip(), "Port: Kiel | Fee: 9", "Short. | Port: Kiel | Fee: 9"]
