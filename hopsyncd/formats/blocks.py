@@ -138,6 +138,8 @@ def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
 
 def squeeze(text: str, links: Links) -> tuple[str, Links]:
     """Collapse white space in `text` to single spaces, and adjust the offsets of the links."""
+    if not links:
+        return " ".join(text.split()), ()
     ends = [0, *(offset for offset, _ in links), len(text)]
     marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
     starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))

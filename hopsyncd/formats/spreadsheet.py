@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
@@ -245,11 +246,15 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
     `filled` contains the first and last row with text of each column.
     """
     columns = sorted(filled, key=lambda index: filled[index])
-    for number, index in enumerate(columns[1:], 1):
-        first = filled[index][0]
-        above, below = columns[:number], columns[number:]
-        is_apart = max(above) < min(below) or min(above) > max(below)
-        if is_apart and 1 < first < rows - 1 and all(filled[column][1] < first for column in above):
+    above = [*accumulate(columns, min)], [*accumulate(columns, max)]
+    below = [*accumulate(reversed(columns), min)][::-1], [*accumulate(reversed(columns), max)][::-1]
+    ends = accumulate((filled[index][1] for index in columns), max)
+    for number, end in zip(range(1, len(columns)), ends, strict=False):
+        first = filled[columns[number]][0]
+        is_apart = (
+            above[1][number - 1] < below[0][number] or above[0][number - 1] > below[1][number]
+        )
+        if is_apart and 1 < first < rows - 1 and end < first:
             return first
     return 0
 
@@ -371,9 +376,18 @@ def _plain_rows(
     place: _Place,
     styles: Mapping[tuple[int, int], Style],
 ) -> Iterator[SheetRow]:
+    """Yield the rows of a sheet without the empty cells at their ends. Consecutive empty rows count
+    as one row, because a sheet may have millions of empty cells."""
+    is_gap = False
     for number, row in enumerate(values, first_row):
+        size = next((size for size in range(len(row), 0, -1) if row[size - 1] != ""), 0)
+        if not (size or is_gap):
+            yield SheetRow(0, 0, ())
+        is_gap = not size
+        if is_gap:
+            continue
         cells: list[SheetCell | None] = []
-        for column, value in enumerate(row, first_column):
+        for column, value in enumerate(row[:size], first_column):
             if (number, column) in place.covered:
                 cells.append(None)
                 continue

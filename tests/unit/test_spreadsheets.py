@@ -497,3 +497,25 @@ def test_three_rows_of_merged_names_stay_together() -> None:
         "Date: May | Flights > Day > In: 1 | Flights > Day > Out: 2"
         " | Flights > Night > In: 3 | Flights > Night > Out: 4"
     )
+
+
+def test_a_sheet_of_many_columns_is_read_in_linear_time() -> None:
+    book = openpyxl.Workbook()
+    for _ in range(2):
+        book.active.append([1] * 16_384)
+    begun = process_time()
+    assert len(rows(read(book))) == 2
+    assert process_time() - begun < 8
+
+
+def test_empty_cells_of_an_old_workbook_cost_little() -> None:
+    book = xlwt.Workbook()
+    for number in range(6):
+        sheet = book.add_sheet(f"S{number}")
+        sheet.write(0, 0, "Port")
+        sheet.write(65_535, 200, "Kiel")
+    buffer = io.BytesIO()
+    book.save(buffer)
+    begun = process_time()
+    assert rows(extract(buffer.getvalue(), XLS)) == ["Port", "Kiel"] * 6
+    assert process_time() - begun < 15
