@@ -16,7 +16,7 @@ from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, read_drawi
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
 from hopsyncd.formats.pdf_layout import arrange, mark_shades
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
-from hopsyncd.formats.pdf_text import TextReader
+from hopsyncd.formats.pdf_text import read_text
 
 _PICTURE_SCALE = 300 / 72  # to 300 dots an inch, the resolution that text recognition expects
 _MOST_PICTURE_PIXELS = 12_000_000  # A4 at that scale has 9 million
@@ -121,12 +121,8 @@ def _read(data: bytes) -> _Document:
 
 
 def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
-    quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
-        text = TextReader(text_page, raw, quarters).read()
-        if quarters and len(text.turned) > len(text.spans):  # turned as a whole, with its text
-            quarters = 0
-            text = TextReader(text_page, raw, quarters).read()
+        text, quarters = read_text(text_page, raw, page.get_rotation() // 90)
     drawn = read_drawing(page, raw, quarters)
     annotations = AnnotationReader(document, page, raw, quarters).read()
     is_scan = _is_scan(drawn, sum(len(span.text) for span in text.spans))

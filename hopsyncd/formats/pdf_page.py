@@ -12,7 +12,7 @@ from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.images import color_png
 from hopsyncd.formats.pdf import init_forms, open_pdf
-from hopsyncd.formats.pdf_text import Box, Span, TextReader, turned_box
+from hopsyncd.formats.pdf_text import Box, Span, read_text, turned_box
 
 _WIDTH_PX = 1100
 _MOST_PIXELS = 2_500_000
@@ -61,12 +61,10 @@ def _find_boxes(
     """Yield the boxes of the passage `wanted`, in pixels of the rendered page."""
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
-        text, turns = TextReader(text_page, raw, quarters).read(), 0
-        if quarters and len(text.turned) > len(text.spans):  # the lines were rotated with the page
-            text, turns = TextReader(text_page, raw, 0).read(), quarters
+        text, upright_quarters = read_text(text_page, raw, quarters)
     left, _, _, top = turned_box(page.get_bbox(), quarters)
     lines = merge_lines(find_spans([*text.spans, *text.turned], wanted))
-    for box in (turned_box(line, turns) for line in lines):
+    for box in (turned_box(line, quarters - upright_quarters) for line in lines):
         margin = _MARGIN * (box[3] - box[1])
         edges = (box[0] - left, top - box[3] - margin, box[2] - left, top - box[1] + margin)
         x0, y0, x1, y1 = (round(edge * scale) for edge in edges)

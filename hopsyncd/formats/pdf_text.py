@@ -4,15 +4,18 @@ import ctypes
 import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
 from hopsyncd.formats.inline import write_subscript, write_superscript
+from hopsyncd.formats.pdf_letters import join_letters
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
 _LETTER = re.compile(r"[^\W_]")
+_MOST_TURNED = 2  # times the upright letters
 _UNPRINTABLE = re.compile("[^\r\n -~]")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
 _ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
@@ -91,6 +94,23 @@ def turned_box(box: Box, quarters: int) -> Box:
     return left, bottom, right, top
 
 
+def read_text(text_page: Any, raw: Any, quarters: int) -> tuple[PageText, int]:
+    """Read the text of a page that is displayed with `quarters` clockwise quarter turns.
+
+    If most letters then lie on their side, such as in a wide table, the page is read as a person
+    would hold it. Returns the text and the quarter turns with which it was read.
+    """
+    reader = TextReader(text_page, raw, quarters)
+    text = reader.read()
+    upright, turned = (sum(len(s.text) for s in spans) for spans in (text.spans, text.turned))
+    if turned <= _MOST_TURNED * upright:
+        return text, quarters
+    upright_quarters = reader.quarters_of(text.turned)
+    if upright_quarters == quarters:
+        return text, quarters
+    return TextReader(text_page, raw, upright_quarters).read(), upright_quarters
+
+
 class TextReader:
     """Reads the words on a page through PDFium's raw functions."""
 
@@ -153,7 +173,19 @@ class TextReader:
         page.turned = _in_turned_lines(page.turned)
         for span in (*page.spans, *page.turned):
             self._measure(span)
+            join_letters(span)
         return page
+
+    def quarters_of(self, spans: Iterable[Span]) -> int:
+        """Return the clockwise quarter turns that make most of the spans horizontal."""
+        letters = Counter[int]()
+        for span in spans:
+            if self._calls.matrix(self._page, span.first, self._buffer):
+                across, along, *_ = _MATRIX.unpack_from(self._buffer)
+                is_level = abs(along) <= abs(across)
+                quarters = (0 if across >= 0 else 2) if is_level else 1 if along > 0 else 3
+                letters[quarters] += len(span.text)
+        return max(letters, key=lambda quarters: letters[quarters], default=0)
 
     def _add_column(self, first: int, last: int, page: PageText) -> None:
         """Add a word whose letters are below one another: rotated text, or cells of a table."""

@@ -223,3 +223,34 @@ def test_lines_with_superscripts_do_not_make_headings_of_the_others() -> None:
         page.drawString(72, 640, "Use four bolts.")
 
     assert {block.kind for block in read(draw)} == {"paragraph"}
+
+
+def test_words_whose_letters_are_typed_apart_are_joined() -> None:
+    def draw(canvas: Canvas) -> None:
+        lines = (BODY, "T o t a l   D u e : 450 crowns", BODY, "I N V O I C E   9 9 8 1", BODY)
+        kept = ("Marks a b c d and M T W T F S S and J F M A M J", BODY, "A B C D E F", BODY)
+        for number, line in enumerate((*lines, *kept)):
+            canvas.drawString(50, 700 - 20 * number, line)
+
+    said = " ".join(texts(read(draw)))
+    assert "Total Due: 450 crowns" in said
+    assert "INVOICE 9981" in said
+    assert "Marks a b c d and M T W T F S S and J F M A M J" in said
+    assert "A B C D E F" in said
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_a_table_that_lies_on_its_side_is_read_like_an_upright_one(turns: int) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.drawString(250, 20, "17")
+        canvas.translate(600 if turns == 1 else 0, 0 if turns == 1 else 800)
+        canvas.rotate(90 if turns == 1 else -90)
+        canvas.drawString(60, 500, "Harbours of the northern coast, as of 2026")
+        rows = (("Port", "Depth", "Fee"), ("Alva", "4", "310"), ("Brage", "3", "210"))
+        for number, row in enumerate(rows):
+            for x, text in zip((60, 160, 320), row, strict=True):
+                canvas.drawString(x, 460 - 16 * number, text)
+
+    said = texts(read(draw))
+    assert said[0] == "Harbours of the northern coast, as of 2026"
+    assert {"Port: Alva | Depth: 4 | Fee: 310", "Port: Brage | Depth: 3 | Fee: 210"} < {*said}
