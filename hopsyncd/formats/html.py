@@ -81,6 +81,7 @@ class _Builder:
         self.blocks: list[Block] = []
         self.title = ""
         self.title_line = 1
+        self._title_again: Block | None = None  # text above all headings that equals the title
         self._page = page
         self._is_whole = is_whole
         self._menus = 0  # the number of blocks that consist of links within the page or the site
@@ -115,6 +116,8 @@ class _Builder:
                 self._take(event)
         self._flush()
         self.blocks += self._leads.take_terms()
+        if self._title_again and not any(block.text for block in self.blocks):
+            self.blocks.insert(0, self._title_again)
 
     def _take(self, event: Event) -> None:
         name, opens = event.value, event.kind == "open"
@@ -201,6 +204,7 @@ class _Builder:
             self._heading(Block("heading", " ".join(text.split()), first, last, level, links))
         elif not self._level and " ".join(text.split()) == self.title:
             self.blocks += [Block("paragraph", "", first, last, links=links)] if links else []
+            self._title_again = Block("heading", self.title, first, last, level=1)
         elif self._is_menu(text):
             self._menus += bool(text)
             self.blocks.append(Block("paragraph", "", first, last, links=links))

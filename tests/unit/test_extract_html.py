@@ -458,3 +458,10 @@ def test_a_numbered_item_that_begins_with_a_heading_or_code_keeps_its_number() -
     assert [block.text for block in blocks(page)] == [
         "Guide", "1. Install", "Run setup.", "2. Start it", "Twice.", "3. Stop", "ls", "4. Look.",
     ]  # fmt: skip
+
+
+def test_a_page_that_says_only_its_title_is_read() -> None:
+    page = "<title>Tide is low</title><body>Tide is low</body>"
+    assert [(block.kind, block.text) for block in extract(page.encode(), "text/html")] == [
+        ("heading", "Tide is low")
+    ]
