@@ -174,10 +174,10 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.before("link", "wiki_link", _wiki_link)
     parser.inline.ruler.before("escape", "math", math_rule)
     parser.inline.ruler.before("strikethrough", "script", script_rule)
-    alternatives = ["paragraph", "reference", "blockquote", "list"]
     parser.block.ruler.before("code", "drawn_table", drawn_table_rule)
-    above = {"alt": ["paragraph", "reference"]}
-    parser.block.ruler.before("table", "multi_table", multi_table_rule, above)
+    alternatives = ["paragraph", "reference"]
+    parser.block.ruler.before("table", "multi_table", multi_table_rule, {"alt": alternatives})
+    alternatives += ["blockquote", "list"]
     parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
     parser.block.ruler.before("lheading", "definition", definition_rule, {"alt": ["paragraph"]})
     return parser

@@ -41,10 +41,11 @@ def multi_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
     if (headers == 1 and not has_caption) or len(numbers) == headers:
         return False
     width = len(_MARKED.findall(line(start + headers)))
-    rows: Rows = [(number, number + 1, _cells(line(number))) for number in numbers]
-    if width > _MAX_COLUMNS or any(_width(cells) != width for _, _, cells in rows[:headers]):
+    names = [_cells(line(number)) for number in numbers[:headers]]
+    if width > _MAX_COLUMNS or any(_width(cells) != width for cells in names):
         return False
     if not silent:
+        rows: Rows = [(number, number + 1, _cells(line(number))) for number in numbers]
         found = _CAPTION.match(line(body[-1]))
         table = DrawnTable(rows, headers, body[-1] + 1)
         push_table(state, table, found[1] if found else "", start)
