@@ -99,7 +99,7 @@ _MAX_LABEL_CHARACTERS = 60
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
     """Return the column names of a table if its first row looks like names, or else an empty tuple.
 
-    There must be two or more names, all short, and none of them may be a number. They must differ,
+    There must be two or more short names. No name may be a number. The names must differ,
     but tables side by side may repeat the same names.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])

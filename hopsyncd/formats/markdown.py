@@ -175,9 +175,8 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.before("escape", "math", math_rule)
     parser.inline.ruler.before("strikethrough", "script", script_rule)
     parser.block.ruler.before("code", "drawn_table", drawn_table_rule)
-    alternatives = ["paragraph", "reference"]
-    parser.block.ruler.before("table", "multi_table", multi_table_rule, {"alt": alternatives})
-    alternatives += ["blockquote", "list"]
+    alternatives = ["paragraph", "reference", "blockquote", "list"]
+    parser.block.ruler.before("table", "multi_table", multi_table_rule, {"alt": alternatives[:2]})
     parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
     parser.block.ruler.before("lheading", "definition", definition_rule, {"alt": ["paragraph"]})
     return parser
