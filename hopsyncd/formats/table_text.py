@@ -58,10 +58,9 @@ def table_blocks(
 ) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
-    If the label of a column must be shortened, the headers are rows too. `leads` are the leads of
-    the block around the table. Each row has the caption and its group
+    `leads` are the leads of the block around the table. Each row has the caption and its group
     title as leads, so that a passage that begins inside the table repeats them. Links of headers go
-    to the first row. If a table consists only of headers, the headers become its text.
+    to the first row. The headers are rows too if a label must be shortened or no row follows.
 
     If the table is nested in a cell, `outer` is the first cell of the row around it, which precedes
     each inner row, and `column` is the name of that cell's column.
@@ -78,9 +77,7 @@ def table_blocks(
     width = table.width
     begins = _columns_with_own_cells(data, width)
     if any(label.endswith(_CUT) for label in labels):
-        for row in headers:
-            text, _ = _row_text(row, (), [True] * width)
-            yield Block("table", text, row.first_line, row.last_line, leads=leads)
+        yield from _header_blocks(headers, leads)
     empty = _empty_columns(labels, data)
     notes = _note_rows(data, width)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
@@ -115,6 +112,13 @@ def table_blocks(
         yield from inner
         links = ()
         group = (lead_of(row.distinct[0].text),) if has_name and row.distinct else group
+
+
+def _header_blocks(headers: Iterable[Row], leads: tuple[str, ...]) -> Iterator[Block]:
+    """Yield the headers as rows."""
+    for row in headers:
+        text, _ = _row_text(row, (), [True] * len(row.cells))
+        yield Block("table", text, row.first_line, row.last_line, leads=leads)
 
 
 def _has_only_name(row: Row, width: int) -> bool:
