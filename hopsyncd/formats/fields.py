@@ -99,8 +99,8 @@ _MAX_LABEL_CHARACTERS = 60
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
     """Return the column names of a table if its first row looks like names, or else an empty tuple.
 
-    There must be two or more short names. No name may be a number. The names must differ,
-    but tables side by side may repeat the same names.
+    There must be two or more short names. No name may begin with a digit or a sign. The names must
+    differ, but tables side by side may repeat the same names.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())
