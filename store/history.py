@@ -147,16 +147,18 @@ def _at_time(connection: Connection, at: str) -> Version:
             " `2 days ago`",
         ) from error
     # The largest id, not the latest time: the clock may have been set back between two versions.
-    row = connection.execute(
-        "SELECT max(id) FROM version WHERE created_ms <= ?", [round(moment.timestamp() * 1000)]
+    number, first_ms = connection.execute(
+        "SELECT max(CASE WHEN created_ms <= ? THEN id END), min(created_ms) FROM version",
+        [round(moment.timestamp() * 1000)],
     ).fetchone()
-    if row[0] is None:
+    if number is None:
+        first = datetime.fromtimestamp((first_ms or 0) / 1000).astimezone()
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
-            "the first version is later than this time",
-            "Run `hopsyncd log` to list the versions and their times",
+            f"the first version is later than this time: {first.isoformat(' ', 'minutes')}",
+            "Choose a later time, or run `hopsyncd log` to list the versions",
         )
-    return version(connection, row[0])
+    return version(connection, number)
 
 
 def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None:
@@ -236,8 +238,14 @@ def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
     if not (entry.documents_added and entry.documents_removed):
         return entry
     (renamed,) = connection.execute(_RENAMES, [entry.version.id]).fetchone()
+    reason, read = entry.version.reason, entry.documents_added + entry.documents_changed
+    source = reason.split(": ")[0]
+    # The scan counted a renamed document as new and as removed.
+    if reason == scan_reason(source, read, entry.documents_removed):
+        reason = scan_reason(source, read - renamed, entry.documents_removed - renamed, renamed)
     return replace(
         entry,
+        version=replace(entry.version, reason=reason),
         documents_added=entry.documents_added - renamed,
         documents_removed=entry.documents_removed - renamed,
         documents_renamed=renamed,
@@ -458,7 +466,7 @@ def visible_entry(
     added, removed = begun.keys() - ended.keys(), ended.keys() - begun.keys()
     come = Counter((key[0], begun[key].content) for key in added)
     gone = Counter((key[0], ended[key].content) for key in removed)
-    renamed = (come & gone).total()
+    moves = come & gone
     reason = entry.version.reason
     source = reason.split(": ")[0]
     row = connection.execute("SELECT 1 FROM source WHERE name = ?", [source]).fetchone()
@@ -466,7 +474,8 @@ def visible_entry(
         reason = ""
     elif source in partly_hidden(hidden):
         read, left = (sum(source == name for name, _ in keys) for keys in (begun, removed))
-        reason = scan_reason(source, read, left) if read or left else ""
+        moved = sum(count for (name, _), count in moves.items() if name == source)
+        reason = scan_reason(source, read - moved, left - moved, moved) if read or left else ""
     return replace(
         entry,
         version=replace(
@@ -478,12 +487,12 @@ def visible_entry(
             edge_budget=budget(counts.passages),
             counters={},
         ),
-        documents_renamed=renamed,
-        documents_added=len(added) - renamed,
+        documents_renamed=moves.total(),
+        documents_added=len(added) - moves.total(),
         documents_changed=sum(
             begun[key].digest != ended[key].digest for key in begun.keys() & ended.keys()
         ),
-        documents_removed=len(removed) - renamed,
+        documents_removed=len(removed) - moves.total(),
         passages_added=counts.passages_added,
         passages_removed=counts.passages_removed,
     )

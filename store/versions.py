@@ -69,10 +69,10 @@ def version(connection: Connection, number: int) -> Version:
     )
 
 
-def scan_reason(source: str, read: int, removed: int) -> str:
-    """Return the reason to record for a version that a scan of a source created. `read` counts the
-    new or changed documents."""
-    counts = {"new or changed": read, "removed": removed}
+def scan_reason(source: str, read: int, removed: int, renamed: int = 0) -> str:
+    """Return the reason of a version that a scan of a source created. `read` counts the new or
+    changed documents."""
+    counts = {"new or changed": read, "renamed": renamed, "removed": removed}
     changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return f"{source}: {changes or 'nothing changed'}"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hopsyncd.api.version_log import diff_answer, diff_lines, version_about
 from store.content import question_texts
-from store.history import diff, resolve
+from store.history import diff, log, resolve
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -26,6 +26,8 @@ def test_a_version_says_what_it_was_about_and_which_sentences_changed(tmp_path: 
         files.put("bonn.md", b"# Bonn\n\nBonn lies on the Rhine.\n")
         stack.sync()
         _check(stack)
+        newest = next(iter(log(stack.connection, 1)))
+        assert newest.version.reason == f"{stack.source.name}: 2 new or changed, 1 renamed"
 
 
 def _check(stack: Stack) -> None:
