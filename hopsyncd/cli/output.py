@@ -284,9 +284,10 @@ def print_understood(answer: Mapping[str, Any]) -> None:
     query = answer["understood"]
     if not query:
         return
-    if query["absent"]:
+    if query["absent"] and (query["passages"] or not query["filter"]):
         absent = " or ".join(f"'{printable(word)}'" for word in query["absent"])
-        echo_line(f"No passage contains {absent}.", fg="yellow", err=True)
+        where = f" in {printable(query['filter'])}" if query["filter"] else ""
+        echo_line(f"No passage{where} contains {absent}.", fg="yellow", err=True)
     for word in query["words"]:
         text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
         echo_line(text, fg="cyan", err=True)

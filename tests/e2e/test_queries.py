@@ -79,6 +79,9 @@ def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> 
         assert "notes: people/" in answered.stdout and "notes: places/" not in answered.stdout
     none = daemon.run("ask", "Bergen clocks", "--path", "poeple/")
     assert "0 documents, 0 passages" in none.stderr and "Did you mean path:people" in none.stderr
+    assert "contains" not in none.stderr
+    elsewhere = daemon.run("query", "clocks", "--path", "films/")
+    assert "No passage in path:films/ contains 'clocks'." in elsewhere.stderr
     both = {"queries": [{"question": "Bergen"}, {"question": "Bergen", "filters": ["path:people"]}]}
     whole, narrowed = daemon.post("/v1/queries", both)["answers"]
     assert whole["understood"] is None and narrowed["understood"]["filter"] == "path:people"
