@@ -26,7 +26,7 @@ _HEADER_BYTES, _EMBEDDED_HEADER_BYTES, _PART_HEADER_BYTES = 32, 24, 8
 
 # Property numbers of MS-OXPROPS.
 _SUBJECT, _HEADERS, _BODY, _HTML, _RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
-_MESSAGE_CODEPAGE, _INTERNET_CODEPAGE = 0x3FFD, 0x3FDE
+_MESSAGE_CODEPAGE, _INTERNET_CODEPAGE, _LOCALE = 0x3FFD, 0x3FDE, 0x3FF1
 _SENDER_NAME, _SENDER_ADDRESSES = 0x0C1A, (0x5D01, 0x0C1F, 0x5D02, 0x0065)
 _SENT_FOR_NAME = 0x0042
 _DISPLAY_NAME, _ADDRESSES, _RECIPIENT_TYPE = 0x3001, (0x39FE, 0x3003), 0x0C15
@@ -36,6 +36,19 @@ _FILE_NAMES, _FILE_TYPE, _FILE_DATA = (0x3707, 0x3704, 0x3001), 0x370E, 0x3701
 _EMBEDDED = f"__substg1.0_{_FILE_DATA:04X}000D"
 _TEXT_TYPE, _TEXT8_TYPE, _BINARY_TYPE = 0x001F, 0x001E, 0x0102
 _TO, _CC = 1, 2
+
+# The code pages of Windows for languages other than the Western European ones. The keys are
+# primary language identifiers (MS-LCID), which are the low ten bits of a locale.
+_LANGUAGE_BITS = 0x3FF
+_TRADITIONAL_CHINESE = frozenset({0x0404, 0x0C04, 0x1404})
+_CODECS = {
+    **dict.fromkeys((0x01, 0x20, 0x29), "cp1256"),
+    **dict.fromkeys((0x02, 0x19, 0x22, 0x23, 0x2F), "cp1251"),
+    **dict.fromkeys((0x05, 0x0E, 0x15, 0x18, 0x1A, 0x1B, 0x24), "cp1250"),
+    **dict.fromkeys((0x25, 0x26, 0x27), "cp1257"),
+    **{0x04: "cp936", 0x08: "cp1253", 0x0D: "cp1255", 0x11: "cp932", 0x12: "cp949"},
+    **{0x1E: "cp874", 0x1F: "cp1254", 0x2A: "cp1258"},
+}
 
 # The initial dictionary of every compressed text (MS-OXRTFCP, 2.1.3.1.4).
 _RTF_DICTIONARY = (
@@ -98,7 +111,14 @@ class _Properties:
     def __init__(self, storage: Any, header_bytes: int, codec: str = "") -> None:
         self._streams: dict[str, bytes] = {stream.name: stream.bytes_ for stream in storage.streams}
         self._fixed = library("oxmsg.properties").Properties(storage, header_bytes)
-        self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or "cp1252"
+        self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or self._codec_of_language()
+
+    def _codec_of_language(self) -> str:
+        """Return the code page of the language in which the message was written."""
+        locale = self.number(_LOCALE) or 0
+        if locale in _TRADITIONAL_CHINESE:
+            return "cp950"
+        return _CODECS.get(locale & _LANGUAGE_BITS, "cp1252")
 
     def codec_of(self, number: int) -> str:
         """Return the codec for a property that contains a code page, or "" if the code page is
@@ -112,8 +132,7 @@ class _Properties:
         """Return the first non-empty text among the properties with these numbers."""
         for number in numbers:
             wide = self._streams.get(f"__substg1.0_{number:04X}{_TEXT_TYPE:04X}", b"")
-            narrow = self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
-            text = wide.decode("utf-16-le", "replace") or _decode(narrow, self.codec)
+            text = wide.decode("utf-16-le", "replace") or _decode(self.narrow(number), self.codec)
             if text.strip("\0 \r\n"):
                 return text.replace("\0", "").replace("\r\n", "\n")
         return ""
@@ -123,6 +142,10 @@ class _Properties:
         two-character marker before a subject."""
         text = self.text(*numbers)
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
+
+    def narrow(self, number: int) -> bytes:
+        """Return the bytes of a text that is not stored in Unicode."""
+        return self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
 
     def data(self, number: int) -> bytes:
         return self._streams.get(f"__substg1.0_{number:04X}{_BINARY_TYPE:04X}", b"")
@@ -195,7 +218,7 @@ def _address(name: str, address: str) -> str:
 def _bodies(properties: _Properties) -> Iterator[Message]:
     """Yield the text of a message: plain text, HTML, or both."""
     codec = properties.codec_of(_INTERNET_CODEPAGE)
-    html, html_codec = properties.data(_HTML), codec
+    html, html_codec = properties.data(_HTML) or properties.narrow(_HTML), codec
     if not html and properties.text(_HTML):
         html, html_codec = properties.text(_HTML).encode("utf-8", "replace"), "utf-8"
     plain = properties.text(_BODY)

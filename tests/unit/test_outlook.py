@@ -20,7 +20,7 @@ SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
 SENDER, SENDER_ADDRESS, SENT, INTERNET_ID, ANSWERED = 0x0C1A, 0x5D01, 0x0039, 0x1035, 0x1042
 NAME, ADDRESS, KIND = 0x3001, 0x39FE, 0x0C15
 FILE, FILE_TYPE, FILE_DATA = 0x3707, 0x370E, 0x3701
-PAGE, HTML_PAGE = 0x3FFD, 0x3FDE
+PAGE, HTML_PAGE, LOCALE = 0x3FFD, 0x3FDE, 0x3FF1
 
 MAST: dict[int, Any] = {
     SUBJECT: "Mast stepping - moved",
@@ -94,6 +94,28 @@ def test_text_of_old_outlook_is_in_its_code_page() -> None:
     said = {SUBJECT: "Подъём мачты", BODY: "Кран придёт в четверг.", PAGE: 1251}
     texts = [text for _, text in shown(read(said, codec="cp1251"))]
     assert texts == ["Подъём мачты", "Кран придёт в четверг."]
+
+
+@pytest.mark.parametrize(
+    ("locale", "codec", "word"),
+    [
+        (1049, "cp1251", "Кран"),
+        (1028, "cp950", "測試"),
+        (2052, "gbk", "测试"),
+        (1033, "cp1252", "œuf"),
+    ],
+)
+def test_text_without_a_code_page_is_in_that_of_its_language(
+    locale: int, codec: str, word: str
+) -> None:
+    blocks = read({SUBJECT: word, BODY: word, LOCALE: locale}, codec=codec)
+    assert [text for _, text in shown(blocks)] == [word, word]
+
+
+def test_html_of_old_outlook_is_in_the_code_page_of_the_mail() -> None:
+    page = "<p>Кран придёт</p>".encode("cp1251").decode("cp1252")
+    blocks = read({SUBJECT: "Mast", HTML: page, HTML_PAGE: 1251}, codec="cp1252")
+    assert [text for _, text in shown(blocks)] == ["Mast", "Кран придёт"]
 
 
 def test_attachments_are_read_under_their_names_and_others_are_counted() -> None:
