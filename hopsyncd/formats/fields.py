@@ -85,12 +85,13 @@ def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head
         if with_title and name.lower() in _TITLES and value and not title:
             title, title_line = value, line_number
             continue
-        if not blocks and _NUMBER.match(value) and any(map(str.isdigit, value)):
+        is_number = _NUMBER.match(value) and any(map(str.isdigit, value))
+        if not blocks and is_number and "-" not in name:  # no mail header, such as MIME-Version
             names = (f"{name} {value}",)
         blocks.append(Block("list_item", f"{name}: {value}".rstrip(), line_number, line_number))
     if title and names:
         title = f"{names[0]}: {title}"
-    return Head(title, title_line, names, tuple(blocks))
+    return Head(title, title_line, names if title else (), tuple(blocks))
 
 
 _MAX_LABEL_CHARACTERS = 60

@@ -13,6 +13,7 @@ import mimetypes
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.message import Message
 from email.parser import BytesParser, Parser
@@ -50,7 +51,7 @@ _QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
 # programs do not display this part
 _TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)
 _MAX_REPAIRED = 5  # the most parts of a file that are repaired, because each is parsed again
-_UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
+_UU_BEGIN = re.compile(r"begin [0-7]{3,4}(?: (\S.{0,200})| ?)\Z")
 
 
 def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
@@ -207,7 +208,7 @@ class _MailReader:
         if kind == _REPORT:
             self._skipped["delivery reports"] += 1
         elif kind == MAIL and part.is_multipart():
-            for message in _parts_of(part):
+            for message in map(partial(_decode_message, part), _parts_of(part)):
                 yield from lower_headings([*_head(message), *self.content(message)], 1)
         elif kind == "multipart/alternative":
             yield from self._alternatives(part, forwards=forwards)
@@ -305,6 +306,19 @@ def _parts_of(part: Message) -> list[Message]:
     )
 
 
+def _decode_message(part: Message, message: Message) -> Message:
+    """Decode an attached message that is in Base64. Some programs send messages in this form, which
+    the standard forbids and the parser therefore does not decode."""
+    text = message.get_payload()
+    if str(part.get("Content-Transfer-Encoding", "")).strip().lower() != "base64":
+        return message
+    if message.keys() or not isinstance(text, str):
+        return message
+    with suppress(ValueError):
+        return BytesParser().parsebytes(binascii.a2b_base64(text.encode("ascii")))
+    return message
+
+
 def _with_boundary_of_text(part: Message) -> Message:
     """Parse a multipart part whose declared boundary does not occur in its content.
 
@@ -380,7 +394,8 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
         found = _UU_BEGIN.match(lines[index])
         end, data = _find_uuencoded(lines, index + 1) if found else (index, None)
         if found and data is not None:
-            files.append(_Attachment(found[1], type_of_name(found[1]), data))
+            name = found[1] or ""
+            files.append(_Attachment(name, type_of_name(name), data))
             index = end
         else:
             remaining.append(lines[index])

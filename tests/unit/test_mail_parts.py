@@ -1,5 +1,6 @@
 """Mail: where the text stands, what hangs on it, what is forwarded, and who is told."""
 
+import base64
 from collections.abc import Iterator
 from email.message import EmailMessage
 from email.mime.application import MIMEApplication
@@ -12,7 +13,7 @@ import pytest
 from connectors.html_tokens import Token, tokens
 from hopsyncd.cli.output import place_text
 from hopsyncd.formats import mail_text
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, names_of, skipped_of
 from hopsyncd.formats.mail_text import is_stub
 from hopsyncd.formats.media_types import MBOX, OUTLOOK
 from hopsyncd.formats.readers import extract
@@ -203,7 +204,7 @@ def test_original_message_is_a_quotation_in_a_reply_and_not_in_what_is_forwarded
 
 
 def test_a_uuencoded_file_in_the_text_is_an_attachment() -> None:
-    text = "Attached.\n\nbegin 644 tide.md\n#0V%T\n \nend\n\nAnn\n"
+    text = "Attached.\n\nbegin 644 tide.md\n#0V%T\n \nend\nbegin 644\n#0V%T\n \nend\n\nAnn\n"
     message = EmailMessage()
     head(message, "Tide")
     message.set_content(text)
@@ -362,3 +363,14 @@ def test_a_single_message_that_is_named_like_a_mailbox_or_for_outlook_is_read() 
     assert texts(said, MBOX) == ["Berth", "The berth is free."]
     assert texts(said, OUTLOOK) == ["Berth", "The berth is free."]
     assert texts(b"From a Mon Mar  2 09:12:00 2026\n" + said, OUTLOOK)[0] == "Berth"
+
+
+def test_an_attached_message_in_base64_is_decoded() -> None:
+    inner = base64.encodebytes(b"Subject: Berth 7\n\nIt is free.\n").decode()
+    head = "Subject: Fwd\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n"
+    assert texts((head + inner).encode()) == ["Fwd", "Berth 7", "It is free."]
+
+
+def test_a_header_field_in_the_text_names_no_message() -> None:
+    message = b"Subject: Need help\n\nMIME-Version: 1.0\nSubject: Mast\nFrom: Ann\n\nIt fell.\n"
+    assert names_of(extract(message, MAIL), None) == ("Need help",)
