@@ -216,10 +216,11 @@ class Freshness:
             reasons.append(f"{what}{why}")
         elif (was_behind or self.is_behind) and state.engine.head is not None:
             reasons.append("changes are being indexed")
+        configured = {source.name for source in state.config.sources}
         reasons += [
             f"source {name} is paused" + (f": {why}" if acl.shows_whole(name) else "")
             for name, why in self._worker.paused.items()
-            if acl.shows(name)
+            if name in configured and acl.shows(name)
         ]
         return reasons
 

@@ -294,7 +294,8 @@ def _print_left_out(left_out: Mapping[str, int]) -> None:
         secrets[kind.removeprefix(SECRET)] = suffixes.pop(kind)
     if suffixes:
         click.echo(f"  files of types that are not included: {_counts_text(suffixes)}")
-        example = next((f"*{suffix}" for suffix in suffixes if suffix.startswith(".")), "*.csv")
+        named = [suffix for suffix in suffixes if suffix.startswith(".")]
+        example = f"*{max(named, key=suffixes.__getitem__)}" if named else "*.csv"
         click.echo(f'  add a type\'s pattern to `include` to have it read, such as "{example}"')
     if secrets:
         click.echo(f"  left out because the name looks like a secret: {_counts_text(secrets)}")

@@ -70,6 +70,16 @@ def test_a_source_that_moves_is_watched_at_its_new_place(place: Place) -> None:
     place.until(lambda: place.status()["documents"] == 2)
 
 
+def test_a_paused_source_that_leaves_the_configuration_is_no_longer_reported(place: Place) -> None:
+    place.configure(source("notes", place.notes) + source("gone", place.base / "gone"))
+    place.post("/v1/reload", {})
+    paused = "source gone is paused: no such file or directory"
+    place.until(lambda: paused in place.status()["degraded"])
+    place.configure(source("notes", place.notes))
+    place.post("/v1/reload", {})
+    assert paused not in place.status()["degraded"]
+
+
 def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> None:
     place.configure(source("notes", place.notes) + "[query]\nk = 0\n")
     hang_up(place)
