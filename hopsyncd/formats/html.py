@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hopsyncd.formats.blocks import Block, Kind, Links, lower_headings, skipped_block, with_title
 from hopsyncd.formats.html_leads import Leads
+from hopsyncd.formats.html_styles import apply_styles
 from hopsyncd.formats.html_table import table_of
 from hopsyncd.formats.html_text import BLOCKS, HEADINGS, LISTS, InlineText
 from hopsyncd.formats.html_tree import (
@@ -47,6 +48,7 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     if root is None:
         return ()
     apply_dialects(root, text)
+    apply_styles(root, text)
     builder = _Builder(page_of(root, first_line))
     builder.read()
     if builder.is_poor:

@@ -35,6 +35,7 @@ from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.markdown_definitions import definition_rule
+from hopsyncd.formats.markdown_inline import without_hidden
 from hopsyncd.formats.markdown_multi_tables import multi_table_rule
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
@@ -45,6 +46,7 @@ from hopsyncd.formats.markdown_rules import (
 )
 from hopsyncd.formats.markdown_tables import drawn_table_rule
 from hopsyncd.formats.note_markup import (
+    accept_changes,
     embedded_text,
     without_comments,
     without_drawings,
@@ -240,6 +242,8 @@ class _Walk:
         self._lead_in = ""
         self._grid: TableBuilder | None = None
         self._is_head = False
+        self._line = 1  # the last line of the last block
+        self._readings: list[str] = []  # pronunciations in the text since the last note
 
     def blocks(self, tokens: Sequence[Token]) -> Iterator[Block]:
         lines = (0, 0)
@@ -247,6 +251,7 @@ class _Walk:
             if token.map:
                 lines = (token.map[0], max(token.map[1], token.map[0] + 1))
             for block in self._token(token, *lines):
+                self._line = block.last_line
                 yield block
                 if block.kind != "table":
                     yield from self._notes()
@@ -254,7 +259,11 @@ class _Walk:
                 yield from self._notes()
 
     def _notes(self) -> Iterator[Block]:
-        """Yield the footnotes that the text has referred to since the last call."""
+        """Yield the pronunciations and footnotes of the text since the last call."""
+        readings, self._readings = self._readings, []
+        if readings:
+            line = self._line
+            yield Block("note", "; ".join(readings), line, line)
         labels, self._env.waiting = self._env.waiting, []
         for label in labels:
             if note := self._env.notes.pop(label, None):
@@ -362,7 +371,9 @@ class _Walk:
     def _inline(self, token: Token, first: int, last: int) -> Iterator[Block]:
         if "[^" in token.content:
             self._env.waiting += FOOTNOTE_MARK.findall(token.content)
-        text, links = self._visible(without_note_markup(token.content))
+        content, changes = accept_changes(token.content)
+        self._env.skipped.update(changes)
+        text, links = self._visible(without_note_markup(content))
         if self._grid is not None:
             self._grid.add(text, links=links, **token.meta)
         elif self._level:
@@ -388,8 +399,9 @@ class _Walk:
             return content, ()
         children: list[Token] = []
         self._parser.inline.parse(content, self._parser, self._env.of_parser, children)
-        children, deletions = _without_deleted(children)
+        children, deletions, readings = without_hidden(children)
         self._env.skipped["deletions"] += deletions
+        self._readings += readings
         text = (token.content for token in children if token.type == "text")
         self._env.tags += (tag[1] for part in text for tag in _TAG.finditer(part))
         return _visible_text(children)
@@ -401,26 +413,7 @@ def _is_bracket_heap(content: str) -> bool:
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 
-_DELETED = re.compile(r"<(/?)(?:del|s|strike)\b", re.IGNORECASE)
 _SCRIPT = re.compile(r"<(/?)(sup|sub)\b", re.IGNORECASE)
-
-
-def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
-    """Drop deleted text. Return the remaining tokens and the number of deletions."""
-    if not any(token.type in ("s_open", "html_inline") for token in tokens):
-        return [*tokens], 0
-    remaining: list[Token] = []
-    depth = deletions = 0
-    for token in tokens:
-        found = _DELETED.match(token.content) if token.type == "html_inline" else None
-        if token.type == "s_open" or (found and not found[1]):
-            deletions += depth == 0
-            depth += 1
-        elif token.type == "s_close" or found:
-            depth = max(depth - 1, 0)
-        elif not depth:
-            remaining.append(token)
-    return remaining, deletions
 
 
 def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:

@@ -1,6 +1,7 @@
 """Removes markup that note programs add to Markdown: macros, comments, block ids, drawings."""
 
 import re
+from collections import Counter
 
 _ADMONITIONS = frozenset(("note", "tip", "important", "warning", "caution"))
 
@@ -49,6 +50,39 @@ def without_note_markup(text: str) -> str:
     if "#+" in text:
         text = _END.sub("", _BEGIN.sub(_begin, text))
     return _HIGHLIGHT.sub(r"\1", _BLOCK_ID.sub("", text))
+
+
+_CHANGE = re.compile(
+    r"(?P<code>(?<!`)`++[^`]*+`++)"
+    r"|\{--(?P<deleted>[^{}]{1,2000})--\}"
+    r"|\{\+\+(?P<added>[^{}]{1,2000})\+\+\}|\{==(?P<marked>[^{}]{1,2000})==\}"
+    r"|\{~~(?:[^{}~]|~(?!>)){0,2000}~>(?P<after>[^{}]{0,2000}?)~~\}"
+    r"|\{>>(?P<comment>[^{}]{1,2000})<<\}"
+)
+_ANY_CHANGE = re.compile(r"\{(?:--|\+\+|~~|>>|==)")
+
+
+def accept_changes(text: str) -> tuple[str, Counter[str]]:
+    """Apply the changes that CriticMarkup suggests. Return the text, and the deletions and comments
+    that were left out, by kind.
+
+    >>> accept_changes("The fee is {~~40~>45~~} crowns{-- a day--}{++ a week++}.{>>Sure?<<}")
+    ('The fee is 45 crowns a week.', Counter({'deletions': 2, 'comments': 1}))
+    """
+    skipped: Counter[str] = Counter()
+    if not _ANY_CHANGE.search(text):
+        return text, skipped
+
+    def accept(found: re.Match[str]) -> str:
+        if found["code"]:
+            return found["code"]
+        if found["comment"]:
+            skipped["comments"] += 1
+        elif found["deleted"] or found["after"] is not None:
+            skipped["deletions"] += 1
+        return found["added"] or found["marked"] or found["after"] or ""
+
+    return _CHANGE.sub(accept, text), skipped
 
 
 def embedded_text(name: str, shown: str) -> str:

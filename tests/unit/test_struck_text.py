@@ -72,3 +72,32 @@ def test_struck_text_is_left_out_and_counted(make: Callable[[], bytes], media_ty
 def test_text_after_a_struck_one_is_read() -> None:
     blocks = extract(rb"{\rtf1\ansi Price: \strike 900\strike0 800 crowns\par}", RTF)
     assert [block.text for block in blocks if block.text] == ["Price: 800 crowns"]
+
+
+def test_marks_that_only_styles_make_are_read_in_html() -> None:
+    rules = ".c1{color:red}.c4{vertical-align:super}p .c7,.c5{text-decoration:line-through}"
+    page = (
+        f"<style>{rules}</style><p>10<span class='c1 c4'>6</span> cells,"
+        " H<span style='vertical-align: sub'>2</span>O, <span class='c5'>900</span> 950</p>"
+        "<p style='text-decoration-line:line-through'>Gone.</p>"
+        "<p style='vertical-align:super'>Kept.</p>"
+    )
+    blocks = extract(page.encode(), "text/html")
+    assert [block.text for block in blocks if block.text] == ["10^6 cells, H_2O, 950", "Kept."]
+    assert skipped_of(blocks)["deletions"] == 2
+
+
+def test_suggested_changes_of_criticmarkup_are_applied() -> None:
+    text = "The {--old --}fee is {~~40~>45~~} {++new ++}{==crowns==}{>>Sure?<<}, `{--x--}`."
+    blocks = extract(text.encode(), "text/markdown")
+    assert blocks[0].text == "The fee is 45 new crowns, {--x--}."
+    assert skipped_of(blocks) == {"comments": 1, "deletions": 2}
+
+
+def test_pronunciations_follow_the_text_in_markdown() -> None:
+    text = "<ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>へ、<ruby>行<rt>い</ruby>く。"
+    blocks = extract(text.encode(), "text/markdown")
+    assert [(block.kind, block.text) for block in blocks] == [
+        ("paragraph", "東京へ、行く。"),
+        ("note", "東京 (とうきょう); 行 (い)"),
+    ]
