@@ -18,6 +18,7 @@ from hopsyncd.index.arrays import (
     find_sorted,
     mark_rows,
     take_flags,
+    unite,
 )
 from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
 from hopsyncd.index.links import (
@@ -173,7 +174,7 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
         is_rematched[: len(old.is_rematched)] = old.is_rematched
     changed_questions = list_outgoing(index, changed_rows)
     question_similarity[changed_questions], is_rematched[changed_questions] = UNMATCHED, False
-    looked_at = np.union1d(questions, _list_whole_graph_changes(view, base))
+    looked_at = unite(questions, _list_whole_graph_changes(view, base))
     looked_at = looked_at[take_flags(after, index.outgoing.passage_row[looked_at])]
     unchanged = base.of_questions(np.setdiff1d(looked_at, questions, assume_unique=True))
     matches = merge_matches(found, unchanged)
@@ -237,13 +238,11 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
     if old is not None:
         changed = find_differences(shown, base.statistics.visible.documents, False)
         affected = find_affected_passages(index, np.flatnonzero(changed))
-        again = np.union1d(again, np.intersect1d(old.relinked, affected))
-        again = np.union1d(
-            again, find_passages_with_links(index, np.flatnonzero(changed), is_hidden)
-        )
+        again = unite(again, np.intersect1d(old.relinked, affected))
+        again = unite(again, find_passages_with_links(index, np.flatnonzero(changed), is_hidden))
         if not len(again):
             return old.relinked, old.links, old.link_rows
-        relinked = np.union1d(old.relinked, again)
+        relinked = unite(old.relinked, again)
         rows, _ = old.links.by_start.find_all(np.setdiff1d(old.relinked, again))
         links = old.links
         old_links = np.stack([links.start[rows], links.end[rows], old.link_rows[rows]], axis=1)

@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Column = NDArray[Any]
 
+_MANY, _SPARSEST = 4096, 16  # Wanted numbers, and the highest value for each, for a table.
+
 LEAST_SORTABLE = np.int32(-(2**31))
 """A value that is lower than every result of `to_sortable`."""
 
@@ -65,8 +67,16 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
-    """Return, for each wanted number, its position in the ascending `values`, and whether `values`
-    contains the number. If it does not, the position is meaningless."""
+    """Return, for each wanted number, its position in `values`, and whether `values` contains the
+    number. If it does not, the position is meaningless. `values` must be distinct, ascending, and
+    not negative."""
+    if len(wanted) > _MANY and len(values) and values[-1] < _SPARSEST * len(wanted):
+        # For many numbers, a table takes less time than binary searches.
+        end = int(values[-1]) + 1
+        table = np.full(end + 1, -1)
+        table[values] = np.arange(len(values))
+        positions = table[np.where((wanted >= 0) & (wanted < end), wanted, end)]
+        return positions, positions >= 0
     positions = np.searchsorted(values, wanted)
     positions[positions == len(values)] = 0
     is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
@@ -81,6 +91,15 @@ def sort_distinct(values: Integers) -> Integers:
     np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
     distinct: Integers = ascending[is_first]
     return distinct
+
+
+def unite(first: Integers, second: Integers) -> Integers:
+    """Return the distinct values of two arrays in ascending order.
+
+    >>> unite(np.array([5, 2]), np.array([2, 3])).tolist()
+    [2, 3, 5]
+    """
+    return sort_distinct(np.concatenate([first, second]))
 
 
 def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:

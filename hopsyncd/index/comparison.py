@@ -134,9 +134,11 @@ def group_by_keyword(
     """Return the distinct keywords of the questions, as name numbers in ascending order, and the
     questions grouped by these keywords."""
     names, positions = list_keywords(index, table, questions)
-    distinct, groups = np.unique(names, return_inverse=True)
-    order = np.argsort(groups, kind="stable")
-    return distinct, QuestionsByKeyword(questions[positions[order]], groups[order])
+    order = np.argsort(names, kind="stable")
+    names = names[order]
+    is_first = np.append(True, names[1:] != names[:-1])[: len(names)]
+    groups = np.cumsum(is_first) - 1
+    return names[is_first], QuestionsByKeyword(questions[positions[order]], groups)
 
 
 def find_candidates(
@@ -313,7 +315,7 @@ def _find_likely_pairs(
     source_starts, source_ends = _find_ranges(sources.groups, groups)
     target_starts, target_ends = _find_ranges(targets.groups, groups)
     source_counts, target_counts = source_ends - source_starts, target_ends - target_starts
-    positions = np.searchsorted(comparison.questions, sources.questions)
+    positions, _ = find_sorted(comparison.questions, sources.questions)
     are_few = source_counts * target_counts <= _FEW_PAIRS
     few = np.flatnonzero(are_few)
     rows, of_few = expand_ranges(source_starts[few], source_ends[few])

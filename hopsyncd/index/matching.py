@@ -31,6 +31,7 @@ from hopsyncd.index.arrays import (
     mark_rows,
     sort_distinct,
     take_flags,
+    unite,
 )
 from hopsyncd.index.comparison import (
     HALF_COSINE,
@@ -175,19 +176,19 @@ def find_changed_matches(
     orphaned = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
     orphaned = orphaned.take(find_sorted(gone_questions, orphaned.target_question)[1])
     entered = changed_rows[take_flags(after, changed_rows)]
-    questions = np.union1d(orphaned.source_question, list_outgoing(index, entered))
+    questions = unite(orphaned.source_question, list_outgoing(index, entered))
     questions = questions[take_flags(after, outgoing.passage_row[questions])]
     best = find_best_matches(index, questions, after, whole)
-    asking = find_asking(index, names[np.unique(added.groups)], after)
+    groups = sort_distinct(added.groups)
+    asking = find_asking(index, names[groups], after)
     asking = asking.take(~find_sorted(questions, asking.questions)[1])
     held_matches = held.of_questions(sort_distinct(asking.questions))
-    groups, added_groups = np.unique(added.groups, return_inverse=True)
-    added = QuestionsByKeyword(added.questions, added_groups)
+    added = QuestionsByKeyword(added.questions, np.searchsorted(groups, added.groups))
     if whole is None:
         better = find_best(index, asking, added, held_matches)
     else:
         better = _find_better(index, asking, added, names[groups], held_matches, whole)
-    questions = np.union1d(questions, better.source_question)
+    questions = unite(questions, better.source_question)
     return questions, merge_matches(best, better)
 
 
@@ -261,16 +262,16 @@ def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -
     after = index.is_vertex
     before = after.copy()
     before[ended_rows], before[new_rows] = True, False
-    changed = np.union1d(ended_rows, new_rows)
+    changed = unite(ended_rows, new_rows)
     with yielding_to_queries(PAUSE_FACTOR):
         questions, best = find_changed_matches(index, before, after, changed, _HeadMatches(index))
-    replace_matches(index, np.union1d(questions, list_outgoing(index, ended_rows)), best)
+    replace_matches(index, unite(questions, list_outgoing(index, ended_rows)), best)
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
     """Merge the matches of two disjoint sets of questions. The result is ordered by question."""
     merged = concatenate_matches([first, second])
-    return merged.take(np.argsort(merged.source_question))
+    return merged.take(np.argsort(merged.source_question, kind="stable"))
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:

@@ -254,7 +254,7 @@ class VectorTable:
     def take_errors(self, rows: AnyIntegers) -> NDArray[np.float32]:
         """Return, for each of these rows, an upper bound of the length of the difference between
         the vector and the product of its code and the step."""
-        errors: NDArray[np.float32] = _ERRORS[self._remainders[rows, 0]]
+        errors: NDArray[np.float32] = _ERRORS[self._error_levels[rows]]
         return errors
 
     def take(self, rows: AnyIntegers) -> Vectors:
@@ -286,7 +286,9 @@ class VectorTable:
 
     def _use_remainders(self, remainders: NDArray[np.generic]) -> None:
         self._remainders = remainders
-        self._remainder_items = np.asarray(remainders).view(f"V{remainders.shape[1]}").ravel()
+        values = np.asarray(remainders)
+        self._error_levels = values[:, 0]
+        self._remainder_items = values.view(f"V{values.shape[1]}").ravel()
 
     def _scale(self, codes: Codes) -> NDArray[np.float32]:
         """Return the integers to which the remainders of these codes are added."""

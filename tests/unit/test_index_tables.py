@@ -243,6 +243,15 @@ def test_take_flags_and_find_sorted_for_absent_rows() -> None:
     ]
 
 
+def test_many_numbers_are_found_like_few() -> None:
+    rng = np.random.default_rng(7)
+    values, wanted = np.flatnonzero(rng.random(20_000) < 0.3), rng.integers(-9, 30_000, 9000)
+    positions, is_there = find_sorted(values, wanted)
+    assert is_there.tolist() == np.isin(wanted, values).tolist()
+    assert (values[positions[is_there]] == wanted[is_there]).all()
+    assert not find_sorted(values[:0], wanted)[1].any()
+
+
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), data=st.data())
 def test_find_range_maxima_gives_the_maximum_of_each_range(
     sizes: list[int], data: st.DataObject
