@@ -48,6 +48,11 @@ class Dialect(Protocol):
         """Return the clause after a table's name that makes SQLite read the table without an
         index."""
 
+    @property
+    def max_path_bytes(self) -> int | None:
+        """Return the longest path of a document that the engine can index, in bytes of UTF-8, or
+        None if there is no limit."""
+
     def indexed_by(self, index: str) -> str:
         """Return the clause after a table's name that makes SQLite use this index."""
 

@@ -346,8 +346,8 @@ class LiveIndex:
         rows = self.outgoing.match_row[questions]
         matches = self.matches
         is_found = (rows >= 0) & (rows < len(matches))
-        found = rows[is_found]
-        is_found[is_found] = (matches.born[found] <= version) & (version < matches.died[found])
+        head = rows[is_found]
+        is_found[is_found] = (matches.born[head] <= version) & (version < matches.died[head])
         others = questions[~is_found]  # their matches changed after the version
         passage_rows = sort_distinct(self.outgoing.passage_row[others].astype(np.int64))
         found, _ = self.postings.matches_by_source.find_all(passage_rows)

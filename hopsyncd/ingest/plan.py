@@ -29,6 +29,7 @@ from store.sources import ListingState, excluded_paths, pins_of, seen_items
 log = structlog.get_logger(__name__)
 
 _CHUNK = 256  # items taken from the connector per call
+_SHOWN = 100  # characters shown of both ends of a path that is too long
 
 
 class TooMuch(Exception):
@@ -75,19 +76,22 @@ def scan(
     caller: CallRunner = WriterThread(),  # noqa: B008 - it has no state
     yield_to_edits: YieldToEdits = lambda: None,
     most: int | None = None,
+    max_path_bytes: int | None = None,
 ) -> Generator[Turn, None, Listing]:
     """List the source from the cursor `since`, or completely if there is no cursor or the cursor
-    has expired. If `under` is given, only these parts are listed.
+    has expired. If `under` is given, only these parts are listed. An item with a longer path than
+    `max_path_bytes` becomes a problem.
 
     Raises SourceUnavailable if the listing fails, and TooMuch if the listing has more than `most`
     items.
     """
+    limits = most, max_path_bytes
     try:
-        return (yield from _scan(connector, under, since, caller, yield_to_edits, most))
+        return (yield from _scan(connector, under, since, caller, yield_to_edits, limits))
     except CursorExpired as expired:
         log.info("the cursor has expired; listing everything", why=expired.why)
     try:
-        return (yield from _scan(connector, under, None, caller, yield_to_edits, most))
+        return (yield from _scan(connector, under, None, caller, yield_to_edits, limits))
     except CursorExpired as error:
         raise SourceUnavailable(error.what, error.why, error.hint) from error
 
@@ -98,8 +102,9 @@ def _scan(
     since: str | None,
     caller: CallRunner,
     yield_to_edits: YieldToEdits,
-    most: int | None,
+    limits: tuple[int | None, int | None],
 ) -> Generator[Turn, None, Listing]:
+    most, max_path_bytes = limits
     items: dict[str, Item] = {}
     problems: list[Problem] = []
     gone: set[str] = set()
@@ -110,8 +115,10 @@ def _scan(
             yield_to_edits()
             if isinstance(found, Cursor):
                 cursor = found.value if under is None else None
-            elif not _is_storable(found.id):
-                problems.append(_unstorable(found))
+            elif fault := _find_fault(found.id, max_path_bytes):
+                problems.append(
+                    replace(found, id=fault.id) if isinstance(found, Problem) else fault
+                )
             elif isinstance(found, Problem):
                 problems.append(found)
             elif isinstance(found, Gone):
@@ -144,15 +151,20 @@ def _discover(
         ) from error
 
 
-def _is_storable(id_: str) -> bool:
-    return _printable(id_) == id_
-
-
-def _unstorable(found: Item | Gone | Problem) -> Problem:
-    if isinstance(found, Problem):
-        return replace(found, id=_printable(found.id))
+def _find_fault(id_: str, max_path_bytes: int | None) -> Problem | None:
+    """Return why an item with this id cannot be stored, or None if it can. The problem has an id
+    that can be stored."""
+    size = len(id_.encode("utf-8", "backslashreplace"))
+    if max_path_bytes is not None and size > max_path_bytes:
+        return Problem(
+            _printable(f"{id_[:_SHOWN]}…{id_[-_SHOWN:]}"),
+            f"the path has {size:,} bytes, and the database server can store {max_path_bytes:,}",
+            "Shorten the names of its folders.",
+        )
+    if _printable(id_) == id_:
+        return None
     return Problem(
-        _printable(found.id), "the name is not valid Unicode", "Rename the item in its source."
+        _printable(id_), "the name is not valid Unicode", "Rename the item in its source."
     )
 
 
@@ -285,7 +297,13 @@ def make_plan(
     live = live_documents(connection, source.id, scope.under)
     most = _SMALL_ITEMS if scope.small else None
     listing = yield from scan(
-        source.connector, scope.under, since, source.caller, yield_to_edits, most
+        source.connector,
+        scope.under,
+        since,
+        source.caller,
+        yield_to_edits,
+        most,
+        connection.dialect.max_path_bytes,
     )
     documents = len(live)
     if scope.under is not None and not listing.items:

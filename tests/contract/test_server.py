@@ -1,15 +1,18 @@
 """What only a PostgreSQL server asks of a store: one writer of several, connections that end."""
 
+import hashlib
 import json
 
 import pytest
 
 from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
 from store.open_database import open_reader, open_writer
+from store.reads import live_documents
 from store.records import Change, Seen
 from store.sources import (
     all_sources,
     put_left_out,
+    seen_items,
     skipped_by_kind,
     skipped_of_item,
     source_names,
@@ -18,7 +21,9 @@ from store.transactions import snapshot, transaction
 from store.versions import commit, kept_versions, put_seen
 from tests.fakes.edited import edited
 from tests.fakes.follower import read_at
+from tests.fakes.memory import MemoryConnector
 from tests.fakes.postgres import Postgres
+from tests.fakes.stack import Stack
 
 NOTHING_CHANGED = Change("test", 1, "rules", [], [], [], [], [], [], 0, 0, None, [], [], {})
 
@@ -53,6 +58,39 @@ def test_a_version_number_is_used_only_once(on_server: str) -> None:
     first.connection.execute("COMMIT")
     with pytest.raises(Deposed):
         second.execute(f"{row} FROM version WHERE id = 6")
+
+
+def incompressible_path(size: int) -> str:
+    digits = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(60))
+    names = [digits[start : start + 200] for start in range(0, len(digits), 200)]
+    return "/".join(names)[: size - 3] + ".md"
+
+
+def test_a_path_that_is_too_long_for_an_index_is_a_problem_of_that_item(on_server: str) -> None:
+    files = MemoryConnector()
+    longest, longer = incompressible_path(2600), incompressible_path(2601)
+    for path in ("a.md", longest, longer):
+        files.put(path, f"# Rome\n\nCaesar wrote {len(path)} letters.\n".encode())
+    stack = Stack(on_server, files)
+    stack.sync()
+    seen = seen_items(stack.connection, stack.source.id, None)
+    (problem,) = [item for item in seen.values() if item.why]
+    assert problem.why == "the path has 2,601 bytes, and the database server can store 2,600"
+    assert problem.path == f"{longer[:100]}…{longer[-100:]}"
+    assert {*live_documents(stack.connection, stack.source.id, None)} == {"a.md", longest}
+    files.remove(longer)
+    stack.sync()
+    assert {*seen_items(stack.connection, stack.source.id, None)} == {"a.md", longest}
+
+
+def test_a_row_that_is_too_long_for_an_index_is_not_reported_as_a_lost_server(
+    on_server: str,
+) -> None:
+    writer = edited(on_server).connection
+    seen = Seen(1, incompressible_path(3200), "r1", None)
+    with pytest.raises(StoreError, match="exceeds") as caught:
+        put_seen(writer, [seen], [])
+    assert not isinstance(caught.value, ServerLost)
 
 
 def test_tables_that_have_grown_are_planned_anew(on_server: str) -> None:

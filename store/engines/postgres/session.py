@@ -93,6 +93,7 @@ class PostgresDialect:
 
     first_join = "JOIN"
     unindexed = ""
+    max_path_bytes = 2600  # A row of an index takes at most a third of a page, 2,704 bytes.
 
     @staticmethod
     def ids(parameter: str = "?") -> str:
@@ -341,6 +342,12 @@ class Session:
                 f"Cannot use the database {displayed_url(self._url)}",
                 str(error.diag.message_primary or error).strip(),
                 "Free some space on the server. Syncs then continue automatically",
+            ) from error
+        except errors.ProgramLimitExceeded as error:  # psycopg calls it an OperationalError
+            raise StoreError(
+                f"Cannot write to {displayed_url(self._url)}",
+                str(error.diag.message_primary or error).strip(),
+                "Report this with the server's log. Nothing was written",
             ) from error
         except (
             psycopg.OperationalError,

@@ -83,6 +83,7 @@ class SqliteDialect:
     """The SQL of SQLite (see `store.contract.Dialect`)."""
 
     first_join = "CROSS JOIN"
+    max_path_bytes = None
     unindexed = "NOT INDEXED"
 
     @staticmethod
