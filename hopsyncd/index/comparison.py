@@ -17,6 +17,7 @@ from hopsyncd.index.arrays import (
     AnyIntegers,
     Flags,
     Floats,
+    Int32s,
     Integers,
     expand_ranges,
     find_sorted,
@@ -28,7 +29,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.postings import rank_keys
 from hopsyncd.index.tables import MatchTable, QuestionTable
 from hopsyncd.index.throttle import throttle
-from hopsyncd.index.vectors import VectorTable, split_slices
+from hopsyncd.index.vectors import split_slices
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.
@@ -45,8 +46,8 @@ _LAST_BITS = 1e-12  # bound of the rounding error of a sum of 64-bit floats.
 _MAX_PARTS = 64  # parts collected before the best matches are selected.
 
 Pairs = tuple[Integers, Integers]
-"""The positions of the outgoing questions among the compared questions, and the incoming question
-of each pair."""
+"""The position of the outgoing question and of the incoming question of each pair, among the
+compared questions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +257,8 @@ def find_best(
     positions, is_held = find_sorted(held.source_question, questions)
     floor[is_held] = held.similarity[positions[is_held]]
     found = [NO_MATCHES]
-    for part in _compare(_Comparison(index, questions, floor), sources, targets):
+    comparison = _Comparison.begin(index, questions, targets.questions, floor)
+    for part in _compare(comparison, sources, targets):
         found.append(part)
         if len(found) > _MAX_PARTS:
             found = [_select_best(index, found)]
@@ -315,18 +317,18 @@ def _find_likely_pairs(
     source_starts, source_ends = _find_ranges(sources.groups, groups)
     target_starts, target_ends = _find_ranges(targets.groups, groups)
     source_counts, target_counts = source_ends - source_starts, target_ends - target_starts
-    positions, _ = find_sorted(comparison.questions, sources.questions)
+    positions, _ = find_sorted(comparison.outgoing.questions, sources.questions)
     are_few = source_counts * target_counts <= _FEW_PAIRS
     few = np.flatnonzero(are_few)
     rows, of_few = expand_ranges(source_starts[few], source_ends[few])
     filter_pairs = throttle(comparison.filter_pairs)
     for part in _split_by_pairs(target_counts[few][of_few]):
         of_part = few[of_few[part]]
-        target_rows, of_rows = expand_ranges(target_starts[of_part], target_ends[of_part])
-        yield filter_pairs((positions[rows[part][of_rows]], targets.questions[target_rows]))
+        target_positions, of_rows = expand_ranges(target_starts[of_part], target_ends[of_part])
+        yield filter_pairs((positions[rows[part][of_rows]], target_positions))
     find_likely = throttle(comparison.find_likely)
     for group in np.flatnonzero(~are_few).tolist():
-        group_targets = targets.questions[target_starts[group] : target_ends[group]]
+        group_targets = slice(target_starts[group], target_ends[group])
         group_positions = positions[source_starts[group] : source_ends[group]]
         for part in split_slices(len(group_positions), _SOURCES_AT_ONCE):
             yield find_likely((group_positions[part], group_targets))
@@ -352,106 +354,134 @@ def _split_by_pairs(counts: Integers) -> Iterator[slice]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """Columns of the outgoing or of the incoming questions that are compared.
+
+    `error` is a bound of the difference between each vector and its code.
+    """
+
+    questions: Integers
+    vector_row: Int32s
+    passage_row: Int32s
+    keyword_count: NDArray[np.float32]
+    error: NDArray[np.float32]
+
+    @classmethod
+    def read(cls, index: LiveIndex, table: QuestionTable, questions: Integers) -> Self:
+        rows = table.vector_row[questions]
+        return cls(
+            questions,
+            rows,
+            table.passage_row[questions],
+            table.keyword_count[questions].astype(np.float32),
+            index.vectors.take_errors(rows),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Comparison:
     """Finds, among pairs of questions that share a keyword, the pairs that may be best matches.
 
-    `questions` are outgoing questions in ascending order. `floor` is the similarity that a match of
-    each question must reach. The floor rises with each comparison.
+    The outgoing questions are in ascending order. `floor` is the similarity that a match of each of
+    them must reach. The floor rises with each comparison.
 
     The cosine of a pair is first computed from the codes of the vectors, which gives it within a
     known bound. The number of shared keywords is at least one, and at most the smaller number of
     keywords of the two questions. So Eq. 1 is computed exactly only for pairs that can still reach
     the floor.
+
+    The bound is the sum of `slack` of the outgoing question and `incoming_slack` of the incoming
+    question. If a = c + e and b = d + f, then |ab - cd| <= |a||f| + |e||b| + |e||f|.
     """
 
     index: LiveIndex
-    questions: Integers
+    outgoing: _Side
+    incoming: _Side
+    slack: NDArray[np.float32]
+    incoming_slack: NDArray[np.float32]
     floor: Floats
 
+    @classmethod
+    def begin(cls, index: LiveIndex, outgoing: Integers, incoming: Integers, floor: Floats) -> Self:
+        sources = _Side.read(index, index.outgoing, outgoing)
+        targets = _Side.read(index, index.incoming, incoming)
+        longest, half = np.float32(index.vectors.max_length), np.float32(HALF_COSINE)
+        slack = longest * half * sources.error + np.float32(_ROUNDING)
+        incoming_slack = (longest + sources.error.max(initial=0)) * half * targets.error
+        return cls(index, sources, targets, slack, incoming_slack, floor)
+
+    @property
+    def _half_cosine(self) -> np.float32:
+        """The factor that converts a dot product of codes to half a cosine."""
+        return np.float32(self.index.vectors.step**2 * HALF_COSINE)
+
     def compare_pairs(self, pairs: Pairs) -> MatchColumns:
-        """Return the pairs that may be best matches. Pairs of two questions of the same passage row
-        are left out."""
-        (positions, targets), index = pairs, self.index
-        outgoing, incoming = index.outgoing, index.incoming
-        sources = self.questions[positions]
-        rows, target_rows = outgoing.vector_row[sources], incoming.vector_row[targets]
-        half_cosines = index.vectors.multiply(rows, target_rows).astype(np.float64) * HALF_COSINE
-        half_cosines[outgoing.passage_row[sources] == incoming.passage_row[targets]] = -np.inf
-        source_counts = outgoing.keyword_count[sources]
-        target_counts = incoming.keyword_count[targets]
+        """Return the pairs that may be best matches, with their exact similarity. Pairs of two
+        questions of the same passage row are left out."""
+        (positions, target_positions), vectors = pairs, self.index.vectors
+        outgoing, incoming = self.outgoing, self.incoming
+        rows, target_rows = outgoing.vector_row[positions], incoming.vector_row[target_positions]
+        half_cosines = vectors.multiply(rows, target_rows).astype(np.float64) * HALF_COSINE
+        half_cosines[
+            outgoing.passage_row[positions] == incoming.passage_row[target_positions]
+        ] = -np.inf
+        source_counts = outgoing.keyword_count[positions].astype(np.float64)
+        target_counts = incoming.keyword_count[target_positions].astype(np.float64)
         least = half_cosines + 0.5 / (source_counts + target_counts - 1)
         np.maximum.at(self.floor, positions, least - _LAST_BITS)
         fewer = np.minimum(source_counts, target_counts)
         most = half_cosines + 0.5 * fewer / np.maximum(source_counts, target_counts)
         is_likely = (most >= self.floor[positions] - _LAST_BITS) & (half_cosines > -np.inf)
         likely = np.flatnonzero(is_likely)
-        sources, targets = sources[likely], targets[likely]
-        similarity = half_cosines[likely] + compute_half_jaccard(index, sources, targets)
+        sources = outgoing.questions[positions[likely]]
+        targets = incoming.questions[target_positions[likely]]
+        similarity = half_cosines[likely] + compute_half_jaccard(self.index, sources, targets)
         return MatchColumns(sources, targets, similarity)
 
     def filter_pairs(self, pairs: Pairs) -> Pairs:
         """Return the pairs that may be best matches."""
-        (positions, targets), vectors = pairs, self.index.vectors
-        outgoing, incoming = self.index.outgoing, self.index.incoming
-        sources = self.questions[positions]
-        rows, target_rows = outgoing.vector_row[sources], incoming.vector_row[targets]
-        half_cosines = vectors.multiply_codes(rows, target_rows).astype(np.float64)
-        half_cosines *= vectors.step**2 * HALF_COSINE
-        half_cosines[outgoing.passage_row[sources] == incoming.passage_row[targets]] = -np.inf
-        errors, target_errors = vectors.take_errors(rows), vectors.take_errors(target_rows)
-        slack = _bound_error(vectors, errors, target_errors) + _ROUNDING
-        source_counts = outgoing.keyword_count[sources]
-        target_counts = incoming.keyword_count[targets]
-        least = half_cosines - slack + 0.5 / (source_counts + target_counts - 1)
+        (positions, target_positions), outgoing, incoming = pairs, self.outgoing, self.incoming
+        dots = self.index.vectors.multiply_codes(
+            outgoing.vector_row[positions], incoming.vector_row[target_positions]
+        )
+        half_cosines = dots.astype(np.float32) * self._half_cosine
+        half_cosines[
+            outgoing.passage_row[positions] == incoming.passage_row[target_positions]
+        ] = -np.inf
+        slack = self.slack[positions] + self.incoming_slack[target_positions]
+        source_counts = outgoing.keyword_count[positions]
+        target_counts = incoming.keyword_count[target_positions]
+        least = half_cosines - slack + np.float32(0.5) / (source_counts + target_counts - 1)
         np.maximum.at(self.floor, positions, least)
         fewer = np.minimum(source_counts, target_counts)
-        most = half_cosines + slack + 0.5 * fewer / np.maximum(source_counts, target_counts)
+        half_jaccard = np.float32(0.5) * fewer / np.maximum(source_counts, target_counts)
+        most = half_cosines + slack + half_jaccard
         is_likely = (most >= self.floor[positions]) & (half_cosines > -np.inf)
-        return positions[is_likely], targets[is_likely]
+        return positions[is_likely], target_positions[is_likely]
 
-    def find_likely(self, group: Pairs) -> Pairs:
-        """Compare each source with each target in the group, and return the pairs that may be best
-        matches."""
-        (positions, targets), vectors = group, self.index.vectors
-        outgoing, incoming = self.index.outgoing, self.index.incoming
-        sources = self.questions[positions]
-        rows, target_rows = outgoing.vector_row[sources], incoming.vector_row[targets]
-        most = vectors.multiply_all_codes(rows, target_rows)
-        most *= np.float32(vectors.step**2 * HALF_COSINE)
-        is_same_passage = outgoing.passage_row[sources][:, None] == incoming.passage_row[targets]
-        most[is_same_passage] = -np.inf
-        errors, target_errors = vectors.take_errors(rows), vectors.take_errors(target_rows)
-        # The bound of each pair's error, as a term of the source and a term of the target.
-        slack = _bound_error(vectors, errors, np.zeros(1, dtype=np.float32)) + _ROUNDING
-        target_slack = _bound_error(vectors, errors.max(keepdims=True), target_errors)
-        target_slack -= _bound_error(vectors, errors.max(keepdims=True), np.zeros(1, np.float32))
-        source_counts = outgoing.keyword_count[sources].astype(np.float32)
+    def find_likely(self, group: tuple[Integers, slice]) -> Pairs:
+        """Compare each outgoing question with each incoming question of the group, and return the
+        pairs that may be best matches."""
+        (positions, targets), outgoing, incoming = group, self.outgoing, self.incoming
+        most = self.index.vectors.multiply_all_codes(
+            outgoing.vector_row[positions], incoming.vector_row[targets]
+        )
+        most *= self._half_cosine
+        most[outgoing.passage_row[positions][:, None] == incoming.passage_row[targets]] = -np.inf
+        slack, target_slack = self.slack[positions], self.incoming_slack[targets]
+        source_counts = outgoing.keyword_count[positions]
         if (source_counts == source_counts[0]).all():
             source_counts = source_counts[:1]  # one row of sums is enough
-        source_counts, target_counts = (
-            source_counts[:, None],
-            incoming.keyword_count[targets].astype(np.float32),
+        source_counts, target_counts = source_counts[:, None], incoming.keyword_count[targets]
+        least = (most + (np.float32(0.5) / (source_counts + target_counts - 1) - target_slack)).max(
+            axis=1
         )
-        least = (most + (0.5 / (source_counts + target_counts - 1) - target_slack)).max(1) - slack
-        self.floor[positions] = floor = np.maximum(self.floor[positions], least)
-        shared = np.minimum(source_counts, target_counts)
-        most += 0.5 * shared / np.maximum(source_counts, target_counts) + target_slack
-        is_likely = most >= (floor - slack).astype(np.float32)[:, None]
-        of_source, of_target = np.nonzero(is_likely)
-        return positions[of_source], targets[of_target]
-
-
-def _bound_error(
-    vectors: VectorTable, errors: NDArray[np.float32], target_errors: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Return the largest difference between half the cosine of two vectors and half the cosine of
-    their codes.
-
-    If a = c + e and b = d + f, then |ab - cd| <= |a||f| + |e||b| + |e||f|.
-    """
-    longest = np.float32(vectors.max_length)
-    bound = longest * (errors + target_errors) + errors * target_errors
-    return bound * np.float32(HALF_COSINE)
+        self.floor[positions] = floor = np.maximum(self.floor[positions], least - slack)
+        fewer = np.minimum(source_counts, target_counts)
+        half_jaccard = np.float32(0.5) * fewer / np.maximum(source_counts, target_counts)
+        most += half_jaccard + target_slack
+        of_source, of_target = np.nonzero(most >= (floor - slack).astype(np.float32)[:, None])
+        return positions[of_source], targets.start + of_target
 
 
 def compute_half_jaccard(index: LiveIndex, sources: Integers, targets: Integers) -> Floats:
