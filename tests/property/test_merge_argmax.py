@@ -89,12 +89,15 @@ def test_many_questions_about_few_names_give_the_argmax(answered: int, asked: in
     assert {match.question: match for match in held} == expected(sets)
 
 
+@pytest.mark.parametrize("dimensions", [24, 200])
 def test_large_groups_that_are_nearly_equal_give_the_argmax(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, dimensions: int
 ) -> None:
+    """Also where components are clipped, and where remainders have 4 bits."""
     monkeypatch.setattr(comparison, "MAX_CANDIDATES", 10_000)
-    chance, passages, dimensions = np.random.default_rng(4), 700, 24
+    chance, passages = np.random.default_rng(4), 700
     told, common = ["a", "a b", "b c", "a b c", "c"], chance.standard_normal((4, dimensions))
+    common[0, 0] = dimensions / 10
 
     def some() -> list[Triplet]:
         mixed = chance.random((3, 4)) @ common + 0.02 * chance.standard_normal((3, dimensions))
@@ -102,6 +105,7 @@ def test_large_groups_that_are_nearly_equal_give_the_argmax(
 
     sets = [triplets(number, own := some(), own) for number in range(passages)]
     index = index_of(dimensions, (sets[:300], sets[300:]))
+    assert (len(index.vectors.outliers.row) > 20) == (dimensions == 200)
     asked, known = index.outgoing, index.incoming
     keywords = {
         question.id: question.keywords
