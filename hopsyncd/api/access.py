@@ -181,7 +181,7 @@ def rules_at_reload(
 
 
 def _next(
-    known: AccessRule | None,
+    recorded_rule: AccessRule | None,
     source: SourceConfig,
     before: SourceConfig | None,
     *,
@@ -190,18 +190,22 @@ def _next(
 ) -> AccessRule:
     """Return the rule to record for a source.
 
-    known: the recorded rule. before: the former configuration of the source, whose rules for
-    `paths` are dropped. counts: whether the configured `visible_to` replaces the recorded rule.
-    opens: whether a missing `visible_to` opens the source, unless the source was removed before or
-    its rule came with a restored backup.
+    recorded_rule: the rule in the database. before: the former configuration of the source, whose
+    rules for `paths` are dropped. counts: whether the configured `visible_to` replaces the recorded
+    rule. opens: whether a missing `visible_to` opens the source, unless the source was removed
+    before or its rule came with a restored backup.
     """
     wanted = configured_rule(source)
-    if known is None or (counts and source.visible_to) or without_restored(known) == wanted:
+    if (
+        recorded_rule is None
+        or (counts and source.visible_to)
+        or without_restored(recorded_rule) == wanted
+    ):
         return wanted
-    if opens and not source.visible_to and not {NOBODY[0], RESTORED}.intersection(known):
+    if opens and not source.visible_to and not {NOBODY[0], RESTORED}.intersection(recorded_rule):
         return wanted
     replaced = configured_rule(before) if before and before.paths else ()
-    return narrow(tuple(clause for clause in known if clause not in replaced), wanted)
+    return narrow(tuple(clause for clause in recorded_rule if clause not in replaced), wanted)
 
 
 def _select_changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict[str, AccessRule]:

@@ -211,9 +211,9 @@ class AdminService:
         unpinned = self._parts.worker.submit(lambda pipeline: release_sources(pipeline, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
-        def raise_failure(done: SyncAnswer) -> SyncAnswer:
+        def raise_failure(answer: SyncAnswer) -> SyncAnswer:
             unpinned.result()  # does not block: the job ran before the sync
-            return done
+            return answer
 
         return _convert_result(scanned, raise_failure)
 
@@ -382,8 +382,8 @@ def _sync_answer(
     return {"version": now, "sources": sources, "degraded": []}
 
 
-def _log_failure(done: Future[None]) -> None:
-    if error := done.exception():
+def _log_failure(future: Future[None]) -> None:
+    if error := future.exception():
         log.error(
             "a purge was interrupted; it continues when the daemon starts again", why=str(error)
         )
@@ -395,9 +395,9 @@ def _convert_result(first: Future[First], convert: Callable[[First], Second]) ->
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 
-    def set_result(done: Future[First]) -> None:
+    def set_result(future: Future[First]) -> None:
         try:
-            result.set_result(convert(done.result()))
+            result.set_result(convert(future.result()))
         except Exception as error:  # noqa: BLE001 - raised where the result is awaited
             result.set_exception(error)
 

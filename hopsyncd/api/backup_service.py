@@ -44,23 +44,23 @@ class BackupService:
         result.set_result(write_backup(self._parts.reader.connection(), file))
         return result
 
-    def _finish(self, result: Future[BackupAnswer], done: Future[MadeBackup]) -> None:
-        """When `done` has a backup, record it as a run of the scheduled job, and set `result`."""
-        if error := done.exception():
+    def _finish(self, result: Future[BackupAnswer], future: Future[MadeBackup]) -> None:
+        """When `future` has a backup, record it as a run of the scheduled job, and set `result`."""
+        if error := future.exception():
             result.set_exception(error)
             return
-        made = done.result()
+        made = future.result()
         noted = self._parts.worker.submit(lambda _: None, BACKUP)
         noted.add_done_callback(lambda _: result.set_result(_backup_answer(made)))
 
 
-def _backup_answer(made: MadeBackup) -> BackupAnswer:
+def _backup_answer(backup: MadeBackup) -> BackupAnswer:
     return {
-        "file": made.file,
-        "bytes": made.bytes,
-        "version": made.version,
-        "name": made.name,
-        "removed": list(made.removed),
+        "file": backup.file,
+        "bytes": backup.bytes,
+        "version": backup.version,
+        "name": backup.name,
+        "removed": list(backup.removed),
     }
 
 

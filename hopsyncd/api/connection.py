@@ -107,11 +107,11 @@ class Connections:
         self._load.connections = len(self._open)
         return True
 
-    def forget(self, gone: "ClientConnection") -> None:
+    def forget(self, closed: "ClientConnection") -> None:
         """Remove a closed connection."""
-        self._open.pop(gone, None)
+        self._open.pop(closed, None)
         self._load.connections = len(self._open)
-        if closing := self._lingering.pop(gone, None):
+        if closing := self._lingering.pop(closed, None):
             closing.cancel()
 
     def _choose_greediest(self, newcomer: Credentials) -> "ClientConnection | None":

@@ -37,12 +37,12 @@ def document_changes(
 def _change(
     connection: Connection,
     number: int,
-    what: Literal["added", "changed", "removed"],
+    kind: Literal["added", "changed", "removed"],
     lines: list[str],
 ) -> DocumentChange:
     return {
         "version": number,
         "created": moment_text(logged_version(connection, number).created_ms),
-        "what": what,
+        "what": kind,
         "lines": lines,
     }

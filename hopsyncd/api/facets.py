@@ -25,18 +25,18 @@ class FacetCounts:
         self._counted: WeakKeyDictionary[Snapshot, Facets] = WeakKeyDictionary()
         self._lock = Lock()
 
-    def count(self, head: Snapshot, wanted: Filter) -> Facets:
-        """Count the facets of a snapshot. `wanted` is the filter that narrowed the snapshot."""
+    def count(self, head: Snapshot, filter_: Filter) -> Facets:
+        """Count the facets of a snapshot. `filter_` is the filter that narrowed the snapshot."""
         with self._lock:
             facets = self._counted.get(head)
         if facets is None:
-            facets = count_facets(head, wanted)
+            facets = count_facets(head, filter_)
             with self._lock:
                 self._counted[head] = facets
         return facets
 
 
-def count_facets(head: Snapshot, wanted: Filter) -> Facets:
+def count_facets(head: Snapshot, filter_: Filter) -> Facets:
     """Count the visible documents of a snapshot that match a filter.
 
     A document has one source, type, folder and author, and any number of tags. Only folders
@@ -49,7 +49,7 @@ def count_facets(head: Snapshot, wanted: Filter) -> Facets:
     return {
         "source": _values("source", dict(zip(index.sources, by_source.tolist(), strict=False))),
         "type": _values("type", properties["type"]),
-        "folder": _values("path", _count_folders(head, rows, wanted)),
+        "folder": _values("path", _count_folders(head, rows, filter_)),
         "tag": _values("tag", properties["tag"]),
         "author": _values("author", properties["author"]),
         "month": _count_months(index.documents.modified_ms[rows]),
@@ -87,11 +87,11 @@ def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
     return found
 
 
-def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[str]:
+def _count_folders(head: Snapshot, rows: Integers, filter_: Filter) -> Counter[str]:
     """Count the documents in each folder directly below the filter's folder."""
     chosen = [
         condition.value
-        for condition in wanted
+        for condition in filter_
         if condition.key == "path" and not condition.is_excluded
     ]
     above = chosen[-1].rstrip("/") + "/" if len(chosen) == 1 else ""

@@ -73,15 +73,15 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)
 
 
-def _in_words(found: ErrorDetails) -> str:
-    if found["type"] == "missing":
+def _in_words(details: ErrorDetails) -> str:
+    if details["type"] == "missing":
         return "the field is missing"
-    if found["type"] == "string_too_short" and found["ctx"]["min_length"] == 1:
+    if details["type"] == "string_too_short" and details["ctx"]["min_length"] == 1:
         return "the field is empty"
-    if found["type"] == "json_invalid":
-        return f"the body is not valid JSON: {found['ctx']['error']}"
-    if form := _PATTERN_FAILURES.get(str(found.get("ctx", {}).get("pattern"))):
+    if details["type"] == "json_invalid":
+        return f"the body is not valid JSON: {details['ctx']['error']}"
+    if form := _PATTERN_FAILURES.get(str(details.get("ctx", {}).get("pattern"))):
         return form
     return re.sub(
-        "^(Input|String) should", "the value should", found["msg"].removeprefix("Value error, ")
+        "^(Input|String) should", "the value should", details["msg"].removeprefix("Value error, ")
     )

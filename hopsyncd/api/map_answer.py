@@ -49,15 +49,15 @@ class MapMaker:
         self._lock = threading.Lock()
 
     def make(
-        self, connection: Connection, snapshot: Snapshot | None, wanted: Filter = ()
+        self, connection: Connection, snapshot: Snapshot | None, filter_: Filter = ()
     ) -> MapAnswer:
         """Return the map of the snapshot's visible documents, from the cache if possible.
 
-        `wanted` is the filter that narrowed the snapshot.
+        `filter_` is the filter that narrowed the snapshot.
         """
         if snapshot is None:
             return _NO_MAP
-        key = (snapshot.version.id, snapshot.hidden, wanted)
+        key = (snapshot.version.id, snapshot.hidden, filter_)
         with self._lock:
             documents, answer = self._kept.get(key, ([], None))
             # A purge may have removed documents of a cached map.
@@ -71,15 +71,15 @@ class MapMaker:
             return answer
 
 
-def _store_rows(snapshot: Snapshot, found: CollectionMap) -> list[int]:
-    rows: list[int] = snapshot.index.documents.id[found.documents].tolist()
+def _store_rows(snapshot: Snapshot, collection_map: CollectionMap) -> list[int]:
+    rows: list[int] = snapshot.index.documents.id[collection_map.documents].tolist()
     return rows
 
 
-def _answer(snapshot: Snapshot, found: CollectionMap) -> MapAnswer:
-    layout = found.layout
+def _answer(snapshot: Snapshot, collection_map: CollectionMap) -> MapAnswer:
+    layout = collection_map.layout
     sizes = np.bincount(layout.groups).tolist()
-    numbers = np.unique(snapshot.index.documents.source[found.documents])
+    numbers = np.unique(snapshot.index.documents.source[collection_map.documents])
     return {
         "version": snapshot.version.id,
         "degraded": [],
@@ -89,25 +89,29 @@ def _answer(snapshot: Snapshot, found: CollectionMap) -> MapAnswer:
         "groups": [
             {"names": [*names], "documents": size, "x": x, "y": y, "radius": radius}
             for names, size, (x, y), radius in zip(
-                found.names,
+                collection_map.names,
                 sizes,
                 np.round(layout.centres, 1).tolist(),
                 np.round(layout.radii, 1).tolist(),
                 strict=True,
             )
         ],
-        "documents": _describe(snapshot, found, numbers),
+        "documents": _describe(snapshot, collection_map, numbers),
         "joints": {
-            "start": found.starts.tolist(),
-            "end": found.ends.tolist(),
-            "link": found.is_link.tolist(),
+            "start": collection_map.starts.tolist(),
+            "end": collection_map.ends.tolist(),
+            "link": collection_map.is_link.tolist(),
         },
     }
 
 
-def _describe(snapshot: Snapshot, found: CollectionMap, numbers: AnyIntegers) -> MapDocuments:
-    index, rows, layout = snapshot.index, found.documents, found.layout
-    passages = [PassageId(id_) for id_ in snapshot.passage_ids[found.first_passages].tolist()]
+def _describe(
+    snapshot: Snapshot, collection_map: CollectionMap, numbers: AnyIntegers
+) -> MapDocuments:
+    index, rows, layout = snapshot.index, collection_map.documents, collection_map.layout
+    passages = [
+        PassageId(id_) for id_ in snapshot.passage_ids[collection_map.first_passages].tolist()
+    ]
     x, y = np.round(layout.places, 1).T.tolist()
     order = np.lexsort((-layout.centrality, layout.groups))
     ranks = np.empty(len(rows), dtype=np.int64)
@@ -120,7 +124,7 @@ def _describe(snapshot: Snapshot, found: CollectionMap, numbers: AnyIntegers) ->
         "rank": ranks.tolist(),
         "source": np.searchsorted(numbers, index.documents.source[rows]).tolist(),
         "document": [index.document_paths[row] for row in rows.tolist()],
-        "title": [*found.titles],
+        "title": [*collection_map.titles],
         "passage": [*map(id_text, passages)],
         "modified": _days(index.documents.modified_ms[rows]),
     }

@@ -35,20 +35,22 @@ class ModelReload:
         self._load = load
         self._former: list[Models] = []
 
-    def load(self, state: ServingState, wanted: Config) -> Models | None:
+    def load(self, state: ServingState, new_config: Config) -> Models | None:
         """Load the models of the new configuration.
 
         Returns None if the models are unchanged, or if only a restart can load them, because the
         models of the stored vectors cannot be loaded. Loading takes seconds, or minutes if a model
         must be prepared. Raises ModelUnavailable or ConfigError if the models cannot be used.
         """
-        if not has_other_models(state.config, wanted):
+        if not has_other_models(state.config, new_config):
             return None
         try:
             in_use = state.models.maker.generation.name
         except ModelUnavailable:  # the encoder's endpoint never answered, so nothing is indexed yet
             return None
-        config = state.config.model_copy(update={"models": wanted.models, "llm": wanted.llm})
+        config = state.config.model_copy(
+            update={"models": new_config.models, "llm": new_config.llm}
+        )
         models = self._load(config, in_use)
         if models.maker.generation.name == in_use:
             return models
@@ -58,7 +60,7 @@ class ModelReload:
     def apply_following(
         self,
         serving: Serving,
-        wanted: Config,
+        new_config: Config,
         models: Models | None,
         engine_of: Callable[[Config, Models, AccessRules], Engine],
         watchers: SourceWatchers,
@@ -74,7 +76,7 @@ class ModelReload:
             in_use = state.models.maker.generation.name
             models = models.for_generation(in_use)
             models = models if models.maker.generation.name == in_use else None
-        applied = compare_configs(state.config, wanted, with_models=models is not None)
+        applied = compare_configs(state.config, new_config, with_models=models is not None)
         config = applied.config
         serving.change(
             config=config,
@@ -108,9 +110,9 @@ class ModelReload:
             models.close()
 
 
-def has_other_models(config: Config, wanted: Config) -> bool:
+def has_other_models(config: Config, new_config: Config) -> bool:
     """Return whether the new configuration has different models that a reload can load."""
-    return (config.models, config.llm) != (wanted.models, wanted.llm)
+    return (config.models, config.llm) != (new_config.models, new_config.llm)
 
 
 def run_in_thread(job: Callable[[], Result]) -> "Future[Result]":

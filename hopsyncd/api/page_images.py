@@ -67,18 +67,18 @@ class PageImages:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
-    def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
+    def draw(self, config: Config, page: WantedPage) -> PageImageAnswer:
         """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy if other
         pages take too long."""
         # The file is read even if the picture is cached, so that a changed file is not shown.
-        data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
-        key = (wanted.content, wanted.page, wanted.text)
+        data = read_indexed_file(config, page.source, page.document, page.content)
+        key = (page.content, page.page, page.text)
         if not self._lock.acquire(timeout=_PATIENCE_S):
             raise Busy(
                 "Cannot show the page", "other pages are being drawn", "Try again in a moment"
             )
         try:
-            block = self._kept.get(key) or self._draw(data, wanted)
+            block = self._kept.get(key) or self._draw(data, page)
             self._keep(key, block)
         finally:
             self._lock.release()
@@ -87,11 +87,11 @@ class PageImages:
             values.setdefault(name, []).append(value)
         width, height = map(int, values["size"][0].split())
         return {
-            "version": wanted.version,
-            "source": wanted.source,
-            "document": wanted.document,
-            "page": wanted.page,
-            "last": wanted.last,
+            "version": page.version,
+            "source": page.source,
+            "document": page.document,
+            "page": page.page,
+            "last": page.last,
             "pages": int(values["pages"][0]),
             "width": width,
             "height": height,
@@ -99,11 +99,11 @@ class PageImages:
             "picture": block.text,
         }
 
-    def _draw(self, data: bytes, wanted: WantedPage) -> Block:
+    def _draw(self, data: bytes, page: WantedPage) -> Block:
         try:
-            return self._process.preview_page(data, wanted.page, wanted.text)
+            return self._process.preview_page(data, page.page, page.text)
         except DocumentUnreadable as problem:
-            raise no_file(wanted.source, wanted.document, problem.why) from problem
+            raise no_file(page.source, page.document, problem.why) from problem
         finally:
             if self._timer:
                 self._timer.cancel()

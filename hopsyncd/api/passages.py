@@ -245,9 +245,9 @@ def paths_answer(
     }
 
 
-def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]:
+def _passages(head: Snapshot, shown: Answer, neighbourhood: Around) -> list[NearPassage]:
     found_near = list[NearPassage]()
-    for position, distance in found.distance.items():
+    for position, distance in neighbourhood.distance.items():
         id_ = _id(head, position)
         if passage := shown.passages.get(id_):
             whole = placed_json(id_, passage, shown.places.get(id_, ()))

@@ -178,11 +178,11 @@ class _Copy:
                 raise _Outdated from None
         self._publish(wanted)
 
-    def _read_again(self, wanted: Version) -> None:
+    def _read_again(self, version: Version) -> None:
         """Replace the index, which has grown in memory, with the newly saved index on disk."""
         self._statistics = None
-        self._index = self._saved.load(self._connection, self._generation, wanted.id)
-        self._publish(wanted)
+        self._index = self._saved.load(self._connection, self._generation, version.id)
+        self._publish(version)
         self.release_memory()
 
     def release_memory(self) -> None:
@@ -207,17 +207,27 @@ class _Copy:
         except (*REPORTABLE, _Unaided):  # the daemon answers, and reports the same error
             return None
 
-    def _answer_query(self, asked: QueryMessage) -> QueryAnswer:
-        understood, search, hidden = asked.understood, asked.search, asked.hidden
+    def _answer_query(self, message: QueryMessage) -> QueryAnswer:
+        understood, search, hidden = message.understood, message.search, message.hidden
         found = self._engine.query(
-            understood.question, asked.k, search, asked.at, hidden=hidden, wanted=understood.wanted
+            understood.question,
+            message.k,
+            search,
+            message.at,
+            hidden=hidden,
+            wanted=understood.wanted,
         )
         return answer_json(found, search, understood)
 
-    def _answer_question(self, asked: QueryMessage, with_passages: bool) -> AskAnswer:
-        understood, search, hidden = asked.understood, asked.search, asked.hidden
+    def _answer_question(self, message: QueryMessage, with_passages: bool) -> AskAnswer:
+        understood, search, hidden = message.understood, message.search, message.hidden
         found, reply = self._asker.ask(
-            understood.question, asked.k, search, asked.at, hidden=hidden, wanted=understood.wanted
+            understood.question,
+            message.k,
+            search,
+            message.at,
+            hidden=hidden,
+            wanted=understood.wanted,
         )
         return reply_json(found, reply, [], understood, with_passages)
 
@@ -241,8 +251,8 @@ def serve(descriptor: int) -> None:
         Pipe(descriptor) as pipe,
     ):
 
-        def wants(wanted: Wanted) -> Any:
-            pipe.send(wanted)
+        def wants(request: Wanted) -> Any:
+            pipe.send(request)
             given = pipe.recv()
             if given is None:
                 raise _Unaided

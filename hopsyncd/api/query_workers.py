@@ -55,15 +55,15 @@ class _Worker:
         in `patience_s` seconds."""
         return _exchange(self.pipe, message, patience_s)
 
-    def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
+    def ask(self, message: QueryMessage | AskMessage, compute: Given, patience_s: float) -> Any:
         """Send a query to the worker. Returns None if the worker cannot answer.
 
-        given: computes the model results that the worker requests. Raises OSError or EOFError if no
-        reply comes.
+        compute: returns the model results that the worker requests. Raises OSError or EOFError if
+        no reply comes.
         """
         reply = self.exchange(message, patience_s)
         while isinstance(reply, Wanted):
-            reply = self.exchange(given(reply), patience_s)
+            reply = self.exchange(compute(reply), patience_s)
         return reply
 
     def end(self) -> None:
@@ -121,18 +121,18 @@ class QueryWorkers:
     def answer(
         self,
         number: int,
-        asked: QueryMessage | AskMessage,
-        given: Given,
+        message: QueryMessage | AskMessage,
+        compute: Given,
         answer_here: Callable[[], _Answer],
     ) -> _Answer:
         """Let a worker that has version `number` answer the query.
 
-        given: computes the model results that the worker requests. answer_here: answers in this
+        compute: returns the model results that the worker requests. answer_here: answers in this
         process if no worker can answer.
         """
         worker = self._take_worker(number)
         if worker is not None:
-            found: _Answer | None = self._ask(worker, asked, given)
+            found: _Answer | None = self._ask(worker, message, compute)
             if found is not None:
                 return found
             with self._changed:
@@ -180,10 +180,10 @@ class QueryWorkers:
                     return None
                 self._changed.wait()
 
-    def _ask(self, worker: _Worker, asked: QueryMessage | AskMessage, given: Given) -> Any:
+    def _ask(self, worker: _Worker, message: QueryMessage | AskMessage, compute: Given) -> Any:
         """Return the worker's answer, or None if the worker was lost."""
         try:
-            found = worker.ask(asked, given, self._patience_s)
+            found = worker.ask(message, compute, self._patience_s)
         except (OSError, EOFError) as error:
             self._discard(worker, error)
             return None

@@ -80,7 +80,7 @@ from store.visibility import Mask
 _Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
 
 
-def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | None:
+def _compute_requested(models: Models, encoder: str, request: Wanted) -> Sequence[object] | None:
     """Compute the model results that a worker requests.
 
     Returns None if the models fail or were replaced.
@@ -88,11 +88,11 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
     if models.encoder.name != encoder:
         return None
     try:
-        if wanted.kind == "entities":
-            return models.language.entities(wanted.texts)
-        if wanted.kind == "questions":
-            return [*encode_questions(models.encoder, wanted.texts)]
-        return [*models.encoder.encode(wanted.texts)]
+        if request.kind == "entities":
+            return models.language.entities(request.texts)
+        if request.kind == "questions":
+            return [*encode_questions(models.encoder, request.texts)]
+        return [*models.encoder.encode(request.texts)]
     except REPORTABLE:
         return None
 
@@ -249,11 +249,11 @@ class ReadService:
         asker = state.asker
         by_llm = state.models.llm is not None if request.llm is None else request.llm
 
-        def on_found(found: Answer) -> None:
-            searched.append(found)
-            listener.note_found(_sources_of(found), len(found.ranked))
+        def on_found(answer: Answer) -> None:
+            searched.append(answer)
+            listener.note_found(_sources_of(answer), len(answer.ranked))
             by = "llm" if by_llm else "extractive"
-            listener.tell("progress", stage="answer", passages=len(found.ranked), by=by)
+            listener.tell("progress", stage="answer", passages=len(answer.ranked), by=by)
 
         def answer_here() -> AskAnswer:
             found, reply = asker.ask(
@@ -386,5 +386,5 @@ class ReadService:
             return diff_answer(connection, *ends, seen, request.limit, request.graph, index)
 
 
-def _sources_of(found: Answer) -> set[str]:
-    return {place.source for hit in found.ranked for place in found.places[hit.passage]}
+def _sources_of(answer: Answer) -> set[str]:
+    return {place.source for hit in answer.ranked for place in answer.places[hit.passage]}

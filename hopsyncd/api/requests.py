@@ -55,22 +55,22 @@ def host_of(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def _digits(given: object) -> object:
+def _digits(value: object) -> object:
     """Accept only digits, because pydantic also reads ` 1_0 ` as a number."""
-    if not isinstance(given, str):
-        return given
-    if len(given) > _MAX_DIGITS:
-        raise ValueError(f"too long for a number: {len(given):,} characters")
-    if not (given.isascii() and given.isdecimal()):
-        raise ValueError(f"{given!r} is not an integer")
-    return given
+    if not isinstance(value, str):
+        return value
+    if len(value) > _MAX_DIGITS:
+        raise ValueError(f"too long for a number: {len(value):,} characters")
+    if not (value.isascii() and value.isdecimal()):
+        raise ValueError(f"{value!r} is not an integer")
+    return value
 
 
-def _true_or_false(given: object) -> object:
+def _true_or_false(value: object) -> object:
     """Accept only JSON's true and false, because pydantic also reads `yes` as true."""
-    if isinstance(given, str) and given not in ("true", "false"):
-        raise ValueError(f"{given[:_MAX_DIGITS]!r} is neither true nor false")
-    return given
+    if isinstance(value, str) and value not in ("true", "false"):
+        raise ValueError(f"{value[:_MAX_DIGITS]!r} is neither true nor false")
+    return value
 
 
 At = Annotated[str, Field(min_length=1, max_length=200)]

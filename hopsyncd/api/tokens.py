@@ -160,16 +160,16 @@ class TokenFile:
             tokens.append(made)
         return made, f"hops_{made.id}_{secret}"
 
-    def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
+    def remove(self, is_wanted: Callable[[Token], bool], description: str) -> list[Token]:
         """Remove and return the tokens for which `is_wanted` is true.
 
-        Raises NotFound if there is no such token. `what` describes the token in the message.
+        Raises NotFound if there is no such token. `description` describes the token in the message.
         """
         gone = self.remove_all(is_wanted)
         if not gone:
             raise NotFound(
                 "Cannot revoke the token",
-                f"there is no token {what}",
+                f"there is no token {description}",
                 "`hopsyncd token list` shows all tokens",
             )
         return gone
@@ -225,15 +225,15 @@ class TokenUses:
                 return {str(name): used for name, used in found.items() if isinstance(used, int)}
         return {}
 
-    def note(self, token: Token, known: Sequence[Token], now_s: float) -> None:
-        """Record a use of a token, and forget tokens that are not in `known`.
+    def note(self, token: Token, tokens: Sequence[Token], now_s: float) -> None:
+        """Record a use of a token, and forget tokens that are not in `tokens`.
 
         Write errors, such as a full disk, are ignored.
         """
         if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
             return
         self._used[token.id] = int(now_s)
-        ids = {token.id for token in known}
+        ids = {token.id for token in tokens}
         self._used = {name: used for name, used in self._used.items() if name in ids}
         with suppress(OSError):
             _replace(self._file, self._used)

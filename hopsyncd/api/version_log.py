@@ -95,7 +95,7 @@ def diff_answer(
     connection: Connection,
     old: Version,
     new: Version,
-    found: Diff,
+    diff: Diff,
     limit: int | None,
     graph: bool = True,
     index: LiveIndex | None = None,
@@ -107,20 +107,20 @@ def diff_answer(
     """
     listed = limit if graph else 0
     shown = {
-        "added": found.documents_added[:limit],
-        "changed": found.documents_changed[:limit],
-        "removed": found.documents_removed[:limit],
+        "added": diff.documents_added[:limit],
+        "changed": diff.documents_changed[:limit],
+        "removed": diff.documents_removed[:limit],
     }
     names = _mail_names(connection, new.id, [*shown["added"], *shown["changed"]])
     old_names = _mail_names(connection, old.id, shown["removed"])
     documents = {
-        "added": found.documents_added,
-        "changed": found.documents_changed,
-        "removed": found.documents_removed,
-        "renamed": tuple((renaming.source, renaming.path) for renaming in found.documents_renamed),
+        "added": diff.documents_added,
+        "changed": diff.documents_changed,
+        "removed": diff.documents_removed,
+        "renamed": tuple((renaming.source, renaming.path) for renaming in diff.documents_renamed),
     }
-    passages = {"added": found.passages_added, "removed": found.passages_removed}
-    edges = {"added": found.edges_added, "removed": found.edges_removed}
+    passages = {"added": diff.passages_added, "removed": diff.passages_removed}
+    edges = {"added": diff.edges_added, "removed": diff.edges_removed}
     return {
         "from": old.id,
         "to": new.id,
@@ -136,17 +136,17 @@ def diff_answer(
             "removed": _documents(shown["removed"], old_names),
             "renamed": [
                 {"source": renaming.source, "document": renaming.path, "was": renaming.was}
-                for renaming in found.documents_renamed[:limit]
+                for renaming in diff.documents_renamed[:limit]
             ],
         },
         "texts": changed_texts(connection, old.id, new.id, shown["changed"], names),
         "passages": {
-            "added": _passages(connection, found.passages_added[:listed]),
-            "removed": _passages(connection, found.passages_removed[:listed]),
+            "added": _passages(connection, diff.passages_added[:listed]),
+            "removed": _passages(connection, diff.passages_removed[:listed]),
         },
         "edges": {
-            "added": _edges(connection, found.edges_added[:listed], index),
-            "removed": _edges(connection, found.edges_removed[:listed], index),
+            "added": _edges(connection, diff.edges_added[:listed], index),
+            "removed": _edges(connection, diff.edges_removed[:listed], index),
         },
     }
 
@@ -211,9 +211,9 @@ def _mail_names(
 
 
 def _documents(
-    found: Sequence[tuple[str, str]], names: Mapping[tuple[str, str], str]
+    documents: Sequence[tuple[str, str]], names: Mapping[tuple[str, str], str]
 ) -> list[DiffDocument]:
-    return [_document(source, path, names) for source, path in found]
+    return [_document(source, path, names) for source, path in documents]
 
 
 def _document(source: str, path: str, names: Mapping[tuple[str, str], str]) -> DiffDocument:
@@ -268,10 +268,10 @@ def start_of(text: str) -> str:
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
 
 
-def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
+def restricted_diff(diff: Diff, old: Snapshot, new: Snapshot) -> Diff:
     """Compare two versions for a caller who does not see everything.
 
-    `found` is the difference between the visible documents of both versions. The same sources are
+    `diff` is the difference between the visible documents of both versions. The same sources are
     hidden in both.
     """
     was, now = _edges_of(old), _edges_of(new)
@@ -281,16 +281,16 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
         return tuple(document for document in documents if not hides(new.hidden, *document))
 
     return Diff(
-        documents_added=visible(found.documents_added),
-        documents_removed=visible(found.documents_removed),
+        documents_added=visible(diff.documents_added),
+        documents_removed=visible(diff.documents_removed),
         documents_renamed=tuple(
             renaming
-            for renaming in found.documents_renamed
+            for renaming in diff.documents_renamed
             if not any(
                 hides(new.hidden, renaming.source, path) for path in (renaming.was, renaming.path)
             )
         ),
-        documents_changed=visible(found.documents_changed),
+        documents_changed=visible(diff.documents_changed),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
         edges_added=in_order(now - was),

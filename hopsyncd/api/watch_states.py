@@ -103,9 +103,9 @@ def _version_reasons(
     return found
 
 
-def _state(found: Answer, reply: AskReply) -> str:
+def _state(answer: Answer, reply: AskReply) -> str:
     """Return the state to compare: the answer, and the set of the first passages."""
-    first = sorted(id_text(hit.passage) for hit in found.ranked[:_PASSAGES])
+    first = sorted(id_text(hit.passage) for hit in answer.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})
 
@@ -120,9 +120,9 @@ def _beyond(state: WatchedState, other: WatchedState) -> set[str]:
     }
 
 
-def _passage(found: Answer, rank: int) -> WatchedPassage:
-    id_ = found.ranked[rank].passage
-    whole = placed_json(id_, found.passages[id_], found.places.get(id_, ()))
+def _passage(answer: Answer, rank: int) -> WatchedPassage:
+    id_ = answer.ranked[rank].passage
+    whole = placed_json(id_, answer.passages[id_], answer.places.get(id_, ()))
     passage: WatchedPassage = {
         "id": whole["id"],
         "heading": whole["heading"],

@@ -50,11 +50,11 @@ class _Expiry(click.ParamType[int | None]):
         return int(end.timestamp())
 
 
-def _name(_: click.Context, __: click.Parameter, given: Any) -> Any:
-    for name in (given,) if isinstance(given, str) else given:
+def _name(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    for name in (value,) if isinstance(value, str) else value:
         if not PERSON.fullmatch(name):
             raise click.BadParameter(f"{name!r}: use letters, digits and . _ @ + -")
-    return given
+    return value
 
 
 @token.command()

@@ -45,8 +45,8 @@ def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | Non
     return text
 
 
-def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[str]:
-    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+def _columns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    return [name.strip() for text in values for name in text.split(",") if name.strip()]
 
 
 @click.command()
@@ -196,15 +196,15 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
             "erased": True}  # fmt: skip
 
 
-def _print_removal(done: Mapping[str, Any]) -> None:
-    kept = "erased from all versions" if done["purged"] else "older versions keep them"
+def _print_removal(answer: Mapping[str, Any]) -> None:
+    kept = "erased from all versions" if answer["purged"] else "older versions keep them"
     click.echo(
-        f"Removed {done['name']} with {plural(done['documents'], 'document')} ({kept})."
-        + (f" The newest version is {done['version']}." if done["version"] else "")
+        f"Removed {answer['name']} with {plural(answer['documents'], 'document')} ({kept})."
+        + (f" The newest version is {answer['version']}." if answer["version"] else "")
     )
-    for source, document in done["held_by"]:
+    for source, document in answer["held_by"]:
         click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
-    if not done["erased"]:
+    if not answer["erased"]:
         click.echo(
             "A query was still reading the old data. Run the command again to erase the rest."
         )

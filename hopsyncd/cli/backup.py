@@ -386,17 +386,19 @@ def _start(command: Sequence[str]) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def _report(done: "Restored", started: bool) -> None:
-    click.echo(f"Restored. The newest version is {done.version}.")
-    if done.replaced:
-        click.echo(f"The replaced database is in {done.replaced} until the next backup succeeds.")
-    if done.purged:
+def _report(restored: "Restored", started: bool) -> None:
+    click.echo(f"Restored. The newest version is {restored.version}.")
+    if restored.replaced:
         click.echo(
-            f"{plural(done.purged, 'document')} purged since the backup will be purged again."
+            f"The replaced database is in {restored.replaced} until the next backup succeeds."
         )
-    if done.unread:
+    if restored.purged:
         click.echo(
-            f"The replaced database cannot be read ({printable(done.unread)}). If you have purged"
-            " documents since the backup, purge them again."
+            f"{plural(restored.purged, 'document')} purged since the backup will be purged again."
+        )
+    if restored.unread:
+        click.echo(
+            f"The replaced database cannot be read ({printable(restored.unread)}). If you have"
+            " purged documents since the backup, purge them again."
         )
     click.echo("The daemon was started again." if started else "Now run `hopsyncd serve`.")

@@ -172,9 +172,9 @@ def evaluate(
         click.echo(f"written: {file}")
 
 
-def _measure_corpus(config: Config, given: Mapping[str, Any]) -> "Measured":
+def _measure_corpus(config: Config, options: Mapping[str, Any]) -> "Measured":
     """Measure on a file of passages and a file of questions."""
-    if given["corpus"] is None or given["questions"] is None:
+    if options["corpus"] is None or options["questions"] is None:
         raise click.UsageError("Use --corpus or --folder with --questions, or use --self.")
     from hopsyncd.evaluation.corpus import read_corpus, read_questions
     from hopsyncd.evaluation.recordings import recorded_maker
@@ -183,39 +183,39 @@ def _measure_corpus(config: Config, given: Mapping[str, Any]) -> "Measured":
     from hopsyncd.evaluation.run import kept_folder
     from hopsyncd.models.questions import BuiltinMaker
 
-    corpus = read_corpus(given["corpus"])
-    questions = read_questions(Path(given["questions"]), corpus)
-    models, notes = _models(config, given), []
+    corpus = read_corpus(options["corpus"])
+    questions = read_questions(Path(options["questions"]), corpus)
+    models, notes = _models(config, options), []
     # Never the configured LLM: indexing a corpus with it is expensive.
     maker: QuestionMaker = BuiltinMaker(models.language, models.encoder)
-    recorded, mode = given["questions_from"], given["questions_mode"]
+    recorded, mode = options["questions_from"], options["questions_mode"]
     if recorded:
         maker = recorded_maker(recorded, corpus, models.language, models.encoder, mode)
         notes.append(f"Indexed with the questions of {recorded.name} (mode {mode}).")
-    experiment = _experiment(config, given, replace(models, maker=maker), STRATEGIES)
-    keep = given["keep"]
+    experiment = _experiment(config, options, replace(models, maker=maker), STRATEGIES)
+    keep = options["keep"]
     folder = keep and kept_folder(keep, corpus, maker, experiment.budget_factor)
     store = nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
     with store as place, _progress(experiment, len(corpus), len(questions)) as shown:
         result = run(Path(place), corpus, questions, shown)
-    title = f"Evaluation of {given['corpus'].name} with {Path(given['questions']).name}"
+    title = f"Evaluation of {options['corpus'].name} with {Path(options['questions']).name}"
     return Measured(title, notes, experiment.searches, result)
 
 
-def _measure_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
-    if given["corpus"] or given["questions_from"] or given["questions"] is None:
+def _measure_folder(config: Config, options: Mapping[str, Any]) -> "Measured":
+    if options["corpus"] or options["questions_from"] or options["questions"] is None:
         raise click.UsageError("Use --folder with --questions, and without a corpus.")
     from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
     from hopsyncd.evaluation.report import Measured
 
-    file, folder = Path(given["questions"]), given["folder"]
+    file, folder = Path(options["questions"]), options["folder"]
     questions = read_quoted(file)
-    ignored, path = list(given["ignore"]), file.resolve()
+    ignored, path = list(options["ignore"]), file.resolve()
     if path.is_relative_to(folder.resolve()):
         ignored.append(f"/{path.relative_to(folder.resolve())}")
     source = source_of(folder, ignored)
-    experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
-    keep = given["keep"]
+    experiment = _experiment(config, options, _models(config, options), _PLAIN_STRATEGIES)
+    keep = options["keep"]
     store = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
     with store as place, _progress(experiment, 1, len(questions)) as shown:
         result = measured_folder(Path(place), source, questions, config, shown)
@@ -224,59 +224,59 @@ def _measure_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
     return Measured(title, notes, experiment.searches, result)
 
 
-def _measure_self(config: Config, given: Mapping[str, Any]) -> "Measured":
-    if given["corpus"] or given["folder"] or given["questions_from"]:
+def _measure_self(config: Config, options: Mapping[str, Any]) -> "Measured":
+    if options["corpus"] or options["folder"] or options["questions_from"]:
         raise click.UsageError("Use --self without a corpus, folder or recorded questions.")
-    wanted = given["questions"] or "50"
+    wanted = options["questions"] or "50"
     if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
         raise click.UsageError("With --self, --questions must be a number from 1 to 1000.")
     from hopsyncd.evaluation.index_questions import NOTES, evaluate_index
     from hopsyncd.evaluation.report import Measured
 
-    experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
-    database, by_llm = config.database, given["by_llm"]
+    experiment = _experiment(config, options, _models(config, options), _PLAIN_STRATEGIES)
+    database, by_llm = config.database, options["by_llm"]
     with _progress(experiment, 0, 0) as shown:
-        result = evaluate_index(database, int(wanted), given["seed"], shown, by_llm=by_llm)
+        result = evaluate_index(database, int(wanted), options["seed"], shown, by_llm=by_llm)
     return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)
 
 
-def _models(config: Config, given: Mapping[str, Any]) -> "Models":
+def _models(config: Config, options: Mapping[str, Any]) -> "Models":
     from hopsyncd.models.loading import load_models
 
     models = load_models(config)
-    if given["by_llm"] and models.llm is None:
+    if options["by_llm"] and models.llm is None:
         raise click.UsageError("--llm needs a section [llm] in the configuration.")
     return models
 
 
-def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
+def _searches(options: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
     from hopsyncd.evaluation.run import searches_of
 
     swept = (
-        given[name]
+        options[name]
         for name in ("profiles", "reasoners", "top_ks", "n_hops", "beams", "reranks", "methods")
     )
-    searches = searches_of(given["strategies"] or default, *swept)
+    searches = searches_of(options["strategies"] or default, *swept)
     if not searches:
         raise click.UsageError("The reasoner `walk` does not work with --profile paper.")
     return searches
 
 
 def _experiment(
-    config: Config, given: Mapping[str, Any], models: "Models", strategies: tuple[Strategy, ...]
+    config: Config, options: Mapping[str, Any], models: "Models", strategies: tuple[Strategy, ...]
 ) -> "Experiment":
     """Make the experiment from the options. `strategies` are the default strategies."""
     from hopsyncd.evaluation.run import Experiment
     from hopsyncd.retrieve.walk_settings import WalkSettings
 
-    by: Answers = "llm" if given["by_llm"] else "extractive"
+    by: Answers = "llm" if options["by_llm"] else "extractive"
     return Experiment(
-        _searches(given, strategies),
+        _searches(options, strategies),
         models,
         config.index.edge_budget_factor,
         WalkSettings.from_config(config.query),
         config.llm.max_calls_per_query or None,
-        by if given["answers"] else "none",
+        by if options["answers"] else "none",
     )
 
 

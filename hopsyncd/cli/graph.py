@@ -114,34 +114,36 @@ def _passages_of(client: Client, document: str, source: str | None, at: str) -> 
     return ids
 
 
-def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge(neighbourhoods: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the neighbourhoods of several passages. Each passage keeps its shortest distance, and
     each edge occurs once."""
     passages: dict[str, Any] = {}
     for passage in sorted(
-        (p for part in found for p in part["passages"]), key=lambda p: p["distance"]
+        (p for part in neighbourhoods for p in part["passages"]), key=lambda p: p["distance"]
     ):
         passages.setdefault(passage["id"], passage)
-    edges = {json.dumps(edge, sort_keys=True): edge for part in found for edge in part["edges"]}
+    edges = {
+        json.dumps(edge, sort_keys=True): edge for part in neighbourhoods for edge in part["edges"]
+    }
     return {
-        "version": found[0]["version"],
-        "degraded": found[0]["degraded"],
+        "version": neighbourhoods[0]["version"],
+        "degraded": neighbourhoods[0]["degraded"],
         "passages": list(passages.values()),
         "edges": list(edges.values()),
     }
 
 
-def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
+def _tree(neighbourhood: Mapping[str, Any], verbose: bool) -> "Tree":
     """Make a tree in which each passage is below a nearer passage that an edge connects to it."""
     from rich.tree import Tree
 
-    passages = {passage["id"]: passage for passage in found["passages"]}
+    passages = {passage["id"]: passage for passage in neighbourhood["passages"]}
     start, *others = sorted(passages.values(), key=lambda passage: passage["distance"])
     drawn = {start["id"]: Tree(_label(start, "", verbose), guide_style="cyan")}
     for passage in others:
         joints = (
             (edge, other)
-            for edge in found["edges"]
+            for edge in neighbourhood["edges"]
             for other in ({edge["from"], edge["to"]} - {passage["id"]})
             if passage["id"] in (edge["from"], edge["to"])
             and other in drawn
@@ -171,13 +173,13 @@ def _label(
     return label.append(f"{chr(10) if sys.stdout.isatty() else '   '}{facts}", "dim")
 
 
-def _dot_lines(found: dict[str, Any]) -> Iterator[str]:
+def _dot_lines(neighbourhood: dict[str, Any]) -> Iterator[str]:
     yield "digraph hopsyncd {"
     yield "  node [shape=box];"
-    for passage in found["passages"]:
+    for passage in neighbourhood["passages"]:
         start = " ".join(passage["start"].split())[:_LABEL_CHARACTERS]
         yield f"  {_dot_text(passage['id'])} [label={_dot_text(title_of(passage), start)}];"
-    for edge in found["edges"]:
+    for edge in neighbourhood["edges"]:
         ends = f"{_dot_text(edge['from'])} -> {_dot_text(edge['to'])}"
         yield f"  {ends} [label={_dot_text(edge['question'])}{_DOT_LINES[edge['asked_by']]}];"
     yield "}"

@@ -330,16 +330,16 @@ def _places(system: bool) -> tuple[Path, ...]:
     return folder / SERVICE, folder / SOCKET
 
 
-def _remove(found: Sequence[Path], system: bool) -> None:
-    """Stop the services that the files in `found` describe, and remove the files."""
-    if not found:
+def _remove(files: Sequence[Path], system: bool) -> None:
+    """Stop the services that these files describe, and remove the files."""
+    if not files:
         return
     if _is_mac():
         _run(["launchctl", "bootout", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"], must=False)
     else:
-        names = [path.name for path in found]
+        names = [path.name for path in files]
         _run([*_systemctl(system), "disable", "--now", *names], must=False)
-    for path in found:
+    for path in files:
         path.unlink()
         click.echo(f"Removed {path}")
 

@@ -311,13 +311,13 @@ def purge(
             click.echo(f"Backups in {folder} may still contain the document.")
 
 
-def _print_purge(done: Mapping[str, Any]) -> None:
+def _print_purge(answer: Mapping[str, Any]) -> None:
     click.echo(
-        f"Purged {printable(done['document'])} of {done['source']}:"
-        f" {plural(done['revisions'], 'revision')}, {plural(done['passages'], 'passage')},"
-        f" in {plural(len(done['versions']), 'version')}."
+        f"Purged {printable(answer['document'])} of {answer['source']}:"
+        f" {plural(answer['revisions'], 'revision')}, {plural(answer['passages'], 'passage')},"
+        f" in {plural(len(answer['versions']), 'version')}."
     )
-    for source, document in done["held_by"]:
+    for source, document in answer["held_by"]:
         click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
-    if not done["erased"]:
+    if not answer["erased"]:
         click.echo("A query was still reading the old data. Purge again to erase the rest.")

@@ -83,7 +83,7 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def take_filters(given: dict[str, Any]) -> list[str]:
+def take_filters(options: dict[str, Any]) -> list[str]:
     """Remove the filters from a command's options, and return them in the daemon's notation.
 
     A value that begins with `!` excludes documents.
@@ -91,7 +91,7 @@ def take_filters(given: dict[str, Any]) -> list[str]:
     return [
         f"-{key}:{value[1:]}" if value.startswith("!") else f"{key}:{value}"
         for key in _FILTERS
-        for value in given.pop(key.replace("-", "_"))
+        for value in options.pop(key.replace("-", "_"))
     ]
 
 

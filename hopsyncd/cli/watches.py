@@ -143,10 +143,10 @@ def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
         click.echo(f"Watch {number} is on: {_action_text(kind, what)}")
 
 
-def _action_text(kind: str, what: Any) -> str:
+def _action_text(kind: str, action: Any) -> str:
     if kind == "exec":
-        return f"run {printable(shlex.join(what))}"
-    return f"post to {printable(what)}"
+        return f"run {printable(shlex.join(action))}"
+    return f"post to {printable(action)}"
 
 
 @click.command()

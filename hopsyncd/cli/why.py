@@ -89,9 +89,9 @@ def _answer_text(client: Client, question: str, at: str) -> str | None:
     return str(reply["sentences"][0]["text"]) if reply["sentences"] else None
 
 
-def _print_answers(found: Mapping[str, Any]) -> None:
-    old, new = found["answer_from"], found["answer_to"]
-    versions = f"version {found['from']} to {found['to']}"
+def _print_answers(answers: Mapping[str, Any]) -> None:
+    old, new = answers["answer_from"], answers["answer_to"]
+    versions = f"version {answers['from']} to {answers['to']}"
     if old == new:
         click.secho(f"{versions}: the answer is the same", bold=True)
         echo_line(printable(new or "not found in your documents"), indent="  ", hanging="  ")
@@ -172,16 +172,16 @@ def _compare(
 def _missing_at(
     client: Client,
     version: int,
-    found: Mapping[str, tuple[int, Any]],
-    known: Collection[str],
+    passages: Mapping[str, tuple[int, Any]],
+    contained: Collection[str],
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the passages in `found` that the version does not contain.
+    """Return the passages in `passages` that the version does not contain.
 
-    The version contains the passages in `known`, so they are not looked up.
+    The version contains the passages in `contained`, so they are not looked up.
     """
     missing = {}
-    for id_, (_, passage) in found.items():
-        if id_ in known:
+    for id_, (_, passage) in passages.items():
+        if id_ in contained:
             continue
         try:
             client.passage(id_, at=str(version))

@@ -107,12 +107,12 @@ def event_of(place: object, call: Call[Any], line: bytes) -> Event:
     return found
 
 
-def check_type(place: object, status: int, media_type: str, wanted: str) -> None:
-    """Raise DaemonUnavailable if the media type of a response is not `wanted`."""
+def check_type(place: object, status: int, media_type: str, expected: str) -> None:
+    """Raise DaemonUnavailable if the media type of a response is not `expected`."""
     received = media_type.partition(";")[0].strip().lower()
-    if received != wanted:
+    if received != expected:
         shown = repr(received[:_SHOWN_CHARACTERS]) if received else "missing"
-        raise unusable(place, f"the media type is {shown} instead of {wanted} (status {status})")
+        raise unusable(place, f"the media type is {shown} instead of {expected} (status {status})")
 
 
 def unusable(place: object, why: str) -> DaemonUnavailable:

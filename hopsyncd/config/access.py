@@ -133,11 +133,11 @@ class AccessConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _rename_tcp(cls, given: object) -> object:
+    def _rename_tcp(cls, section: object) -> object:
         """Accept `tcp`, the former name of `listen`."""
-        if isinstance(given, dict) and "tcp" in given and "listen" not in given:
-            return {"listen" if key == "tcp" else key: value for key, value in given.items()}
-        return given
+        if isinstance(section, dict) and "tcp" in section and "listen" not in section:
+            return {"listen" if key == "tcp" else key: value for key, value in section.items()}
+        return section
 
     group: GroupName = Field(
         default="",

@@ -415,11 +415,13 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
         yield f"\n[[source]]\nname = {toml_value(name)}\npath = {quoted}\n"
 
 
-def free_name(wanted: str, taken: set[str]) -> str:
-    """Return a valid source name that is close to `wanted` and not in `taken`."""
+def free_name(wanted: str, used_names: set[str]) -> str:
+    """Return a valid source name that is close to `wanted` and not in `used_names`."""
     base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
-    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
-    return next(name for name in names if name not in taken)
+    names = (
+        base if number == 1 else f"{base}-{number}" for number in range(1, len(used_names) + 2)
+    )
+    return next(name for name in names if name not in used_names)
 
 
 def check_config(file: Path, text: str) -> Config:

@@ -139,7 +139,7 @@ def exact_pattern(path: str) -> str:
     return "/" + re.sub(r" +$", lambda found: "\\ " * len(found[0]), escaped)
 
 
-def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str | None:
+def _with_ignored(text: str, index: int, patterns: Sequence[str], line: str) -> str | None:
     """Replace or insert the line of `ignore` in a source.
 
     Returns None if the line's position cannot be found.
@@ -153,7 +153,7 @@ def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str
         return "".join([*lines[:position], line, *lines[position:]])
     first = places[key] - 1
     for end in range(first + 1, len(lines) + 1):
-        if _parse("".join(lines[first:end])) == {"ignore": given}:
+        if _parse("".join(lines[first:end])) == {"ignore": patterns}:
             return "".join([*lines[:first], line, *lines[end:]])
     return None
 
@@ -265,22 +265,24 @@ class ConfigChange:
         }
 
 
-def compare_configs(in_force: Config, wanted: Config, *, with_models: bool = False) -> ConfigChange:
+def compare_configs(
+    in_force: Config, new_config: Config, *, with_models: bool = False
+) -> ConfigChange:
     """Compare two configurations. With `with_models`, changes of models do not need a restart,
     because the caller has loaded the new models.
     """
     sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
-    taken = {section: getattr(wanted, section) for section in sections}
+    taken = {section: getattr(new_config, section) for section in sections}
     for section, keys in _KEYS_AT_ONCE.items():
-        values = {key: getattr(getattr(wanted, section), key) for key in keys}
+        values = {key: getattr(getattr(new_config, section), key) for key in keys}
         taken[section] = getattr(in_force, section).model_copy(update=values)
     config = in_force.model_copy(update=taken)
-    before, after = _by_name(in_force), _by_name(wanted)
+    before, after = _by_name(in_force), _by_name(new_config)
     both = before.keys() & after.keys()
     return ConfigChange(
         config,
         _changed_keys(in_force, config),
-        _changed_keys(config, wanted),
+        _changed_keys(config, new_config),
         tuple(name for name in after if name not in both),
         tuple(name for name in after if name in both and after[name] != before[name]),
         tuple(name for name in before if name not in both),

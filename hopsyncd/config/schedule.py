@@ -105,7 +105,7 @@ def zone_of(name: str) -> ZoneInfo:
         raise ValueError(f"there is no time zone {name!r}") from error
 
 
-def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
+def next_ms(job: str, schedule: When, last: Run | None, now: Moment) -> int:
     """Return the wall time at which the job is due. If the job is due now, the time is not in the
     future.
 
@@ -119,28 +119,28 @@ def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
     wall_ms = last.ended.wall_ms
     steady_ms = round((now.steady_s - last.ended.steady_s) * 1000)
     since_ms = min(wall_ms, now.wall_ms - steady_ms)
-    repeated = when.names_hours and wall_ms - since_ms <= _CORRECTION_MS
-    due_ms = _next_scheduled_ms(job, when, wall_ms if repeated else since_ms)
+    repeated = schedule.names_hours and wall_ms - since_ms <= _CORRECTION_MS
+    due_ms = _next_scheduled_ms(job, schedule, wall_ms if repeated else since_ms)
     return min(due_ms, since_ms + RETRY_MS) if last.failed else due_ms
 
 
-def _next_scheduled_ms(job: str, when: When, since_ms: int) -> int:
+def _next_scheduled_ms(job: str, schedule: When, since_ms: int) -> int:
     """Return the first scheduled time after `since_ms`, plus its jitter.
 
     The jitter is derived from the job and the time, so it is always the same.
     """
-    named = _first_after(when, since_ms)
-    while when.names_hours and named.fold:
-        named = _first_after(when, _unix_ms(named))
+    named = _first_after(schedule, since_ms)
+    while schedule.names_hours and named.fold:
+        named = _first_after(schedule, _unix_ms(named))
     named_ms = _unix_ms(named)
     share = crc32(f"{job} {named_ms}".encode()) / 2**32
-    return named_ms + round(share * when.jitter_s * 1000)
+    return named_ms + round(share * schedule.jitter_s * 1000)
 
 
-def _first_after(when: When, since_ms: int) -> datetime:
+def _first_after(schedule: When, since_ms: int) -> datetime:
     since = datetime.fromtimestamp(since_ms / 1000, UTC)
     # A microsecond later, because in a repeated hour the trigger would return `since` again.
-    named: datetime = when.trigger.get_next_fire_time(since, since + timedelta(microseconds=1))
+    named: datetime = schedule.trigger.get_next_fire_time(since, since + timedelta(microseconds=1))
     return named
 
 

@@ -31,10 +31,10 @@ def write_secret(file: Path, secret: str) -> None:
         made.write(secret + "\n")
 
 
-def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
+def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
     """Read the secret in a file. Raises SocketRefused if other users can read it.
 
-    `what` is the kind of secret, for messages.
+    `kind` is the kind of secret, for messages.
     """
     try:
         # O_NONBLOCK, because opening a pipe would block.
@@ -45,27 +45,27 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
                 raise OSError(errno.EINVAL, "the path does not lead to a regular file")
             secret = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise _refusal(file, error, what) from error
-    failed = f"Cannot use the {what} in {file}"
+        raise _refusal(file, error, kind) from error
+    failed = f"Cannot use the {kind} in {file}"
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketRefused(
             failed,
-            f"other users can read the {what} file",
+            f"other users can read the {kind} file",
             f"Run `chmod 600 {file}` as the owner of the file",
         )
     if len(secret) < min_characters:
         raise SocketRefused(
             failed,
-            f"the {what} has fewer than {min_characters} characters",
-            f"Replace the file with a file that contains a longer {what}",
+            f"the {kind} has fewer than {min_characters} characters",
+            f"Replace the file with a file that contains a longer {kind}",
         )
     return secret
 
 
-def _refusal(file: Path, error: OSError | UnicodeDecodeError, what: str = "token") -> SocketRefused:
-    why = getattr(error, "strerror", None) or f"the {what} file is not text"
+def _refusal(file: Path, error: OSError | UnicodeDecodeError, kind: str = "token") -> SocketRefused:
+    why = getattr(error, "strerror", None) or f"the {kind} file is not text"
     return SocketRefused(
-        f"Cannot use the {what} in {file}",
+        f"Cannot use the {kind} in {file}",
         why.lower(),
         f"Check that {file} is a text file, and that you own it",
     )

@@ -31,14 +31,14 @@ class DetectedSource:
 
 
 def detect_source(
-    place: str, kind: str = "", given: Mapping[str, Any] | None = None
+    place: str, kind: str = "", user_keys: Mapping[str, Any] | None = None
 ) -> DetectedSource:
     """Detect the source at a path or an address; `kind` overrides the detected kind.
 
-    `given` has the user's keys. Missing keys of a database are derived from its tables. Raises
+    `user_keys` has the user's keys. Missing keys of a database are derived from its tables. Raises
     ConfigError if `place` has no usable source, or if the source needs more keys.
     """
-    given = given or {}
+    user_keys = user_keys or {}
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
         raise _refusal_error(
             place,
@@ -54,14 +54,14 @@ def detect_source(
         raise _refusal_error(
             place, f"there is no kind of source {kind!r}", f"Use one of {', '.join(known_kinds())}"
         )
-    if kind != "sqlite" and given:
-        flags = ", ".join(f"--{key}" for key in given)
+    if kind != "sqlite" and user_keys:
+        flags = ", ".join(f"--{key}" for key in user_keys)
         raise _refusal_error(
             place, f"{flags} can be used only with a SQLite database", "Leave out these options"
         )
     match kind:
         case "sqlite":
-            return _detect_database(_path(place), given)
+            return _detect_database(_path(place), user_keys)
         case "imap":
             return _detect_mail_account(place)
         case "web":
@@ -156,11 +156,11 @@ def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
     return DetectedSource({"kind": kind, "path": str(path)}, tuple(notes))
 
 
-def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
+def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource:
     """Add the keys that can be derived from the database's tables to the user's keys."""
-    wanted = {"kind": "sqlite", "path": str(path), **given}
-    if given.get("query"):
-        if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
+    wanted = {"kind": "sqlite", "path": str(path), **user_keys}
+    if user_keys.get("query"):
+        if missing := [f"--{key}" for key in ("key", "text") if key not in user_keys]:
             raise _refusal_error(
                 str(path),
                 f"a query needs {' and '.join(missing)} too",
@@ -168,10 +168,10 @@ def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
             )
         return DetectedSource(wanted)
     tables = tables_of(path)
-    named = given.get("table")
+    named = user_keys.get("table")
     likely = [t for t in tables if t.name == named or (not named and t.key and t.text)]
-    complete = {"table", "key", "text"} <= given.keys()
-    if not complete and (len(likely) != 1 or not _fills(likely[0], given)):
+    complete = {"table", "key", "text"} <= user_keys.keys()
+    if not complete and (len(likely) != 1 or not _fills(likely[0], user_keys)):
         listed = "; ".join(f"{table.name} ({', '.join(table.columns)})" for table in tables)
         raise _refusal_error(
             str(path),
@@ -186,7 +186,7 @@ def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
     chosen = {
         key: value
         for key, value in suggested.items()
-        if value and key not in given and not (key == "title" and "text" in given)
+        if value and key not in user_keys and not (key == "title" and "text" in user_keys)
     }
     words = "; ".join(
         f"{key} {value if isinstance(value, str) else ', '.join(value)}"
@@ -195,8 +195,8 @@ def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
     return DetectedSource({**wanted, **chosen}, (f"Chosen from the database: {words}.",))
 
 
-def _fills(table: Table, given: Mapping[str, Any]) -> bool:
-    return bool(given.get("key") or table.key) and bool(given.get("text") or table.text)
+def _fills(table: Table, user_keys: Mapping[str, Any]) -> bool:
+    return bool(user_keys.get("key") or table.key) and bool(user_keys.get("text") or table.text)
 
 
 def _detect_mail_account(place: str) -> DetectedSource:

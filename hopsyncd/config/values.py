@@ -269,30 +269,30 @@ def user_id(name: str) -> int:
         raise ValueError(f"there is no user {name} on this machine") from error
 
 
-def _check_viewer(who: str) -> str:
+def _check_viewer(viewer: str) -> str:
     """Accept "user:NAME", "group:NAME", or "members" for all members of the group.
 
     A user who connects over TCP needs no account on this machine, so the name need not exist.
     """
-    kind, _, name = who.partition(":")
-    if who == MEMBERS or (kind in ("user", "group") and PERSON.fullmatch(name)):
-        return who
-    return _check_user_or_group(who)
+    kind, _, name = viewer.partition(":")
+    if viewer == MEMBERS or (kind in ("user", "group") and PERSON.fullmatch(name)):
+        return viewer
+    return _check_user_or_group(viewer)
 
 
-def _check_user_or_group(who: str) -> str:
+def _check_user_or_group(viewer: str) -> str:
     """Accept a user or a group on this machine, as "user:ann" or "group:team"."""
-    kind, _, name = who.partition(":")
+    kind, _, name = viewer.partition(":")
     if kind not in ("user", "group") or not name:
         raise ValueError('the value must be "user:NAME" or "group:NAME"')
     user_id(name) if kind == "user" else group_id(name)
-    return who
+    return viewer
 
 
-def is_on_this_machine(who: str) -> bool:
+def is_on_this_machine(viewer: str) -> bool:
     """Return whether this machine has the user or group of `user:NAME` or `group:NAME`."""
     try:
-        return bool(_check_user_or_group(who))
+        return bool(_check_user_or_group(viewer))
     except ValueError:
         return False
 

@@ -141,7 +141,7 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
     return False
 
 
-def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[str]:
+def _leads(passage: Passage, mentions: Sequence[Mention], name: str) -> Iterator[str]:
     """Yield sentences that mention the name, with the name replaced.
 
     Sentences that contain the title come first.
@@ -149,7 +149,9 @@ def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[st
     title = passage.heading[-1] if passage.heading else ""
     for start, end in sentence_spans(passage.text):
         spans_of_name = [
-            (m.start, m.end) for m in found if m.keyword == name and start <= m.start < m.end <= end
+            (m.start, m.end)
+            for m in mentions
+            if m.keyword == name and start <= m.start < m.end <= end
         ]
         if not spans_of_name:
             continue
@@ -161,19 +163,19 @@ def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[st
 
 
 def _ask_about_target(
-    pair: Pair, found: Sequence[Mention], name: str, language: Language
+    pair: Pair, mentions: Sequence[Mention], name: str, language: Language
 ) -> Iterator[tuple[str, str]]:
     """Yield questions about the text after the name, each with its answer."""
     text = pair.target.text
     known = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
     for start, end in sentence_spans(text):
-        for mention in found:
+        for mention in mentions:
             if mention.keyword != name or not start <= mention.start < end:
                 continue
             if not is_topic and (mention.start > start or " " not in name):
                 continue
-            for first, last, which in _things(text, start, end, found, language):
+            for first, last, which in _things(text, start, end, mentions, language):
                 between = text[mention.end : first].strip(_EDGES)
                 new = f" {normalise(text[first:last])} " not in known
                 if first > mention.end and new and between:
@@ -183,7 +185,7 @@ def _ask_about_target(
 
 
 def _things(
-    text: str, start: int, end: int, found: Sequence[Mention], language: Language
+    text: str, start: int, end: int, mentions: Sequence[Mention], language: Language
 ) -> list[tuple[int, int, str]]:
     """Find possible answers in a sentence. Returns (start, end, question word), by position.
 
@@ -197,7 +199,7 @@ def _things(
     taken = {first for first, _, _ in spans}
     names = [
         (mention.start, mention.end, "what")
-        for mention in found
+        for mention in mentions
         if start <= mention.start < end and mention.start not in taken
     ]
     return sorted([*spans, *names])
@@ -326,24 +328,24 @@ class IndexQuestions:
 
 
 def evaluate_index(
-    database: Database, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
+    database: Database, count: int, seed: int, experiment: Experiment, *, by_llm: bool
 ) -> Evaluation:
     """Make questions and ask them. The LLM calls that write the questions are not counted.
 
     Raises the errors of `make_index_questions`.
     """
-    models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
+    models, usage = experiment.models, Usage(max_calls=_CALLS * count)
     made = make_index_questions(
-        database, models, wanted, seed, models.llm if by_llm else None, usage
+        database, models, count, seed, models.llm if by_llm else None, usage
     )
     asked = ask_all_ways(database, made.served, gold_of(made.corpus), made.questions, experiment)
     return Evaluation(asked, 0.0, made.served.version.passages, len(made.served.list_edges()))
 
 
 def make_index_questions(
-    database: Database, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
+    database: Database, models: Models, count: int, seed: int, llm: Llm | None, usage: Usage
 ) -> IndexQuestions:
-    """Make at most `wanted` questions, by rule or by `llm`. No two questions share a passage.
+    """Make at most `count` questions, by rule or by `llm`. No two questions share a passage.
 
     The database is only read, so the daemon may be running. Raises BadRequest if the index has no
     pairs, and LlmError if all calls of the LLM fail.
@@ -362,16 +364,16 @@ def make_index_questions(
         if get_generation(connection, newest.generation).encoder != models.encoder.name:
             raise _nothing("the index was made with another encoder than the configured encoder")
         served = load_snapshot(connection, newest)
-        tried = islice(pairs(connection, served, seed), _TRIES * wanted)
+        tried = islice(pairs(connection, served, seed), _TRIES * count)
         if llm is None:
             made = _make_disjoint(
                 tried, corpus, lambda pair: make_question_by_rule(pair, models.language)
             )
-            questions = list(islice(made, wanted))
+            questions = list(islice(made, count))
         else:
-            chosen = list(islice(_make_disjoint(tried, corpus, lambda pair: pair), _SPARE * wanted))
+            chosen = list(islice(_make_disjoint(tried, corpus, lambda pair: pair), _SPARE * count))
     if llm is not None:
-        questions = write_questions(chosen, llm, usage)[:wanted] if chosen else []
+        questions = write_questions(chosen, llm, usage)[:count] if chosen else []
     if not questions:
         raise _nothing("no two documents are connected by a name from which a question can be made")
     return IndexQuestions(served, corpus, tuple(questions))

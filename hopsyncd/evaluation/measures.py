@@ -381,11 +381,11 @@ class Missing:
     behind: tuple[str, ...]
 
 
-def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | None:
-    """Return the rank (from 1) of the first passage in `wanted`, or None if none of these passages
-    was found.
+def rank_of(ranking: Sequence[PassageId], passages: frozenset[PassageId]) -> int | None:
+    """Return the rank (from 1) of the first passage of `ranking` that is in `passages`, or None if
+    there is none.
     """
-    return next((rank for rank, passage in enumerate(found, 1) if passage in wanted), None)
+    return next((rank for rank, passage in enumerate(ranking, 1) if passage in passages), None)
 
 
 def find_missing(

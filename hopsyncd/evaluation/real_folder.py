@@ -168,9 +168,9 @@ def _words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text))} "
 
 
-def _find_shared(left: str, wanted: str) -> int:
-    """Return how many leading characters of `wanted` are at the end of `left`."""
-    return next((n for n in range(len(wanted), 0, -1) if left.endswith(wanted[:n])), 0)
+def _find_shared(left: str, right: str) -> int:
+    """Return how many leading characters of `right` are at the end of `left`."""
+    return next((n for n in range(len(right), 0, -1) if left.endswith(right[:n])), 0)
 
 
 def _bad(path: Path, number: int, why: str) -> BadRequest:

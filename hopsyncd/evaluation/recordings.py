@@ -22,9 +22,9 @@ from store.records import Passage, PassageId
 class RecordedAsker:
     """Returns the recorded questions of each passage, without calls to an LLM."""
 
-    def __init__(self, name: str, asked: Mapping[PassageId, LlmQuestions]) -> None:
+    def __init__(self, name: str, questions: Mapping[PassageId, LlmQuestions]) -> None:
         self._name = name
-        self._asked = asked
+        self._asked = questions
 
     @property
     def name(self) -> str:

@@ -214,11 +214,12 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     }
 
 
-def _probe_result(made: QuestionSet) -> object:
+def _probe_result(question_set: QuestionSet) -> object:
     questions = [
-        (question.id, question.text, sorted(question.keywords)) for question in made.questions
+        (question.id, question.text, sorted(question.keywords))
+        for question in question_set.questions
     ]
-    return made.id, questions, made.vectors.tobytes()
+    return question_set.id, questions, question_set.vectors.tobytes()
 
 
 def _digest(files: Iterable[Path]) -> str:

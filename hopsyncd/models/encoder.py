@@ -211,14 +211,14 @@ def has_sentence_transformers() -> bool:
     return all(map(_is_installed, ("torch", "sentence_transformers")))
 
 
-def require_sentence_transformers(what: str) -> None:
+def require_sentence_transformers(model: str) -> None:
     """Raise ModelUnavailable if sentence-transformers is not installed.
 
-    `what` names the model that needs it, for the message.
+    `model` names the model that needs it, for the message.
     """
     if not has_sentence_transformers():
         raise ModelUnavailable(
-            f"Cannot use {what}",
+            f"Cannot use {model}",
             f"the package {_EXTRA} is not installed",
             f'Install the extra: pip install "hopsyncd[{_EXTRA}]", or ".[{_EXTRA}]" in a clone',
         )

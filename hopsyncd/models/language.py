@@ -108,14 +108,14 @@ class SpacyLanguage:
             except ModelUnavailable as error:  # The next text raises the error again.
                 log.warning("the language model cannot be started", why=str(error))
 
-    def _request(self, wanted: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+    def _request(self, task: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         with self._turns:
             try:
-                reply = self._exchange(wanted, texts)
+                reply = self._exchange(task, texts)
             except (OSError, ValueError):
                 # The process died. Send the texts once more, to a new process.
                 self._child.end()
-                reply = self._retry(wanted, texts)
+                reply = self._retry(task, texts)
             finally:
                 self._idle.restart()
         if "why" in reply:
@@ -123,21 +123,21 @@ class SpacyLanguage:
         found: list[list[tuple[Any, ...]]] = reply["found"]
         return found
 
-    def _retry(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
+    def _retry(self, task: str, texts: Sequence[str]) -> dict[str, Any]:
         try:
-            return self._exchange(wanted, texts)
+            return self._exchange(task, texts)
         except (OSError, ValueError) as error:
             self._child.end()
             raise _unavailable_error(
                 self._model, f"the process of the language model ended: {error}"
             ) from error
 
-    def _exchange(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
+    def _exchange(self, task: str, texts: Sequence[str]) -> dict[str, Any]:
         """Send texts and receive the reply. Raises OSError or ValueError if the process died."""
         process = self._child.get()
         requests, replies = process.stdin, process.stdout
         assert requests and replies, "the process was started with pipes"
-        requests.write(json.dumps([wanted, [*texts]]).encode() + b"\n")
+        requests.write(json.dumps([task, [*texts]]).encode() + b"\n")
         requests.flush()
         reply: dict[str, Any] = json.loads(replies.readline())
         return reply

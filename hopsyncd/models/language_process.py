@@ -71,11 +71,11 @@ class _Pipeline:
         self._recogniser = last if is_greedy else None
         self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
 
-    def find(self, wanted: str, texts: Sequence[str]) -> list[Sequence[tuple[Any, ...]]]:
-        """Find the names in each text: "mentions" or "entities", as `wanted` says."""
+    def find(self, task: str, texts: Sequence[str]) -> list[Sequence[tuple[Any, ...]]]:
+        """Find the names in each text: "mentions" or "entities", as `task` says."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_is_in_language(text, function_words) for text in texts]
-        find = _mentions if wanted == "mentions" else _typed_entities
+        find = _mentions if task == "mentions" else _typed_entities
         is_full = len(self._nlp.vocab.strings) >= self._most_words
         with self._nlp.memory_zone() if is_full else nullcontext():
             docs = self._run_pipeline(
@@ -136,8 +136,8 @@ def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
     return _tuples(found)
 
 
-def _tuples(found: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(astuple(mention) for mention in found)
+def _tuples(mentions: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(astuple(mention) for mention in mentions)
 
 
 def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:

@@ -131,18 +131,18 @@ def unusable_reply_error(why: str) -> LlmNonsense:
 
 
 def _usable_questions(
-    questions: Iterable[str], text: str, taken: set[str], most: int
+    questions: Iterable[str], text: str, used: set[str], most: int
 ) -> tuple[str, ...]:
     """Return the first `most` usable questions about the passage `text`, without duplicates and
-    without questions in `taken`."""
+    without questions in `used`."""
     kept: list[str] = []
     for question in questions:
         clean = strip_control_characters(question)
-        if not clean or len(clean) > _MAX_QUESTION or clean.casefold() in taken:
+        if not clean or len(clean) > _MAX_QUESTION or clean.casefold() in used:
             continue
         if has_foreign_link(clean, text):
             continue
-        taken.add(clean.casefold())
+        used.add(clean.casefold())
         kept.append(clean)
     return tuple(kept[:most])
 

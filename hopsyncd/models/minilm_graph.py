@@ -178,17 +178,17 @@ class _Graph:
         known = any(constant.name == name for constant in self._constants)
         return name if known else self._add_constant(name, value)
 
-    def _add_node(self, kind: str, given: list[str], domain: str = "", **options: Any) -> str:
-        return self._add_node_outputs(kind, given, 1, domain, **options)[0]
+    def _add_node(self, kind: str, inputs: list[str], domain: str = "", **options: Any) -> str:
+        return self._add_node_outputs(kind, inputs, 1, domain, **options)[0]
 
     def _add_node_outputs(
-        self, kind: str, given: list[str], outputs: int, domain: str = "", **options: Any
+        self, kind: str, inputs: list[str], outputs: int, domain: str = "", **options: Any
     ) -> list[str]:
         """Add a node. Returns the names of its outputs."""
         from onnx import helper
 
         names = [f"{kind}.{len(self._nodes)}.{number}" for number in range(outputs)]
-        self._nodes.append(helper.make_node(kind, given, names, domain=domain, **options))
+        self._nodes.append(helper.make_node(kind, inputs, names, domain=domain, **options))
         return names
 
 

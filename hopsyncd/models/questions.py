@@ -174,9 +174,9 @@ def ask_about_name(name: str) -> str:
 
 
 def _group_by_sentence(
-    found: Sequence[Mention], spans: Sequence[tuple[int, int]]
+    mentions: Sequence[Mention], spans: Sequence[tuple[int, int]]
 ) -> list[list[Mention]]:
-    return [[m for m in found if start <= m.start < end] for start, end in spans]
+    return [[m for m in mentions if start <= m.start < end] for start, end in spans]
 
 
 def _draft_outgoing(

@@ -91,10 +91,10 @@ def _find_in(text: str) -> Iterator[Pair]:
                 yield Pair(found[1], long)
 
 
-def _read_brackets(text: str, found: re.Match[str]) -> Iterator[Pair]:
-    inside = _strip(re.split("[,;]| or ", found[1])[0])
-    start = max(found.start() - 200, 0)
-    before = _SENTENCE_END.split(text[start : found.start()])[-1].rstrip("*_`\"' \u201d")
+def _read_brackets(text: str, match: re.Match[str]) -> Iterator[Pair]:
+    inside = _strip(re.split("[,;]| or ", match[1])[0])
+    start = max(match.start() - 200, 0)
+    before = _SENTENCE_END.split(text[start : match.start()])[-1].rstrip("*_`\"' \u201d")
     if _is_short(inside) or _is_lower_case(inside):
         if long := _find_long_form(inside, before):
             yield Pair(inside, long)

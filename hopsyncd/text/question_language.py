@@ -165,9 +165,9 @@ def drop_foreign_function_words(text: str) -> str:
     if not foreign:
         return text
 
-    def keep(found: re.Match[str]) -> str:
-        is_abbreviation = len(found[0]) > 1 and found[0].isupper() and not text.isupper()
-        return " " if found[0].lower() in foreign and not is_abbreviation else found[0]
+    def keep(match: re.Match[str]) -> str:
+        is_abbreviation = len(match[0]) > 1 and match[0].isupper() and not text.isupper()
+        return " " if match[0].lower() in foreign and not is_abbreviation else match[0]
 
     left = _ALONE.sub(keep, text)
     return left if _WORD.search(left) else text

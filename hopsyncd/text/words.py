@@ -43,8 +43,8 @@ def correct_spelling(text: str, corrections: Mapping[str, str]) -> str:
     return "".join(map(replace, UNSPACED.split(_compose_accents(text))))
 
 
-def _correct_word(found: re.Match[str], corrections: Mapping[str, str]) -> str:
-    typed = found[0]
+def _correct_word(match: re.Match[str], corrections: Mapping[str, str]) -> str:
+    typed = match[0]
     word = corrections.get(_lower(typed), typed)
     if word == typed or typed.islower():
         return word

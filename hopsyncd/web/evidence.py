@@ -256,9 +256,9 @@ def _whole(passage: Passage) -> str:
     return "\n".join((*passage["heading"], passage["text"]))
 
 
-def _whole_words(text: str, wanted: str) -> str:
-    found = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text, re.IGNORECASE)
-    return found[0] if found and wanted.strip() else ""
+def _whole_words(text: str, words: str) -> str:
+    found = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE)
+    return found[0] if found and words.strip() else ""
 
 
 def document_key(passage: Passage) -> str:

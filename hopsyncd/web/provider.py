@@ -140,21 +140,21 @@ class Provider:
             return ""
         return _with_fields(address, {"client_id": self._settings.client_id}) if address else ""
 
-    def log_in(self, brought: Mapping[str, str], verifier: str, nonce: str) -> Person:
+    def log_in(self, fields: Mapping[str, str], verifier: str, nonce: str) -> Person:
         """Complete a login and return the person. Raises LoginFailed.
 
-        `brought` has the fields with which the provider redirected the browser.
+        `fields` has the fields with which the provider redirected the browser.
         """
-        if error := brought.get("error"):
+        if error := fields.get("error"):
             raise LoginFailed(
                 "Your company's login service refused the login",
                 "Log in again, or ask your administrator",
                 403,
                 f"the provider reports {error!r}",
             )
-        if brought.get("iss", self._settings.issuer) != self._settings.issuer:
+        if fields.get("iss", self._settings.issuer) != self._settings.issuer:
             raise _refusal("another issuer redirected the browser")
-        token = self._redeem(brought.get("code", ""), verifier)
+        token = self._redeem(fields.get("code", ""), verifier)
         return person_of(self._claims(token, nonce), self._settings)
 
     def endpoints(self) -> Endpoints:
@@ -189,12 +189,12 @@ class Provider:
             "client_secret_basic" not in methods,
         )
 
-    def _address(self, found: Mapping[str, Any], name: str) -> str:
-        """Return an address in the provider's description, `found`. Raises LoginFailed.
+    def _address(self, description: Mapping[str, Any], name: str) -> str:
+        """Return an address in the provider's description, `description`. Raises LoginFailed.
 
         The address must use https, or http if the issuer's address does.
         """
-        address = found.get(name)
+        address = description.get(name)
         schemes = {"https", urlsplit(self._settings.issuer).scheme}
         if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
             raise provider_down(f"the provider's description has no usable {name}")

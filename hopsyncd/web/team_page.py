@@ -371,8 +371,8 @@ def _local_path(to: str) -> str:
     return "/" if to.startswith(("/login", "/logout")) else to
 
 
-def _is_equal(wanted: str, given: str) -> bool:
-    return hmac.compare_digest(wanted.encode(), given.encode())
+def _is_equal(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode())
 
 
 async def _form_of(request: Request) -> dict[str, str]:

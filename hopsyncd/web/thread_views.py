@@ -178,9 +178,9 @@ def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: event[name] for name in kept if name in event}
 
 
-def _read_question(asked: str) -> Call[Any]:
+def _read_question(posted: str) -> Call[Any]:
     """Return the call for a posted question. Raises RequestFailed."""
-    given = _parse(asked)
+    given = _parse(posted)
     if not isinstance(given, dict):
         raise _refusal()
     strategy, match = given.get("strategy"), given.get("match")
@@ -201,12 +201,12 @@ def _read_question(asked: str) -> Call[Any]:
     )
 
 
-def _turns(given: object) -> list[dict[str, Any]]:
+def _turns(posted: object) -> list[dict[str, Any]]:
     """Read the turns of a posted conversation. Raises RequestFailed."""
-    if not isinstance(given, list) or not given:
+    if not isinstance(posted, list) or not posted:
         raise _refusal()
     turns = []
-    for turn in given[-_MOST_TURNS:]:
+    for turn in posted[-_MOST_TURNS:]:
         if not isinstance(turn, dict) or not turn.get("question"):
             raise _refusal()
         cards = turn.get("cards") or []

@@ -11,13 +11,13 @@ _MOST_WORDS = 300
 _PUNCTUATION = ".,;:!?"
 
 
-def word_diff(other: str, text: str, is_new: bool) -> Markup:
-    """Convert `text` to HTML, and mark the words that `other` lacks.
+def word_diff(other_text: str, text: str, is_new: bool) -> Markup:
+    """Convert `text` to HTML, and mark the words that `other_text` lacks.
 
     >>> word_diff("He died in 1824.", "He died in 1825.", True)
     Markup('He died in <ins>1825</ins>.')
     """
-    before, after = _words(other), _words(text)
+    before, after = _words(other_text), _words(text)
     element = "ins" if is_new else "del"
     parts = list[Markup]()
     for kind, _, _, start, end in SequenceMatcher(None, before, after, False).get_opcodes():

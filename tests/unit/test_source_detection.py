@@ -135,7 +135,7 @@ def test_the_one_table_with_texts_is_chosen_and_named(tmp_path: Path) -> None:
     assert found.notes == (
         "Chosen from the database: table ticket; key id; text body; title subject.",
     )
-    assert detect_source(path, given={"text": ["subject", "body"]}).keys["text"] == [
+    assert detect_source(path, user_keys={"text": ["subject", "body"]}).keys["text"] == [
         "subject",
         "body",
     ]
@@ -160,10 +160,10 @@ def test_if_several_tables_fit_the_tables_and_flags_are_listed(
 
 def test_a_table_or_a_query_that_is_named_is_taken(tmp_path: Path) -> None:
     path = two_tables(tmp_path / "t.db")
-    assert detect_source(path, given={"table": "wiki"}).keys["key"] == "slug"
+    assert detect_source(path, user_keys={"table": "wiki"}).keys["key"] == "slug"
     query = {"query": "SELECT 1 AS a, 'x' AS b", "key": "a", "text": ["b"]}
-    assert detect_source(path, given=query).keys == {"kind": "sqlite", "path": path, **query}
+    assert detect_source(path, user_keys=query).keys == {"kind": "sqlite", "path": path, **query}
     with pytest.raises(ConfigError, match="--key and --text too"):
-        detect_source(path, given={"query": "SELECT 1"})
+        detect_source(path, user_keys={"query": "SELECT 1"})
     with pytest.raises(ConfigError, match="can be used only with a SQLite database"):
-        detect_source(str(tmp_path), given={"table": "wiki"})
+        detect_source(str(tmp_path), user_keys={"table": "wiki"})

@@ -22,21 +22,21 @@ _OTHER_NAMES = {
 }
 
 
-def rename_arguments(given: Mapping[str, Any], parameters: Collection[str]) -> dict[str, Any]:
+def rename_arguments(arguments: Mapping[str, Any], parameters: Collection[str]) -> dict[str, Any]:
     """Rename arguments that clients often give under another name.
 
     >>> rename_arguments({"query": "Who?", "limit": 3}, ["question", "k"])
     {'question': 'Who?', 'k': 3}
     """
     renamed = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         other = _OTHER_NAMES.get(name, name)
-        fits = name not in parameters and other in parameters and other not in given
+        fits = name not in parameters and other in parameters and other not in arguments
         renamed[other if fits else name] = value
     return renamed
 
 
-def read_filters(given: Any) -> Any:
+def read_filters(filters: Any) -> Any:
     """Read filters in any form: a list, a string with one or more filters, or an object.
 
     >>> read_filters("type:xlsx path:my notes since:2026-01")
@@ -44,28 +44,28 @@ def read_filters(given: Any) -> Any:
     >>> read_filters({"type": "md", "tag": ["a", "b"]}), read_filters("")
     (['type:md', 'tag:a', 'tag:b'], [])
     """
-    if isinstance(given, str):
-        text = given.strip()
+    if isinstance(filters, str):
+        text = filters.strip()
         if text[:1] in ("[", "{"):
             try:
                 return read_filters(json.loads(text))
             except ValueError:
                 return [text]
         return [part.strip().rstrip(",") for part in _FILTER_START.split(text) if part.strip()]
-    if isinstance(given, Mapping):
+    if isinstance(filters, Mapping):
         pairs = (
             (key, value)
-            for key, values in given.items()
+            for key, values in filters.items()
             for value in (values if isinstance(values, list) else [values])
         )
         return [f"{key}:{value}" for key, value in pairs]
-    if isinstance(given, list):
+    if isinstance(filters, list):
         return [
             text
-            for filter_ in given
+            for filter_ in filters
             for text in (read_filters(filter_) if isinstance(filter_, Mapping) else [filter_])
         ]
-    return given
+    return filters
 
 
 def lean_schema(schema: Any) -> Any:

@@ -13,14 +13,14 @@ _Place = tuple[str, str]
 
 
 def changed_documents(
-    diff: Mapping[str, Any], wanted: Collection[_Place] | None, sources: Sources
+    diff: Mapping[str, Any], places: Collection[_Place] | None, sources: Sources
 ) -> list[dict[str, Any]]:
-    """List the documents that differ, edited documents first. `wanted` limits the documents."""
+    """List the documents that differ, edited documents first. `places` limits the documents."""
     lines = _lines_of(diff)
     found = []
     for kind, document in _documents(diff):
         place = (document["source"], document["document"])
-        if wanted is not None and place not in wanted:
+        if places is not None and place not in places:
             continue
         path = local_file(*place, sources)
         shown = [line[:_LINE_CHARACTERS] for line in lines.get(place, ())]

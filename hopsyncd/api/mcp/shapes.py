@@ -220,7 +220,7 @@ def token_count(value: object) -> int:
     return -(-len(json_text(value).encode()) // _BYTES_PER_TOKEN)
 
 
-def shares(wanted: Sequence[int], total: int) -> list[int]:
+def shares(requests: Sequence[int], total: int) -> list[int]:
     """Divide a total among requests.
 
     Small requests are granted in full. Larger requests share the remainder equally.
@@ -228,10 +228,10 @@ def shares(wanted: Sequence[int], total: int) -> list[int]:
     >>> shares([10, 100, 200], 150)
     [10, 70, 70]
     """
-    given, left = [0] * len(wanted), max(total, 0)
-    modest_first = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    given, left = [0] * len(requests), max(total, 0)
+    modest_first = sorted(range(len(requests)), key=lambda index: requests[index])
     for done, index in enumerate(modest_first):
-        given[index] = min(wanted[index], left // (len(wanted) - done))
+        given[index] = min(requests[index], left // (len(requests) - done))
         left -= given[index]
     return given
 

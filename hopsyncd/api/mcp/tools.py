@@ -425,14 +425,14 @@ def _read_question(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"understood": understood} if understood else {}
 
 
-def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def _describe_edges(passage: Mapping[str, Any], neighbourhood: Mapping[str, Any]) -> list[str]:
     """Describe the edges between a passage and the passages that are nearer to the start.
 
     Each line has the id of the nearer passage.
     """
-    distances = {passage["id"]: passage["distance"] for passage in found["passages"]}
+    distances = {passage["id"]: passage["distance"] for passage in neighbourhood["passages"]}
     lines = []
-    for edge in found["edges"]:
+    for edge in neighbourhood["edges"]:
         ends = (edge["from"], edge["to"])
         if passage["id"] not in ends:
             continue
@@ -445,9 +445,9 @@ def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> lis
     return list(dict.fromkeys(lines))[:_JOINED]
 
 
-def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
+def _cut(passages: Sequence[Mapping[str, Any]], count: int) -> dict[str, str]:
     """Explain how many passages were shortened or left out; empty if all fitted."""
-    left_out, short = wanted - len(kept), sum("shortened" in passage for passage in kept)
+    left_out, short = count - len(passages), sum("shortened" in passage for passage in passages)
     if not left_out and not short:
         return {}
     return {

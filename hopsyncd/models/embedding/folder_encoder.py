@@ -118,29 +118,31 @@ def _digest_of_settings(folder: Path, weights: str) -> str:
     return found.hexdigest()
 
 
-def _export(folder: Path, kept: Path) -> Choice | None:
-    """Export the model to the folder `kept`. If that fails, returns None and logs the failure."""
+def _export(folder: Path, target: Path) -> Choice | None:
+    """Export the model to the folder `target`. If that fails, returns None and logs the failure."""
     log.info("preparing the encoder for ONNX Runtime, which happens only once", folder=str(folder))
     try:
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = Path(mkdtemp(prefix=f"{kept.name}.", dir=kept.parent))
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = Path(mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     except OSError as error:
         log.warning(
             "the prepared encoder cannot be stored, so the next start prepares it again",
-            folder=str(kept),
+            folder=str(target),
             why=str(error),
         )
         return None
     try:
         _run_export(folder, new)
         if read_choice(new):
-            if kept.exists():  # The export is damaged, or another process has written it meanwhile.
-                shutil.rmtree(kept, ignore_errors=True)
+            if (
+                target.exists()
+            ):  # The export is damaged, or another process has written it meanwhile.
+                shutil.rmtree(target, ignore_errors=True)
             with suppress(OSError):
-                new.rename(kept)
+                new.rename(target)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    choice = read_choice(kept)
+    choice = read_choice(target)
     if choice is None:
         log.warning(
             "the encoder could not be prepared for ONNX Runtime, so it runs in PyTorch",

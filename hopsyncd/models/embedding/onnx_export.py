@@ -62,10 +62,11 @@ def check_texts() -> list[str]:
     return texts
 
 
-def export(folder: Path, out: Path) -> Choice:
-    """Export the model in `folder` to the empty folder `out`, and write the `Choice` to `out`."""
+def export(folder: Path, target: Path) -> Choice:
+    """Export the model in `folder`, and write the export and the `Choice` to the empty folder
+    `target`."""
     try:
-        choice = _export_checked(folder, out)
+        choice = _export_checked(folder, target)
     except (OSError, MemoryError):
         raise  # The next start tries again.
     except Exception as error:
@@ -73,13 +74,13 @@ def export(folder: Path, out: Path) -> Choice:
             raise  # The package may be installed later.
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         choice = Choice("torch", why=why)
-        for file in out.iterdir():
+        for file in target.iterdir():
             file.unlink()
-    choice.write(out)
+    choice.write(target)
     return choice
 
 
-def _export_checked(folder: Path, out: Path) -> Choice:
+def _export_checked(folder: Path, target: Path) -> Choice:
     """Export the model, and choose how to run it after checking the export.
 
     Raises CannotExport, and the errors of torch and ONNX Runtime.
@@ -88,46 +89,46 @@ def _export_checked(folder: Path, out: Path) -> Choice:
     original = _Original(folder) if has_sentence_transformers() else None
     reference = original.vectors(texts) if original else None
     if shipped := _find_shipped(folder):
-        plain = shipped.write(out)
+        plain = shipped.write(target)
     elif original:
-        plain = original.write(out)
+        plain = original.write(target)
     else:
         raise CannotExport(
             "the folder lacks onnx/model.onnx, and sentence-transformers is not installed"
         )
-    exact = onnx.load(out / BODY_NAME)
-    plain = replace(plain, dimensions=_dimensions(out, plain))
+    exact = onnx.load(target / BODY_NAME)
+    plain = replace(plain, dimensions=_dimensions(target, plain))
     if reference is None:
-        reference = FolderModel(out, plain, 1).vectors(texts)
+        reference = FolderModel(target, plain, 1).vectors(texts)
     elif original:
-        _compare_tokens(original, FolderModel(out, plain, 1), texts)
+        _compare_tokens(original, FolderModel(target, plain, 1), texts)
     for runtime in ("int8", "fp32"):
         quantised = onnx.ModelProto()
         quantised.CopyFrom(exact)
         if runtime == "int8":
             quantise(quantised)
-        _remove_body(out)
-        write_model(quantised, out / BODY_NAME)
+        _remove_body(target)
+        write_model(quantised, target / BODY_NAME)
         del quantised
-        choice = _check(out, plain, reference, texts, runtime)
+        choice = _check(target, plain, reference, texts, runtime)
         if choice.lowest_cosine >= LOWEST_COSINE[runtime]:
             return choice
     raise CannotExport(f"the lowest cosine to the original is {choice.lowest_cosine:.4f}")
 
 
-def _remove_body(out: Path) -> None:
-    for file in out.glob(f"{BODY_NAME}*"):
+def _remove_body(target: Path) -> None:
+    for file in target.glob(f"{BODY_NAME}*"):
         file.unlink()
 
 
 def _check(
-    out: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
+    target: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
 ) -> Choice:
     """Compare an export with the original model. Returns the choice with its cosines and digests.
 
     The caller checks the cosines. Raises CannotExport if a vector has numbers that are not finite.
     """
-    model = FolderModel(out, plain, 1)
+    model = FolderModel(target, plain, 1)
     exported = model.vectors(texts)
     if not np.isfinite(exported).all():
         raise CannotExport("the exported model gives numbers that are not finite")
@@ -136,7 +137,7 @@ def _check(
         for vectors in (exported, reference)
     ]
     cosines = (centred[0] * centred[1]).sum(axis=1)
-    files = {file.name: digest_file(file) for file in sorted(out.iterdir())}
+    files = {file.name: digest_file(file) for file in sorted(target.iterdir())}
     graph = "".join(files.values()).encode()
     return replace(
         plain,
@@ -169,8 +170,8 @@ def _compare_tokens(original: "_Original", model: FolderModel, texts: Sequence[s
             )
 
 
-def _dimensions(out: Path, plain: Choice) -> int:
-    probe = FolderModel(out, plain, 1)
+def _dimensions(target: Path, plain: Choice) -> int:
+    probe = FolderModel(target, plain, 1)
     return int(probe.vectors_of_tokens([probe.tokens("a")]).shape[1])
 
 
@@ -205,7 +206,7 @@ class _Original:
             ]
         return np.concatenate(found)
 
-    def write(self, out: Path) -> Choice:
+    def write(self, target: Path) -> Choice:
         """Write the graphs and the tokenizer to the folder. Returns how to run the model."""
         import torch
 
@@ -220,7 +221,7 @@ class _Original:
             [first],
             dict(zip(names, tokens, strict=True)),
             "token_embeddings",
-            out / BODY_NAME,
+            target / BODY_NAME,
         )
 
         def pool(states: Any) -> Any:
@@ -234,9 +235,9 @@ class _Original:
 
         with torch.inference_mode():
             states = first(features)["token_embeddings"][:1].clone()
-        _trace(pool, rest, {"states": states}, "vector", out / TAIL_NAME)
+        _trace(pool, rest, {"states": states}, "vector", target / TAIL_NAME)
         text = model.tokenizer.backend_tokenizer.to_str()
-        (out / _TOKENIZER).write_text(text, encoding="utf-8")
+        (target / _TOKENIZER).write_text(text, encoding="utf-8")
         padding = model.tokenizer.pad_token_id or 0
         return Choice("fp32", max_tokens=self._max_tokens, padding=padding)
 
@@ -244,7 +245,7 @@ class _Original:
 def _trace(
     function: Callable[..., Any],
     modules: Sequence[Any],
-    given: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     output: str,
     file: Path,
 ) -> None:
@@ -265,11 +266,11 @@ def _trace(
     with torch.no_grad():
         torch.onnx.export(
             Module().eval(),
-            tuple(given.values()),
+            tuple(inputs.values()),
             str(file),
-            input_names=[*given],
+            input_names=[*inputs],
             output_names=[output],
-            dynamic_axes={name: {0: "rows", 1: "tokens"} for name in given},
+            dynamic_axes={name: {0: "rows", 1: "tokens"} for name in inputs},
             opset_version=_OPSET,
             dynamo=False,
         )
@@ -286,15 +287,15 @@ class _Shipped:
         self._mode = mode
         self._normalise = normalise
 
-    def write(self, out: Path) -> Choice:
+    def write(self, target: Path) -> Choice:
         """Write the graphs and the tokenizer to the folder. Returns how to run the model."""
         model = onnx.load(self._folder / "onnx" / "model.onnx")
-        write_model(model, out / BODY_NAME)
+        write_model(model, target / BODY_NAME)
         config = _read_json(self._folder / "config.json")
         width = int(config["hidden_size"])
         tail = pooling_graph(self._mode, width, normalise=self._normalise)
-        write_model(tail, out / TAIL_NAME)
-        (out / _TOKENIZER).write_bytes((self._folder / _TOKENIZER).read_bytes())
+        write_model(tail, target / TAIL_NAME)
+        (target / _TOKENIZER).write_bytes((self._folder / _TOKENIZER).read_bytes())
         limits = (
             _read_json(self._folder / "sentence_bert_config.json").get("max_seq_length"),
             _read_json(self._folder / "tokenizer_config.json").get("model_max_length"),
