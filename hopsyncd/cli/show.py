@@ -218,7 +218,7 @@ def show(
 @at_option
 @click.pass_context
 def open_(context: click.Context, named: str, only_print: bool, at: str) -> None:
-    """Open a passage or document in your editor, or in the program for its type.
+    """Open a passage or document in your editor, or in its default program.
 
     Text is opened in the editor, at its line. The editor is `open.editor` in the configuration,
     else $VISUAL or $EDITOR, else the system's program for the file.
