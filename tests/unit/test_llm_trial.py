@@ -125,7 +125,7 @@ def test_the_ability_to_write_json_is_reported(run: Run, endpoint: Endpoint) -> 
     assert result.exit_code == 1
     report = json.loads(result.output)
     assert report["question"]["json"] == "no"
-    assert "not JSON" in report["question"]["problem"]
+    assert "not valid JSON" in report["question"]["problem"]
 
 
 def test_errors_explain_a_dead_or_missing_endpoint(
