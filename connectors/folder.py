@@ -134,6 +134,52 @@ class FolderConnector:
             content.data, content.revision, media_type(item.id), modified_ms=content.modified_ms
         )
 
+    def why_left_out(self, id_: str) -> tuple[str, str] | None:
+        """Explain why a path in the folder is not listed, and what to do. Returns None if it is
+        listed or does not exist. Raises SourceUnavailable."""
+        levels: tuple[Level, ...] = ()
+        root = self._enter()
+        try:
+            for path in prefixes(id_):
+                above, _, name = path.rpartition("/")
+                opened = root.folders.enter(above)
+                _, levels = _names_in(opened, _Folder(above, levels, {name: None}))
+                entry = _Entry(opened, name, path)
+                is_folder = stat.S_ISDIR(entry.state().st_mode) or entry.leads_to_folder()
+                found = self._classify(root, entry, levels, None)
+                if isinstance(found, Problem):
+                    return found.why, found.hint
+                if found is None:
+                    return (
+                        None if path in root.never else self._why_excluded(path, is_folder, levels)
+                    )
+        except (OSError, ValueError):
+            return None
+        finally:
+            root.folders.close()
+        return None
+
+    def _why_excluded(
+        self, id_: str, is_folder: bool, levels: tuple[Level, ...]
+    ) -> tuple[str, str]:
+        """Explain why the rules exclude a path, and how to include it."""
+        shown = f"{id_}/" if is_folder else id_
+        bring_back = f'Add "!{shown}" to `ignore` of the source in config.toml to have it read'
+        if self._rules.hides_for_dot(id_, is_folder, levels):
+            return f"the name of the folder {shown} begins with a dot", bring_back
+        if self._rules.looks_secret(id_, is_folder):
+            add = f'Add "{shown}" to `not_secret` of the source in config.toml to have it read'
+            return f"the name of {shown} looks like a secret", add
+        if self._rules.hides(id_, is_folder, levels):
+            return f"an ignore file, `ignore` or a built-in pattern excludes {shown}", bring_back
+        kind = kind_of_name(id_)
+        pattern = f"*{kind}" if kind.startswith(".") else id_.rpartition("/")[2]
+        listed = ", ".join(f'"{part}"' for part in (*self._settings.include, pattern))
+        return (
+            f"`include` of the source names no files like {pattern}",
+            f"Write include = [{listed}] in the source in config.toml to have them read",
+        )
+
     def close(self) -> None:
         """Do nothing: no resource stays open."""
 

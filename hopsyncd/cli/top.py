@@ -296,13 +296,16 @@ def _print_left_out(left_out: Mapping[str, int]) -> None:
         click.echo(f"  files of types that are not included: {_counts_text(suffixes)}")
         named = [suffix for suffix in suffixes if suffix.startswith(".")]
         example = f"*{max(named, key=suffixes.__getitem__)}" if named else "*.csv"
-        click.echo(f'  add a type\'s pattern to `include` to have it read, such as "{example}"')
+        click.echo(
+            "  to have a type read, add its pattern to the groups in `include`, as in"
+            f' ["@text", ..., "{example}"]'
+        )
     if secrets:
         click.echo(f"  left out because the name looks like a secret: {_counts_text(secrets)}")
-        click.echo('  name a file in `not_secret` to have it read, such as "token-guide.txt"')
+        click.echo('  to have a file read, name it in `not_secret`, such as "token-guide.txt"')
     if hidden:
         click.echo(f"  hidden folders (names that begin with a dot) that are left out: {hidden:,}")
-        click.echo('  name a folder in `include` to have it read, such as ".github/**"')
+        click.echo('  to have a folder read, name it in `ignore` with "!", such as "!.github/"')
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:

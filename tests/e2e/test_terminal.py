@@ -81,6 +81,10 @@ def test_a_document_stands_for_its_passages(place: Place) -> None:
     missing = place.run("graph", "none.md")
     assert missing.returncode == 1
     assert "There is no document none.md: none of these sources has the document" in missing.stderr
+    place.write("build/left-out.md", "Out.\n")
+    left_out = place.run("show", "build/left-out.md")
+    assert left_out.returncode == 1
+    assert "build/left-out.md is not indexed: an ignore file" in left_out.stderr
     place.write("empty.md", "")
     place.sync()
     empty = place.run("graph", "--document", "empty.md")

@@ -118,7 +118,7 @@ def test_files_of_other_types_are_counted_by_their_suffix(
     assert "`include`" in output
     assert "hidden" not in output
     _print_source({**shown, "left_out": {".bin": 1, ".js": 12}})
-    assert 'such as "*.js"' in capsys.readouterr().out
+    assert '["@text", ..., "*.js"]' in capsys.readouterr().out
     _print_source({**shown, "left_out": {"hidden folders": 2}})
     output = capsys.readouterr().out
     assert "hidden folders (names that begin with a dot) that are left out: 2\n" in output
