@@ -55,7 +55,7 @@ from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.config.values import Search
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_encoder
-from store.check import opening_check
+from store.check import refuse_damaged
 from store.open_database import open_writer
 from store.transactions import snapshot
 from store.versions import head
@@ -64,7 +64,7 @@ config = load_config(None)
 began = now()
 database = config.daemon.data_dir / DATABASE_NAME
 connection = open_writer(database)
-opening_check(connection)
+refuse_damaged(connection)
 done("opening and checking the store")
 encoder = load_encoder(config)
 with snapshot(connection):

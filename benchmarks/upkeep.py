@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from common import JSON, arguments, table, write_result
 
-from store.check import check, opening_check
+from store.check import check, refuse_damaged
 from store.content import put_content, register_generation, sets_at
 from store.contract import Connection
 from store.gc import Retention, collect
@@ -244,7 +244,7 @@ def main() -> None:
         for _ in range(given.versions):
             store.put(sorted({*store.chance.choice(lively, _EDITED).tolist()}))
         work: list[tuple[str, Callable[[Callable[[], None]], object]]] = [
-            ("opening check", lambda _: opening_check(connection)),
+            ("opening check", lambda _: refuse_damaged(connection)),
             ("question sets of the head", lambda _: [*sets_at(connection, store.head)]),
             ("diff of all versions", lambda _: _diff(connection, first, store.head)),
             ("deep check", lambda _: _checked(connection)),

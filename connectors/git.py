@@ -244,7 +244,7 @@ class GitConnector:
     def _changes(
         self, repository: Repository, old: str | None, new: str
     ) -> Iterator[Item | Problem | Gone]:
-        rules = _Rules(self._rules, _levels(repository, new))
+        rules = _Rules(self._rules, _read_levels(repository, new))
         if old is None:
             files = _files(repository, new)
             return self._list_all(files, rules)
@@ -317,7 +317,7 @@ def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]
         yield _Entry(_text(next(found)), mode, blob)
 
 
-def _levels(repository: Repository, commit: str) -> dict[str, Level]:
+def _read_levels(repository: Repository, commit: str) -> dict[str, Level]:
     """Read the ignore files in a commit, by folder."""
     levels = {}
     blobs = BlobReader()

@@ -16,7 +16,7 @@ inside a hidden folder. A path that is not hidden is listed if `include` matches
 
 Ignore files come with the folder or repository, so they are not trusted. In Python's regular
 expressions, a few `*` and a long name would block the process with hours of backtracking, so
-`linear` makes each pattern match in linear time. If an ignore file is too long or has too many
+`make_linear` makes each pattern match in linear time. If an ignore file is too long or has too many
 patterns, its folder is not listed, because hopsyncd cannot know which paths the file hides. In a
 git repository, the whole repository is not listed. Each file is compiled once, however often its
 folder is listed.
@@ -161,7 +161,7 @@ _ANYWHERE, _FOLDERS = "(?:.+/)?", "(?:/.+)?"  # `**` at the beginning, and betwe
 _PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
 
 
-def linear(regex: str) -> str:
+def make_linear(regex: str) -> str:
     r"""Rewrite a regular expression of pathspec so that it matches in linear time.
 
     It is enough to match the text between two wildcards at its first occurrence: if the rest of the
@@ -169,7 +169,7 @@ def linear(regex: str) -> str:
     except the last is therefore put into an atomic group with the text after it, and never
     backtracks. As in git, a class such as `[!a]` does not match `/`.
 
-    >>> linear("^[^/]*a[^/]*b$")
+    >>> make_linear("^[^/]*a[^/]*b$")
     '^(?>[^/]*?a)[^/]*b$'
     """
     within = _CLASSES.sub(lambda found: f"(?!/){found[1]}" if found[1] else found[0], regex)
@@ -454,7 +454,7 @@ def _parse(line: str) -> _Parsed | None:
         read = GitIgnoreSpecPattern(text.removesuffix("/") if folders_only else text)
         if read.include is None or read.regex is None:
             return None
-        regex = linear(read.regex.pattern)
+        regex = make_linear(read.regex.pattern)
         if regex == read.regex.pattern:
             return read, folders_only
         return GitIgnoreSpecPattern(re.compile(regex), read.include), folders_only

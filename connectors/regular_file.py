@@ -56,7 +56,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     """
     try:
         for attempt in range(ATTEMPTS):
-            content = _attempt(root, id_, max_bytes)
+            content = _try_to_read(root, id_, max_bytes)
             if content is not None:
                 return content
             time.sleep(ATTEMPT_PAUSE_S * (attempt + 1))
@@ -67,7 +67,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     )
 
 
-def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
+def _try_to_read(root: str, id_: str, max_bytes: int) -> FileContent | None:
     """Try to read the file. Returns None if it changed during the attempt."""
     handle = open_beneath(root, id_)
     try:

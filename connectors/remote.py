@@ -162,7 +162,7 @@ class RemoteConnector:
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):
-                fetched = self._attempt(item.id, path)
+                fetched = self._try_to_read(item.id, path)
                 if fetched is not None:
                     return fetched
         except _GONE as error:
@@ -178,7 +178,7 @@ class RemoteConnector:
     def close(self) -> None:
         """Do nothing: no connection is kept open."""
 
-    def _attempt(self, id_: str, path: str) -> Fetched | None:
+    def _try_to_read(self, id_: str, path: str) -> Fetched | None:
         """Try to read the file. Returns None if it changed during the attempt."""
         self._driver.forget()
         before = self._driver.facts(path)
@@ -204,7 +204,7 @@ class RemoteConnector:
     def _list(self, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:
             entries = self._driver.names(self._path(folder.id))
-            levels = with_level(folder.levels, self._own_level(folder, entries))
+            levels = with_level(folder.levels, self._read_level(folder, entries))
         except _GONE as error:
             if not folder.id:
                 raise self._driver.unavailable("the folder does not exist", _PLACE) from error
@@ -253,7 +253,7 @@ class RemoteConnector:
             return Problem(id_, *problem)
         return Item(id_, revision_of(facts))
 
-    def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Level | None:
+    def _read_level(self, folder: _Folder, entries: Sequence[Facts]) -> Level | None:
         """Read the ignore files in a folder.
 
         Raises TooManyPatterns, or the driver's error if a file cannot be read.
@@ -262,11 +262,12 @@ class RemoteConnector:
         if names.isdisjoint(IGNORE_FILES):
             return None
         plain, git = (
-            self._patterns(folder, name) if name in names else Patterns(()) for name in IGNORE_FILES
+            self._read_patterns(folder, name) if name in names else Patterns(())
+            for name in IGNORE_FILES
         )
         return Level(f"{folder.id}/" if folder.id else "", plain, git)
 
-    def _patterns(self, folder: _Folder, name: str) -> Patterns:
+    def _read_patterns(self, folder: _Folder, name: str) -> Patterns:
         id_ = f"{folder.id}/{name}"
         data = self._driver.read(self._path(id_), MAX_IGNORE_FILE_BYTES + 1)
         if len(data) > MAX_IGNORE_FILE_BYTES:

@@ -71,7 +71,7 @@ class Database:
     never: Sequence[Path] = ()
 
     @contextmanager
-    def reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
+    def open_reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
         """Open a connection for at most `limit_s` seconds, in one transaction.
 
         All errors, including errors in the block, become SourceUnavailable. The exception is
@@ -93,7 +93,7 @@ class Database:
         except (OSError, sqlite3.Error, MemoryError) as error:
             raise SourceUnavailable(*self._describe_error(error)) from error
 
-    def refusal(self, why: str, hint: str) -> SourceUnavailable:
+    def unavailable(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(
             f"Cannot list the database {self.path}",
             why,
@@ -107,7 +107,7 @@ class Database:
         with closing(self._connect_once(mode)) as connection:
             yield connection
         if mode == "immutable=1" and self._state() != before:
-            raise self.refusal(
+            raise self.unavailable(
                 "another program changed the file during the read", "The next scan tries again."
             )
 
@@ -144,7 +144,7 @@ class Database:
             raise FileNotFoundError
         never = [os.path.realpath(folder) for folder in self.never]
         if any(Path(os.path.realpath(self.path)).is_relative_to(folder) for folder in never):
-            raise self.refusal("the file is hopsyncd's own database", "Choose another file.")
+            raise self.unavailable("the file is hopsyncd's own database", "Choose another file.")
         found = self.path.stat()
         return _State(
             (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
@@ -152,7 +152,7 @@ class Database:
         )
 
     def _slow(self, limit_s: float) -> SourceUnavailable:
-        return self.refusal(
+        return self.unavailable(
             f"reading takes more than {limit_s:g} seconds",
             "Select fewer rows with `query`, or add an index on `key`.",
         )
@@ -169,7 +169,7 @@ class Database:
             (hint for part, hint in _HINTS.items() if part in why),
             "Correct `path`, or restore the file.",
         )
-        described = self.refusal(why, hint)
+        described = self.unavailable(why, hint)
         return described.what, described.why, described.hint
 
 
@@ -298,12 +298,12 @@ class SqliteConnector:
         """Implement `Connector.discover`. Ignores `since`, and yields no Cursor."""
         parts = Selection(under)
         try:
-            with self._database.reading(self._list_s) as connection:
+            with self._database.open_reading(self._list_s) as connection:
                 rows = connection.execute(self._select(self._listing_columns()))
                 found = self._distinct(map(self._classify, rows))
         except TooBig:
             # One overlong row must not prevent others from being listed.
-            with self._database.reading(self._list_s) as connection:
+            with self._database.open_reading(self._list_s) as connection:
                 rows = connection.execute(self._select([]))
                 found = self._distinct([self._classify_alone(connection, row[0]) for row in rows])
         yield from (row for row in found.values() if parts.has(row.id))
@@ -314,7 +314,7 @@ class SqliteConnector:
         found: dict[str, Item | Problem] = {}
         for count, row in enumerate(rows):
             if count >= MAX_ROWS:
-                raise self._database.refusal(
+                raise self._database.unavailable(
                     f"the table or query has more than {MAX_ROWS:,} rows",
                     "Select fewer rows with `query`.",
                 )
@@ -328,7 +328,7 @@ class SqliteConnector:
         """Implement `Connector.fetch`."""
         what = f"Cannot read row {item.id!r}"
         try:
-            with self._database.reading(self._fetch_s) as connection:
+            with self._database.open_reading(self._fetch_s) as connection:
                 row = self._row(connection, item.id)
         except TooBig as error:
             raise ItemUnreadable(what, error.why, error.hint) from error
@@ -458,7 +458,7 @@ class Table:
 def tables_of(path: Path) -> list[Table]:
     """Return the tables of a database by name, without SQLite's own tables. Raises
     SourceUnavailable."""
-    with Database(path, _TABLES_BYTES).reading(FETCH_S) as connection:
+    with Database(path, _TABLES_BYTES).open_reading(FETCH_S) as connection:
         names = connection.execute(
             "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
             " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"

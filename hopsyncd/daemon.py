@@ -83,7 +83,7 @@ from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import team_page, with_page
-from store.check import opening_check
+from store.check import refuse_damaged
 from store.contract import Connection
 from store.exceptions import ServerLost
 from store.open_database import hold_writer_lock, open_serving
@@ -479,7 +479,7 @@ def run(
         complete_restore(config)
         connection = open_serving(config.database)
         stack.callback(connection.close)
-        opening_check(connection)
+        refuse_damaged(connection)
         log.info("loading models")
         # An explicit path, so that a file that is gone at a reload is an error, not the defaults.
         file = config_path(config_file)

@@ -1,6 +1,6 @@
 """Checks the database against its invariants, without changing it, at three depths:
 
-- opening_check: indexes and small tables, in a fraction of a second, before a daemon serves.
+- refuse_damaged: indexes and small tables, in a fraction of a second, before a daemon serves.
 - check: SQLite's own structure, the schema, and the intervals at the head.
 - check(deep): every invariant in docs/reference/database-format.md that needs only the database.
 hopsyncd.ingest.upkeep checks the similarities of matches.
@@ -92,7 +92,7 @@ def _unreadable(what: str, error: Exception) -> Finding:
     return Finding("all rows can be read", what, str(error), RESTORE)
 
 
-def opening_check(connection: Connection) -> None:
+def refuse_damaged(connection: Connection) -> None:
     """Raise NotADatabase if the file is too damaged to serve from."""
     checks = (*_STRUCTURE_OF[connection.engine].opening, _versions, _interval_bounds, _head_counts)
     found = run_checks(connection, checks)

@@ -242,8 +242,8 @@ class LocalCopy:
 def _follow(record: Connection, copy: Connection, after: int, until: int) -> None:
     _drop(copy, after)
     for table in ("source", "recipe"):
-        _take(record, copy, table, "0 = ?", [0])
-    _take(record, copy, "version", "id = ?", [until])
+        _copy_rows(record, copy, table, "0 = ?", [0])
+    _copy_rows(record, copy, "version", "id = ?", [until])
     since = last_kept_before(record, after)
     if since is not None:
         for table in ("document", "life"):
@@ -255,15 +255,15 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
             f"UPDATE {table} SET died = ? WHERE id = ?", record.execute(ended, span).fetchall()
         )
     for ids in _begun_ids(record, "document", after, until):
-        _take(record, copy, "document", f"id IN {record.dialect.ids()}", [ids])
-        _take(record, copy, "placement", f"document IN {record.dialect.ids()}", [ids])
+        _copy_rows(record, copy, "document", f"id IN {record.dialect.ids()}", [ids])
+        _copy_rows(record, copy, "placement", f"document IN {record.dialect.ids()}", [ids])
         placed = f"SELECT passage FROM placement WHERE document IN {record.dialect.ids()}"
-        _take(record, copy, "passage", f"id IN ({placed})", [ids])
+        _copy_rows(record, copy, "passage", f"id IN ({placed})", [ids])
     for ids in _begun_ids(record, "life", after, until):
-        _take(record, copy, "life", f"id IN {record.dialect.ids()}", [ids])
+        _copy_rows(record, copy, "life", f"id IN {record.dialect.ids()}", [ids])
         used = f"SELECT question_set FROM life WHERE id IN {record.dialect.ids()}"
-        _take(record, copy, "question_set", f"id IN ({used})", [ids])
-        _take(record, copy, "question", f"question_set IN ({used})", [ids])
+        _copy_rows(record, copy, "question_set", f"id IN ({used})", [ids])
+        _copy_rows(record, copy, "question", f"question_set IN ({used})", [ids])
 
 
 def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:
@@ -291,7 +291,7 @@ def _begun_ids(record: Connection, table: str, after: int, until: int) -> list[s
     ]
 
 
-def _take(
+def _copy_rows(
     record: Connection, copy: Connection, table: str, where: str, values: Sequence[object]
 ) -> None:
     columns = [row[1] for row in copy.execute(f"PRAGMA table_info({table})")]

@@ -289,12 +289,12 @@ def diff(connection: Connection, old: Version, new: Version, hidden: Mask = froz
         ),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
-        edges_added=in_order(now - was),
-        edges_removed=in_order(was - now),
+        edges_added=sort_edges(now - was),
+        edges_removed=sort_edges(was - now),
     )
 
 
-def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+def sort_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
     """Sort the edges of a version by question. A question has at most one edge."""
     return tuple(sorted(edges, key=itemgetter(0)))
 

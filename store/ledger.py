@@ -194,7 +194,7 @@ class Ledger:
                 yield self._connection
             except (SqliteError, OSError, UnicodeDecodeError) as error:
                 self._drop()
-                raise _unusable(self._place, str(error)) from error
+                raise _unusable_error(self._place, str(error)) from error
             except StoreError:
                 self._drop()
                 raise
@@ -223,7 +223,7 @@ def _open_file(path: Path) -> Connection:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > _SCHEMA_VERSION:
-            raise _unusable(path, "a newer version of hopsyncd wrote the ledger")
+            raise _unusable_error(path, "a newer version of hopsyncd wrote the ledger")
         connection.execute("PRAGMA synchronous = NORMAL")
         if version < _SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -242,7 +242,7 @@ def _create(connection: Connection) -> None:
     connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
-def _unusable(place: Database, why: str) -> NotADatabase:
+def _unusable_error(place: Database, why: str) -> NotADatabase:
     hint = "Move the file away to start a new ledger, without today's spending"
     if "locked" in why:
         hint = "Stop the other program that has the file open"

@@ -274,7 +274,7 @@ def replace_act(connection: Connection, number: int, old: str | None, new: str |
         connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
 
 
-def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> None:
+def fail_undelivered(connection: Connection, number: int, now_ms: int, why: str) -> None:
     """Mark the undelivered notifications of a watch as failed, for the reason `why`."""
     with transaction(connection):
         connection.execute(

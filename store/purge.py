@@ -150,7 +150,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
             losses = Losses(connection)
             for revision in part:
                 losses.count(losses.documents, revision.span)
-            passage_ids = _take_documents(connection, [revision.id for revision in part])
+            passage_ids = _delete_documents(connection, [revision.id for revision in part])
             shortened = _shorten_intervals(connection, passage_ids, losses)
             gone["matches"] += _shorten_matches(connection, shortened, losses)
             gone.update(drop_sets(connection, shortened))
@@ -198,7 +198,7 @@ def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
         yield part
 
 
-def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
+def _delete_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
     """Delete the rows of these documents. Returns the passages that they contained."""
     rows = connection.execute(
         f"SELECT DISTINCT passage FROM placement WHERE document IN {connection.dialect.ids()}",

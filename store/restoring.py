@@ -101,31 +101,33 @@ def describe_loss(database: Path, copy: Path) -> Loss:
     if not database.exists():
         return Loss()
     try:
-        with closing(open_reader(database)) as now, closing(open_reader(copy)) as then:
-            return _compare(now, then)
+        with closing(open_reader(database)) as current, closing(open_reader(copy)) as backup:
+            return _compare(current, backup)
     except OlderSchema:
         return Loss(unreadable="an older hopsyncd made the backup or the database")
     except StoreError as error:
         return Loss(unreadable=error.why)
 
 
-def _compare(now: Connection, then: Connection) -> Loss:
-    newest, old = head(now), head(then)
+def _compare(current: Connection, backup: Connection) -> Loss:
+    newest, old = head(current), head(backup)
     if newest is None:
         return Loss()
     number = old.id if old else 0
-    is_other = version_digest(now, number) != version_digest(then, number)
-    watched = {(watch.id, watch.question) for watch in all_watches(then)}
-    tags = _tags(then)
-    later = now.execute("SELECT count(*) FROM version WHERE id > ?", [0 if is_other else number])
+    is_other = version_digest(current, number) != version_digest(backup, number)
+    watched = {(watch.id, watch.question) for watch in all_watches(backup)}
+    tags = _tags(backup)
+    later = current.execute(
+        "SELECT count(*) FROM version WHERE id > ?", [0 if is_other else number]
+    )
     return Loss(
         version=newest.id,
         created_ms=newest.created_ms,
         versions=int(later.fetchone()[0]),
-        tags=tuple(sorted(_tags(now) - tags)),
+        tags=tuple(sorted(_tags(current) - tags)),
         watches=tuple(
             watch.question
-            for watch in all_watches(now)
+            for watch in all_watches(current)
             if (watch.id, watch.question) not in watched
         ),
         is_other=is_other,

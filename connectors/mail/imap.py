@@ -151,7 +151,7 @@ class ImapConnector:
         self.close()  # a connection that idled since the last listing may be dead
         with Deadline(self.settings.limit_s) as self._deadline:
             try:
-                yield from self._listing(known, under)
+                yield from self._list_all(known, under)
             except (*_FAILURES, ValueError) as error:
                 self._drop()
                 raise self._unavailable(error) from error
@@ -181,10 +181,10 @@ class ImapConnector:
             except _FAILURES:
                 server.shutdown()
 
-    def _listing(self, known: dict[str, _Known], under: Sequence[str] | None) -> Iterator[Found]:
+    def _list_all(self, known: dict[str, _Known], under: Sequence[str] | None) -> Iterator[Found]:
         now: dict[str, _Known] = {}
         parts = Selection(under)
-        for name in self._folders():
+        for name in self._list_folders():
             if not parts.leads_to(name):
                 continue
             opened = self._open(name)
@@ -200,7 +200,7 @@ class ImapConnector:
                 continue
             before = known.get(name, _Known(opened.validity, Uids()))
             uids = Uids()
-            yield from self._messages(opened, before, uids, parts)
+            yield from self._list_messages(opened, before, uids, parts)
             now[name] = _Known(opened.validity, uids)
         if under is not None:
             return
@@ -211,7 +211,7 @@ class ImapConnector:
             {name: [folder.validity, str(folder.uids)] for name, folder in now.items()},
         )
 
-    def _messages(
+    def _list_messages(
         self, opened: _Open, before: _Known, uids: Uids, parts: Selection
     ) -> Iterator[Found]:
         """Yield the new and the removed messages of a folder, and add its current UIDs
@@ -236,14 +236,14 @@ class ImapConnector:
         if count == 0 or count > opened.messages:
             return count == 0
         last = min(count + 1, opened.messages)
-        rows = self._window(opened, count, last)
+        rows = self._fetch_window(opened, count, last)
         return bool(rows) and rows[0][0] == uids.last and all(u > uids.last for u, _ in rows[1:])
 
     def _rows(self, opened: _Open, first: int) -> Iterator[tuple[int, int]]:
         for start in range(first, opened.messages + 1, _WINDOW):
-            yield from self._window(opened, start, min(start + _WINDOW - 1, opened.messages))
+            yield from self._fetch_window(opened, start, min(start + _WINDOW - 1, opened.messages))
 
-    def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
+    def _fetch_window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
         """Return the (UID, size) of each message with the sequence numbers from `first` to `last`.
 
         Sequence numbers do not change between two such requests: a server must not report expunged
@@ -269,7 +269,7 @@ class ImapConnector:
     def _fetch(self, item: Item) -> Fetched:
         name, _, uid = item.id.rpartition("/")
         if name not in self._raw_names:
-            self._folders()
+            self._list_folders()
         opened = self._opened
         if opened is None or opened.name != name:
             opened = self._open(name) if name in self._raw_names else None
@@ -289,7 +289,7 @@ class ImapConnector:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *too_large(len(body), limit))
         return make_fetched(body, f"{opened.validity}-{uid}")
 
-    def _folders(self) -> list[str]:
+    def _list_folders(self) -> list[str]:
         """Return the names of the selected folders, sorted. Also stores each folder's name on the
         server."""
         server = self._connect()

@@ -80,7 +80,7 @@ class MboxConnector:
         """Implement `Connector.discover`. Every listing is complete, so there is no cursor."""
         parts = Selection(under)
         with self._open() as file:
-            contents = self._contents(file)
+            contents = self._scan(file)
         for id_, (found, _) in contents.entries.items():
             if parts.has(id_):
                 yield found
@@ -88,7 +88,7 @@ class MboxConnector:
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`."""
         with self._open() as file:
-            _, span = self._contents(file).entries.get(item.id, (None, None))
+            _, span = self._scan(file).entries.get(item.id, (None, None))
             read = self._read_message(file, span) if span else None
         if span is None or read is None:
             raise vanished_error(item.id)
@@ -101,7 +101,7 @@ class MboxConnector:
     def close(self) -> None:
         """Do nothing: no resource stays open."""
 
-    def _contents(self, file: BinaryIO) -> _Contents:
+    def _scan(self, file: BinaryIO) -> _Contents:
         """Scan the file, and return its messages. Raises SourceUnavailable if the file changes
         during the scan."""
         revision = revision_of(os.fstat(file.fileno()))

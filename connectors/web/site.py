@@ -115,7 +115,7 @@ class WebConnector:
 
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
         self._settings = settings
-        self._starts = tuple(dict.fromkeys(_start(text) for text in settings.start))
+        self._starts = tuple(dict.fromkeys(_checked_start(text) for text in settings.start))
         # Shell patterns for exactly these hosts: an IPv6 address has brackets.
         hosts = (host_of(start).replace("[", "[[]") for start in self._starts)
         self._hosts = (*hosts, *settings.hosts)
@@ -139,11 +139,11 @@ class WebConnector:
         self._visitor.begin()
         self._spool.clear()
         if under is not None and "" not in under:
-            yield from self._parts(under)
+            yield from self._visit_selected(under)
             return
         now: dict[str, _State] = {}
-        named = yield from self._from_starts(known, now)
-        yield from self._pages(known, now, named)
+        named = yield from self._visit_starts(known, now)
+        yield from self._visit_pages(known, now, named)
         self._last = now
         yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
@@ -170,7 +170,7 @@ class WebConnector:
         """Drop the stored pages."""
         self._spool.clear()
 
-    def _from_starts(
+    def _visit_starts(
         self, known: dict[str, _State], now: dict[str, _State]
     ) -> Generator[Found, None, dict[str, None]]:
         """Fetch the start addresses and the sitemaps to which they link. Returns the pages to
@@ -194,7 +194,7 @@ class WebConnector:
                 ours = [link for link in content.links if self._is_ours(link)]
                 named.update(dict.fromkeys(ours))
                 if content.page is None and len(ours) < len(content.links):
-                    yield self._elsewhere(url, content.links)
+                    yield self._foreign_links_problem(url, content.links)
                 queue.extend(link for link in content.sitemaps if self._is_ours(link))
         if unread := [url for url in dict.fromkeys(queue) if url not in fetched]:
             yield Problem(
@@ -211,7 +211,7 @@ class WebConnector:
             )
         return named
 
-    def _pages(
+    def _visit_pages(
         self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
     ) -> Iterator[Found]:
         """Visit the new pages in `named`, and then the known pages, until `max_pages` are visited.
@@ -240,9 +240,9 @@ class WebConnector:
                 f"{_count(self._settings.max_pages, 'page')}",
                 "Raise `max_pages` of the source in config.toml.",
             )
-        yield from self._known_pages(known, now, named, room)
+        yield from self._visit_known_pages(known, now, named, room)
 
-    def _known_pages(
+    def _visit_known_pages(
         self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None], room: int
     ) -> Iterator[Found]:
         """Visit known pages until `room` of them have answered. The others come first in the next
@@ -268,7 +268,7 @@ class WebConnector:
             room -= answer.kind == "page"
             yield from self._report_answer(url, answer, known, now)
 
-    def _parts(self, under: Sequence[str]) -> Iterator[Found]:
+    def _visit_selected(self, under: Sequence[str]) -> Iterator[Found]:
         parts = Selection(under)
         below = [url for url in self._last if parts.has(url)]
         for url in dict.fromkeys((*under, *below)):
@@ -311,7 +311,7 @@ class WebConnector:
                     return self._ask(url, _UNKNOWN, keep=keep)
                 return _Answer("page" if state.revision else "list", state)
             if status != 200:
-                return _trouble(f"the server answers HTTP {status}")
+                return _trouble_answer(f"the server answers HTTP {status}")
             limit = 10 * self._settings.max_pages
             content = content_of(visit, self._settings.max_bytes, limit)
         except RobotsForbidden:
@@ -321,9 +321,9 @@ class WebConnector:
                 kind, why=why, hint="Ask the site's owner, or remove the page from the source."
             )
         except Unreachable as error:
-            return _trouble(error.why)
+            return _trouble_answer(error.why)
         except NoFeed as error:
-            return _trouble(str(error))
+            return _trouble_answer(str(error))
         if content is None:
             why = f"the page's type is not supported ({visit.reply.media_type or 'none given'})"
             return _Answer("none", why=why, hint="Use the URL of a page, a sitemap or a feed.")
@@ -340,7 +340,7 @@ class WebConnector:
         known = replace(known, revision=page.revision)
         return _Answer("page", known, content)
 
-    def _elsewhere(self, url: str, links: Sequence[str]) -> Problem:
+    def _foreign_links_problem(self, url: str, links: Sequence[str]) -> Problem:
         others = [link for link in links if not self._is_ours(link)]
         return Problem(
             others[0],
@@ -357,7 +357,7 @@ class WebConnector:
         return mark_of(self._starts, settings.depth, settings.hosts, settings.max_bytes)
 
 
-def _start(text: str) -> str:
+def _checked_start(text: str) -> str:
     found = address(text)
     if found is None:
         raise ValueError(f"{text!r} is not a web address. It must begin with https:// or http://")
@@ -372,7 +372,7 @@ def _short(validator: str) -> str:
     return validator if len(validator) <= _MAX_VALIDATOR_CHARACTERS else ""
 
 
-def _trouble(why: str) -> _Answer:
+def _trouble_answer(why: str) -> _Answer:
     return _Answer(
         "trouble", why=why, hint="Open the page in a browser. The next scan tries again."
     )

@@ -32,8 +32,8 @@ from store.history import (
     LogEntry,
     VisibleCounts,
     edge_ends,
-    in_order,
     renames_of,
+    sort_edges,
 )
 from store.reads import document_at, documents_touched, documents_with_origin
 from store.records import PassageId, Version
@@ -293,8 +293,8 @@ def restricted_diff(diff: Diff, old: Snapshot, new: Snapshot) -> Diff:
         documents_changed=visible(diff.documents_changed),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
-        edges_added=in_order(now - was),
-        edges_removed=in_order(was - now),
+        edges_added=sort_edges(now - was),
+        edges_removed=sort_edges(was - now),
     )
 
 

@@ -47,11 +47,11 @@ from store.operational import (
     all_watches,
     change_login,
     change_rights,
+    fail_undelivered,
     kind_of_act,
     list_notifications,
     list_undelivered,
     note_delivery,
-    pass_over,
     record_change,
     remove_watch,
     replace_act,
@@ -200,7 +200,7 @@ class WatchedQuestions:
             )
         why = "the change is older than the permission to run the action"
         self._worker.submit(
-            lambda pipeline: pass_over(pipeline.connection, number, self._now_ms(), why)
+            lambda pipeline: fail_undelivered(pipeline.connection, number, self._now_ms(), why)
         ).result(_STORE_S)
         self._actions.add(proposed)
         self._off = self._count_off()

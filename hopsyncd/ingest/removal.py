@@ -20,7 +20,7 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import MakeResult
 from store.access_rules import left_rule
-from store.check import opening_check
+from store.check import refuse_damaged
 from store.content import get_generation
 from store.contract import Connection
 from store.open_database import exists, hold_writer_lock, open_reader, open_writer
@@ -107,7 +107,7 @@ def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswe
     Raises WriterBusy if a daemon is running.
     """
     with hold_writer_lock(config.database), closing(open_writer(config.database)) as connection:
-        opening_check(connection)
+        refuse_damaged(connection)
 
         def apply(batch: Batch) -> None:
             newest = head(connection)

@@ -182,7 +182,7 @@ def test_the_connector_only_reads_the_database(database: Database) -> None:
             list(database.connector(query=query).discover(None))
     with (
         pytest.raises(SourceUnavailable, match="readonly"),
-        DatabaseFile(database.path, 1000).reading(5) as connection,
+        DatabaseFile(database.path, 1000).open_reading(5) as connection,
     ):
         connection.execute("DELETE FROM page")
     assert text_of(database.connector(), "1") == "Rome"
@@ -332,7 +332,7 @@ def test_a_file_that_is_written_while_it_is_read_as_at_rest_is_refused(
     os.utime(database.path, (past_s, past_s))
     with (
         pytest.raises(SourceUnavailable, match="another program changed the file during the read"),
-        DatabaseFile(database.path, 1000).reading(5) as connection,
+        DatabaseFile(database.path, 1000).open_reading(5) as connection,
     ):
         assert connection.execute("SELECT body FROM page").fetchall() == [("Rome",)]
         database.put(1, "Paris")

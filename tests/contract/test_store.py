@@ -18,7 +18,7 @@ from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.strategies.plain import by_vector
 from store import history, operational, reads, sources
 from store.changes import changes, stamp
-from store.check import check, opening_check
+from store.check import check, refuse_damaged
 from store.content import counters, put_content, question_texts, register_generation
 from store.contract import Connection
 from store.copying import copy_database
@@ -131,7 +131,7 @@ def told(connection: Connection) -> dict[str, object]:
 
 
 def assert_sound(connection: Connection) -> None:
-    opening_check(connection)
+    refuse_damaged(connection)
     assert check(connection, deep=True) + verify_matches(connection) == []
 
 

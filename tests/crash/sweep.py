@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from hopsyncd.ingest.removal import finish_purges
 from hopsyncd.ingest.upkeep import verify_matches
-from store.check import check, opening_check
+from store.check import check, refuse_damaged
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
 from store.purge import pending_purges
@@ -114,7 +114,7 @@ def sweep(base: Path, work: Work, folder: Path) -> Sweep:
 def sound(path: Path) -> Graphs:
     """Open as the next start does; the graphs of the kept versions. All must be as it should."""
     with closing(open_writer(path)) as connection:
-        opening_check(connection)
+        refuse_damaged(connection)
         assert check(connection, deep=True) == []
         assert verify_matches(connection) == []
         return graphs_of(connection)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
-from store.check import check, opening_check
+from store.check import check, refuse_damaged
 from store.contract import Connection
 from store.engines.sqlite.acknowledged import refuse_lost_wal
 from store.engines.sqlite.database import SqliteError, open_file, open_reader, open_writer
@@ -262,7 +262,7 @@ def test_an_emptied_log_is_no_lost_log(sound: Path, tmp_path: Path) -> None:
     with closing(open_writer(tmp_path / "s.db")) as writer:
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with closing(open_writer(tmp_path / "s.db")) as other:
-            opening_check(other)
+            refuse_damaged(other)
 
 
 def test_a_log_that_a_writer_empties_meanwhile_is_no_lost_log(tmp_path: Path) -> None:

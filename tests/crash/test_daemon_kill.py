@@ -20,7 +20,7 @@ import pytest
 
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.ingest.upkeep import verify_matches
-from store.check import check, opening_check
+from store.check import check, refuse_damaged
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
 from store.records import ALIVE, content_hash
@@ -231,7 +231,7 @@ def test_after_each_kill_of_the_daemon_all_acknowledged_changes_are_kept(
 def judge(path: Path, user: User, bill: Bill) -> bool:
     """Whether the kill fell into the work; all that is left is asserted to be as it should."""
     with closing(open_writer(path)) as connection:
-        opening_check(connection)
+        refuse_damaged(connection)
         assert check(connection, deep=True) == []
         assert verify_matches(connection) == []
         lost = bill.settle(connection)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from store.check import opening_check
+from store.check import refuse_damaged
 from store.engines.sqlite.acknowledged import Acknowledged, note_path, state_of
 from store.engines.sqlite.database import SqliteError, open_reader, open_writer
 from store.engines.sqlite.space import truncate_wal
@@ -86,7 +86,7 @@ def judge(killed: Killed, folder: Path, seed: int) -> bool:
     done = damage(folder / NAME, killed.older, rng)
     try:
         with closing(open_reader(folder / NAME) if seed % 2 else open_writer(folder / NAME)) as it:
-            opening_check(it)
+            refuse_damaged(it)
             assert state_of(it) == killed.acknowledged, f"seed {seed}: {done}"
     except (StoreError, SqliteError) as error:
         assert isinstance(error, VersionsLost), f"seed {seed}: {done}: {error}"

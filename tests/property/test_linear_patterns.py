@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from connectors.ignore import Patterns, linear
+from connectors.ignore import Patterns, make_linear
 
 names = st.lists(
     st.sampled_from(["a", "b", "*", "**", "?", "[ab]", "[!a]", "[]a]", "\\*", "\\a", "{"]),
@@ -33,7 +33,7 @@ def test_a_linear_pattern_fits_the_same_paths(glob: str, found: list[str]) -> No
         return
     if pattern.regex is None:
         return
-    rewritten = re.compile(linear(pattern.regex.pattern))
+    rewritten = re.compile(make_linear(pattern.regex.pattern))
     as_in_git = re.compile(pattern.regex.pattern.replace("[^a]", "[^a/]"))
     for path in found:
         one, other = as_in_git.match(path), rewritten.match(path)

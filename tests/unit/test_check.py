@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
-from store.check import check, opening_check
+from store.check import check, refuse_damaged
 from store.contract import Connection
 from store.engines.sqlite.database import memory_database, open_writer
 from store.exceptions import NotADatabase
@@ -43,7 +43,7 @@ def test_a_healthy_store_has_no_findings(stack: Stack) -> None:
     assert check(stack.connection, deep=False) == []
     assert check(stack.connection, deep=True) == []
     assert verify_matches(stack.connection) == []
-    opening_check(stack.connection)
+    refuse_damaged(stack.connection)
 
 
 def test_a_store_after_gc_and_a_purge_has_no_findings(stack: Stack) -> None:
@@ -62,7 +62,7 @@ def test_a_store_after_gc_and_a_purge_has_no_findings(stack: Stack) -> None:
 def test_an_empty_store_has_no_findings(tmp_path: Path) -> None:
     connection = open_writer(tmp_path / "s.db")
     assert check(connection, deep=True) + verify_matches(connection) == []
-    opening_check(connection)
+    refuse_damaged(connection)
 
 
 def test_a_check_reads_and_writes_nothing(stack: Stack) -> None:
@@ -215,16 +215,16 @@ class TestOpening:
     def test_a_missing_table_is_refused(self, stack: Stack) -> None:
         damage(stack.connection, "DROP TABLE tag")
         with pytest.raises(NotADatabase, match=r"tag: is missing.*backup"):
-            opening_check(stack.connection)
+            refuse_damaged(stack.connection)
 
     def test_a_head_that_differs_from_the_rows_in_force_is_refused(self, stack: Stack) -> None:
         damage(stack.connection, "UPDATE version SET matches = matches - 1 WHERE id = 6")
         with pytest.raises(NotADatabase, match="rows of match"):
-            opening_check(stack.connection)
+            refuse_damaged(stack.connection)
 
     def test_a_database_without_our_schema_is_refused(self) -> None:
         with pytest.raises(NotADatabase):
-            opening_check(memory_database())
+            refuse_damaged(memory_database())
 
     @pytest.mark.parametrize(
         "column", ["life SET born = 99", "match SET died = 99", "match SET born = 0"]
@@ -232,12 +232,12 @@ class TestOpening:
     def test_intervals_beyond_the_versions_are_refused(self, stack: Stack, column: str) -> None:
         damage(stack.connection, f"UPDATE {column} WHERE died = {ALIVE}")
         with pytest.raises(NotADatabase, match="rows begin at versions"):
-            opening_check(stack.connection)
+            refuse_damaged(stack.connection)
 
     def test_the_opening_check_reads_no_row_of_a_match(self, stack: Stack) -> None:
         asked: list[str] = []
         stack.file.set_trace_callback(asked.append)
-        opening_check(stack.connection)
+        refuse_damaged(stack.connection)
         stack.file.set_trace_callback(None)
         for sql in (one for one in asked if "match" in one and one.startswith("SELECT")):
             plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()

@@ -406,7 +406,7 @@ def open_standing_by(url: str) -> Connection:
         end_s = time.monotonic() + _MIGRATION_S
         while not session.elect() and _known_schema(session, url) < SCHEMA_VERSION:
             if time.monotonic() > end_s:
-                raise _older(url, _known_schema(session, url))
+                raise _older_schema_error(url, _known_schema(session, url))
             time.sleep(0.1)
     return session
 
@@ -427,11 +427,11 @@ def open_reading(url: str) -> Session:
     with _closed_on_error(session):
         known = _known_schema(session, url)
         if known < SCHEMA_VERSION:
-            raise _older(url, known)
+            raise _older_schema_error(url, known)
     return session
 
 
-def _older(url: str, known: int) -> OlderSchema:
+def _older_schema_error(url: str, known: int) -> OlderSchema:
     return OlderSchema(
         f"Cannot read {displayed_url(url)}",
         f"the database has schema {known}"

@@ -105,15 +105,15 @@ def backup(connection: Connection, target: Path) -> None:
         _refuse_existing(target)
         descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     except OSError as error:
-        raise _backup_error(target, _why(error)) from error
+        raise _backup_error(target, _reason_of(error)) from error
     os.close(descriptor)
     part = Path(name)
     try:
         _copy(connection, part)
         _sync(part)
-        _name(part, target)
+        _publish(part, target)
     except (OSError, SqliteError, DiskFailure) as error:
-        raise _backup_error(target, _why(error)) from error
+        raise _backup_error(target, _reason_of(error)) from error
     finally:
         # SQLite cannot delete these on a failing disk
         for suffix in ("", "-journal", "-wal", "-shm"):
@@ -137,7 +137,7 @@ def _backup_error(
     return BackupFailed(f"Cannot write the backup {target}", why, hint)
 
 
-def _why(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     failure = error if isinstance(error, DiskFailure) else disk_failure(error, "")
@@ -155,7 +155,7 @@ def _copy(connection: FileConnection, part: Path) -> None:
             raise SqliteError(f"the copy is damaged: {lines[0]}")
 
 
-def _name(part: Path, target: Path) -> None:
+def _publish(part: Path, target: Path) -> None:
     """Rename the copy `part` to `target`, and sync the new name to disk. If that fails, delete the
     copy."""
     _refuse_existing(target)
@@ -244,23 +244,23 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
       pages, a page takes its gap to another number.
     """
     file = _file_of(connection)
-    pages, first, again = _page_count(connection), 1, set[int]()
+    pages, first, logged = _page_count(connection), 1, set[int]()
     with _no_checkpoints(connection):
-        while first <= pages or again:
-            if not _empty_log(connection, file, again, between):
+        while first <= pages or logged:
+            if not _empty_log(connection, file, logged, between):
                 return False
             with _hold_write_lock(connection, file) as is_alone:
                 if not is_alone:
                     continue
                 page_count = _page_count(connection)
-                numbers = again.union(range(first, min(first + pages_at_once, pages + 1)))
+                numbers = logged.union(range(first, min(first + pages_at_once, pages + 1)))
                 _scrub_pages(file, sorted(number for number in numbers if number <= page_count))
             connection.execute("PRAGMA shrink_memory")
-            again.clear()
+            logged.clear()
             first += pages_at_once
             if first <= pages:
                 between()
-            again.update(_logged_pages(file))
+            logged.update(_logged_pages(file))
     return True
 
 
@@ -304,13 +304,13 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
 
 
 def _empty_log(
-    connection: Connection, file: _File, again: set[int], between: Callable[[], None]
+    connection: Connection, file: _File, logged: set[int], between: Callable[[], None]
 ) -> bool:
-    """Empty the log, and add the numbers of the pages in the log to `again`. Returns False if a
+    """Empty the log, and add the numbers of the pages in the log to `logged`. Returns False if a
     reader kept the log in use."""
     for _ in range(_TRIES):
         connection.refuse_gone()
-        again.update(_logged_pages(file))
+        logged.update(_logged_pages(file))
         if truncate_wal(connection, wait=False):
             return True
         between()
