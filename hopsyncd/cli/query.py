@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
 _SIMILAR_LINES = 5
+_CLOSEST = 2  # passages shown if no answer was found
 
 
 @click.command()
@@ -329,9 +330,11 @@ def ask(
         strategy=strategy,
         match=chosen_match(exact, semantic),
         filters=take_filters(filters),
+        passages=not as_json,
     )
     with client_of(context) as client:
         reply = _ask(client, call, show_draft=by_llm is not False and not as_json)
+        place_of = place_printer(client)
         if print_if_json(reply, as_json, client):
             return
     warn(reply["degraded"])
@@ -340,8 +343,7 @@ def ask(
         _draw_logic(reply["logic"])
     if not reply["found"]:
         click.echo("not found in your documents")
-        if reply["version"]:
-            warn(["`hopsyncd query` shows the passages that come closest"])
+        _print_closest(reply, question, place_of)
     elif reply["by"] == "llm":
         marks = "".join(f"[{citation['number']}]" for citation in reply["citations"])
         _print_wrapped(f"{reply['answer']} {marks}")
@@ -353,6 +355,19 @@ def ask(
     click.secho(f"version {reply['version']}", fg="cyan")
     if reply["by"] == "llm" and (cost := _cost_text(reply["llm"])):
         click.echo(cost, err=True)
+
+
+def _print_closest(
+    reply: Mapping[str, Any], question: str, place_of: Callable[[Mapping[str, Any]], str]
+) -> None:
+    """Print the first passages that may answer a question although no answer was found."""
+    close = [passage for passage in reply["passages"] if passage["strength"] in ("strong", "fair")]
+    if close:
+        click.echo("The closest passages:")
+    elif reply["version"]:
+        warn(["`hopsyncd query` shows the passages that come closest"])
+    for rank, passage in enumerate(close[:_CLOSEST], 1):
+        _print_passage(rank, passage, place_of(passage), False, "passage", question)
 
 
 def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
