@@ -276,7 +276,7 @@ _FAILURES = (
          "authentication failed", "permission denied (publickey", "returned error: 401",
          "returned error: 403", "permission denied, please try again"),
         "the server asks for credentials and accepted none",
-        'Write token = "${NAME}" for this source, or configure a git credential helper. For ssh,'
+        'Set `token = "${NAME}"` for this source, or configure a git credential helper. For ssh,'
         " use an agent or a key without a passphrase.",
     ),
     (

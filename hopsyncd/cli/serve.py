@@ -216,8 +216,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(context: click.Context, as_json: bool) -> None:
     """Find problems of this installation, and say how to fix them.
 
-    Needs no daemon, changes nothing and sends none of your text to other machines. Checks the
-    server in the configuration and your token. If a check fails, the exit status is 1.
+    The command needs no daemon, changes nothing and sends none of your text to other machines. It
+    also checks the server in [client] and your token. If a check fails, the exit status is 1.
 
     Example: hopsyncd doctor
     """

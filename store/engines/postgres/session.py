@@ -334,7 +334,7 @@ class Session:
                 raise
             raise Deposed(
                 f"Cannot write a version to {displayed_url(self._url)}",
-                "another daemon has written that version",
+                "another daemon has written a version with this number",
                 "No action is needed. This daemon continues as a reader, and nothing is lost",
             ) from error
         except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
