@@ -52,7 +52,9 @@ _TABLE_ROLES = {
     **{"columnheader": "th", "rowheader": "th"},
 }
 _TABLE_PARTS = frozenset(("table", "thead", "tbody", "tfoot", "tr", "td", "th"))
+_PAGER = frozenset(("next", "prev", "previous", "up"))  # values of `rel`
 _MAX_HANDLE_CHARACTERS = 40
+_MAX_SIGN_CHARACTERS = 2
 _MAX_BUTTON_WORDS = 3
 _MAX_LABEL_CHARACTERS = 8
 _MAX_NOTICE_CHARACTERS = 400
@@ -252,7 +254,7 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     role = element.get("role", "").lower()
     size = sizes.text[element]
     is_handle = role == "doc-backlink" or not _HANDLES.isdisjoint(words)
-    if size <= _MAX_HANDLE_CHARACTERS and is_handle:
+    if size <= _MAX_HANDLE_CHARACTERS and (is_handle or _is_permalink(element)):
         return ""
     if tag == "button":
         return "buttons" if _is_label(element) else None
@@ -263,11 +265,30 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     most = _MAX_HANDLE_CHARACTERS if is_menu else _MAX_LABEL_CHARACTERS
     if is_marked and (sizes.is_linked(element) or size <= most):
         return "navigation"
+    if size <= _MAX_NOTICE_CHARACTERS and _is_pager(element, sizes):
+        return "navigation"
     # Panels and tabs that open on a click are hidden too.
     is_unseen = is_hidden(element) or element.get("aria-hidden") == "true"
     if is_unseen and (tag in _INLINE or sizes.is_linked(element)):
         return "hidden parts"
     return None
+
+
+def _is_permalink(element: Element) -> bool:
+    """Whether the element is a link such as `#` in a heading, which leads to that heading."""
+    if element.tag != "a" or not element.get("href", "").startswith("#"):
+        return False
+    text = "".join(element.itertext()).strip()
+    is_sign = 0 < len(text) <= _MAX_SIGN_CHARACTERS and not any(map(str.isalnum, text))
+    return is_sign and next(element.iterancestors(*_TITLES), None) is not None
+
+
+def _is_pager(element: Element, sizes: _Sizes) -> bool:
+    """Whether the element has little more than links to the next and previous page."""
+    if not sizes.links[element] or not sizes.is_linked(element):
+        return False
+    links = (link.get("rel", "").lower() for link in element.iter("a"))
+    return sum(link in _PAGER for link in links) > 1
 
 
 def is_hidden(element: Element) -> bool:

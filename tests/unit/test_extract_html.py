@@ -222,6 +222,32 @@ def test_navigation_and_handles_are_left_out_and_counted() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("page", "read"),
+    [
+        ("<h2>Mill<span><a class=mark href=#m id=m>#</a></span></h2>", ["Mill"]),
+        ("<h2>Mill <a href=#m>&para;</a></h2>", ["Mill"]),
+        ("<h2>The sign <a href=sharp.html>#</a></h2>", ["The sign #"]),
+        ("<h2>The note <a href=#a>A</a></h2>", ["The note A"]),
+        (
+            "<div class=header><p>Next: <a href=b rel=next>The Saw Mill</a>, Previous: <a href=a"
+            " rel=prev>Corn</a>, Up: <a href=. rel=up>Mills</a> [<a href=i>Index</a>]</p></div>"
+            "<h2>Mill</h2>",
+            ["Mill"],
+        ),
+        (
+            "<p>Corn is ground first. After that read <a href=b rel=next>saws</a> or go back to"
+            " <a href=a rel=prev>corn</a>.</p>",
+            ["Corn is ground first. After that read saws or go back to corn."],
+        ),
+    ],
+)
+def test_links_of_a_heading_to_itself_and_to_other_pages_are_left_out(
+    page: str, read: list[str]
+) -> None:
+    assert texts(page) == read
+
+
 def test_values_are_read_as_a_browser_displays_them() -> None:
     page = (
         "<p>10<sup>6</sup> cells, H<sub>2</sub>O, the 3<sup>rd</sup>, 45<sup><a href=#f>1</a></sup>"
