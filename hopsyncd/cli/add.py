@@ -136,7 +136,7 @@ def _notes_on(kind: str, every: object, at: object) -> list[str]:
         )
     if kind == "git":
         notes.append(
-            "Source code and pictures are read too, if they are committed. For documents only:"
+            "Source code, scripts and style sheets are read too. For documents only:"
             " --include '*.md' --include '*.rst' --include '*.txt'."
         )
     return notes

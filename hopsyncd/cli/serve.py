@@ -50,11 +50,11 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
     for server in find_local_llms():
         click.echo(
             f"{server.program} runs on this machine. hopsyncd needs no LLM; to let this LLM write"
-            " the answers of `ask`, add these two lines under [llm]:"
+            " the answers of `ask`, set these two keys in [llm]:"
         )
         for line in server.settings:
             click.echo(f"  {line}")
-    click.echo("Then start the daemon: hopsyncd serve")
+    click.echo("Now start the daemon: hopsyncd serve")
 
 
 @click.command()

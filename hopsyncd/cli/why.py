@@ -60,7 +60,7 @@ def why(
 
     OLD is compared with the newest version, or with the version that --at names. The output has
     both answers, and the passages whose rank or text changed, with the edited sentences. --verbose
-    shows all passages, and how each was found.
+    shows all passages, and how each passage was found.
 
     Example: hopsyncd why "Who runs the mill?" yesterday
     """

@@ -97,7 +97,7 @@ def endpoint(config: Config) -> Iterator[Finding]:
         yield report_ok("llm", f"none is configured{sends}")
         for server in find_local_llms():
             lines = " and ".join(server.settings)
-            detail = f"{server.program} runs on this machine. To use it, write {lines} under [llm]"
+            detail = f"{server.program} runs on this machine. To use it, set {lines} in [llm]"
             yield report_ok("local llm", detail)
         return
     key = os.environ.get(llm.api_key_env, "").strip()

@@ -309,6 +309,6 @@ class Searcher(SearchTools):
             raise BadRequest(
                 "The search was refused",
                 "no LLM is configured",
-                "Add [llm] to the configuration, or leave out the options that need an LLM",
+                "Set `base_url` and `model` in [llm], or leave out the options that need an LLM",
             )
         return self._llm

@@ -170,7 +170,7 @@ def _first_answer(program: Path, notes: Path, environment: dict[str, str]) -> st
         ran = subprocess.run(command, env=environment, stdout=pipe, text=True, check=False)
         return ran.stdout
 
-    assert "Then start the daemon" in run("init", "--folder", str(notes))
+    assert "Now start the daemon" in run("init", "--folder", str(notes))
     with subprocess.Popen([str(program), "serve"], env=environment) as daemon:
         try:
             end_s = time.monotonic() + 300
