@@ -245,7 +245,8 @@ class _Reader:
                 self._skipped["deletions"] += 1
                 return
             named = attribute(present["rStyle"], "val") if "rStyle" in present else ""
-            run_mark = script_mark(properties) if "vertAlign" in present else ""
+            is_shifted = "vertAlign" in present or "position" in present
+            run_mark = script_mark(properties) if is_shifted else ""
             mark = run_mark or self._styles[named].mark or mark
             font = attribute(present["rFonts"], "ascii") if "rFonts" in present else ""
         self._inline(run, line, beside, mark, font)

@@ -86,9 +86,16 @@ def outline_of(element: Element) -> int:
 
 
 def script_mark(properties: Element | None) -> str:
-    """Return the mark of a run: "^" for superscript, "_" for subscript, "" for normal text."""
-    alignment = "" if properties is None else _value_of(properties, "vertAlign")
-    return {"superscript": "^", "subscript": "_"}.get(alignment, "")
+    """Return the mark of a run: "^" for superscript, "_" for subscript, "" for normal text.
+
+    A run that is moved up or down by several points also counts.
+    """
+    if properties is None:
+        return ""
+    if mark := {"superscript": "^", "subscript": "_"}.get(_value_of(properties, "vertAlign"), ""):
+        return mark
+    found = _POSITION.match(_value_of(properties, "position"))
+    return "" if not found else "_" if found[1] else "^"
 
 
 def number_of(element: Element) -> tuple[str, int | None]:
@@ -100,6 +107,8 @@ def number_of(element: Element) -> tuple[str, int | None]:
     return _value_of(found, "numId"), int(depth) if depth in _DEPTHS else None
 
 
+# Half-points: smaller shifts only align text with pictures and symbols.
+_POSITION = re.compile(r"(-?)(?:[4-9]|1\d)\Z")
 _DEPTHS = tuple(map(str, range(_LEVELS)))
 
 

@@ -225,6 +225,9 @@ def test_items_in_a_cell_are_separate_and_hidden_text_is_counted() -> None:
 def test_superscripts_subscripts_and_formulas_are_read() -> None:
     up, down = '<w:vertAlign w:val="superscript"/>', '<w:vertAlign w:val="subscript"/>'
     body = paragraph(run("10"), run("-", up), run("6", up), run(" H"), run("2", down), run("O"))
+    raised, lowered = '<w:position w:val="8"/>', '<w:position w:val="-1"/>'
+    moved = paragraph(run("10"), run("6", raised), run(" cells, H"), run("2", lowered))
+    assert texts_of(moved) == ["10^6 cells, H2"]
     fraction = (
         "<m:oMath><m:r><m:t>x=</m:t></m:r><m:f><m:num><m:r><m:t>a+b</m:t></m:r></m:num>"
         "<m:den><m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup>"
