@@ -12,7 +12,7 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.images import gray_png, no_text_error
-from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, read_drawing
+from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_notes, read_drawing
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
 from hopsyncd.formats.pdf_layout import arrange, mark_shades
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
@@ -125,6 +125,7 @@ def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
         text, quarters = read_text(text_page, raw, page.get_rotation() // 90)
     drawn = read_drawing(page, raw, quarters)
     annotations = AnnotationReader(document, page, raw, quarters).read()
+    notes = [*annotations.notes, *drawn_notes(document, page, raw, number, annotations.drawn)]
     is_scan = _is_scan(drawn, sum(len(span.text) for span in text.spans))
     for span in annotations.spans:
         span.order = len(text.spans)
@@ -132,7 +133,7 @@ def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
     if drawn.fills:
         mark_shades(text.spans, drawn.fills)
     items = arrange(text, drawn.rules, number)
-    return Page(number, items, annotations.notes, annotations.links, is_scan)
+    return Page(number, items, notes, annotations.links, is_scan)
 
 
 def _is_scan(drawn: Drawn, letters: int) -> bool:

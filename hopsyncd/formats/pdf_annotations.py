@@ -2,7 +2,8 @@
 pictures."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,11 +34,12 @@ _IN_PLACE = ("FREETEXT", "STAMP")
 @dataclass(slots=True)
 class Annotations:
     """The annotations of a page: `spans` are text on the page, `notes` are comments with their
-    authors."""
+    authors. `drawn` are the positions of stamps and signatures whose text is only drawn."""
 
     spans: list[Span] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     links: list[tuple[Box, str]] = field(default_factory=list)
+    drawn: list[int] = field(default_factory=list)
 
 
 class AnnotationReader:
@@ -65,6 +67,8 @@ class AnnotationReader:
             try:
                 if not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
                     self._read(annotation, found)
+                    if self._is_drawn(annotation):
+                        found.drawn.append(index)
             finally:
                 raw.FPDFPage_CloseAnnot(annotation)
         return found
@@ -78,8 +82,7 @@ class AnnotationReader:
         elif kind == "WIDGET":
             self._place(found, self._box(annotation), self._value(annotation), is_value=True)
         elif kind in _IN_PLACE:
-            contents = self._string(annotation, b"Contents") or self._stamp_text(annotation)
-            self._place(found, self._box(annotation), contents)
+            self._place(found, self._box(annotation), self._string(annotation, b"Contents"))
         elif kind and (contents := in_one_line(self._string(annotation, b"Contents"))):
             author = in_one_line(self._string(annotation, b"T"))
             found.notes.append(f"{author}: {contents}" if author else contents)
@@ -122,18 +125,17 @@ class AnnotationReader:
             if raw.FPDFAnnot_IsOptionSelected(form, annotation, index):
                 yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index)
 
-    def _stamp_text(self, annotation: Any) -> str:
+    def _is_drawn(self, annotation: Any) -> bool:
+        """Whether an annotation has no text except in its drawing: a signature, or a stamp without
+        contents."""
         raw = self._raw
-        text_page = self._page.get_textpage()
-        try:
-            parts = []
-            for index in range(min(raw.FPDFAnnot_GetObjectCount(annotation), _MAX_OPTIONS)):
-                shape = raw.FPDFAnnot_GetObject(annotation, index)
-                if raw.FPDFPageObj_GetType(shape) == raw.FPDF_PAGEOBJ_TEXT:
-                    parts.append(self._text(raw.FPDFTextObj_GetText, shape, text_page.raw))
-            return " ".join(parts)
-        finally:
-            text_page.close()
+        kind = self._kinds.get(raw.FPDFAnnot_GetSubtype(annotation), "")
+        if kind == "WIDGET":
+            of_field = raw.FPDFAnnot_GetFormFieldType(self._form, annotation) if self._form else 0
+            is_alone = of_field == raw.FPDF_FORMFIELD_SIGNATURE
+        else:
+            is_alone = kind in _IN_PLACE and not self._string(annotation, b"Contents").strip()
+        return bool(is_alone and raw.FPDFAnnot_GetObjectCount(annotation) > 0)
 
     def _target(self, annotation: Any) -> str:
         raw = self._raw
@@ -166,6 +168,26 @@ class AnnotationReader:
         buffer = (self._raw.FPDF_WCHAR * (length // 2 + 1))()
         read(*arguments, buffer, length)
         return bytes(buffer)[: length - 2].decode("utf-16-le", "replace")
+
+
+def drawn_notes(document: Any, page: Any, raw: Any, number: int, drawn: Sequence[int]) -> list[str]:
+    """Return the text that the stamps and signatures at the positions `drawn` show, as one note.
+
+    PDFium reads this text only as a part of the page. So all other annotations are removed, and the
+    drawings are made a part of the page `number`. This changes the document only in memory.
+    """
+    if not drawn:
+        return []
+    with closing(page.get_textpage()) as text_page:
+        before = text_page.get_text_range()
+    for index in reversed(range(raw.FPDFPage_GetAnnotCount(page.raw))):
+        if index not in drawn:
+            raw.FPDFPage_RemoveAnnot(page.raw, index)
+    raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY)
+    with closing(document[number - 1]) as whole, closing(whole.get_textpage()) as text_page:
+        after = text_page.get_text_range()
+    added = in_one_line(after.removeprefix(before)) if after.startswith(before) else ""
+    return [added] if added else []
 
 
 @dataclass(slots=True)

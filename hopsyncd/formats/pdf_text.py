@@ -124,8 +124,8 @@ class TextReader:
         self._text = text_page.get_text_range()
         count = raw.FPDFText_CountChars(text_page.raw)
         if len(self._text) != count:
-            codes = (raw.FPDFText_GetUnicode(text_page.raw, index) for index in range(count))
-            self._text = "".join(map(_letter, codes))
+            codes = [raw.FPDFText_GetUnicode(text_page.raw, index) for index in range(count)]
+            self._text = _text_of(codes)
 
     def read(self) -> PageText:
         page, text, box = PageText(), self._text, self._box
@@ -328,6 +328,24 @@ def _calls_of(raw: Any) -> _Calls:
 @lru_cache(maxsize=256)
 def _is_bold(font: bytes) -> bool:
     return bool(_BOLD.search(font))
+
+
+def _text_of(codes: Iterable[int]) -> str:
+    """Return a character for each UTF-16 code unit. The second half of a pair is invisible.
+
+    >>> _text_of([0x41, 0xD842, 0xDF9F, 0xDF9F]) == "A\U00020b9f\u200b "
+    True
+    """
+    letters: list[str] = []
+    high = 0  # the first half of a pair
+    for code in codes:
+        if high and 0xDC00 <= code < 0xE000:
+            letters[-1] = chr(0x10000 + ((high - 0xD800) << 10) + code - 0xDC00)
+            letters.append("\u200b")
+        else:
+            letters.append(_letter(code))
+        high = code if 0xD800 <= code < 0xDC00 else 0
+    return "".join(letters)
 
 
 def _letter(code: int) -> str:

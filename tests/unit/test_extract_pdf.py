@@ -254,3 +254,57 @@ def test_a_table_that_lies_on_its_side_is_read_like_an_upright_one(turns: int) -
     said = texts(read(draw))
     assert said[0] == "Harbours of the northern coast, as of 2026"
     assert {"Port: Alva | Depth: 4 | Fee: 310", "Port: Brage | Depth: 3 | Fee: 210"} < {*said}
+
+
+def pdf_of(*objects: str) -> bytes:
+    """A PDF without a table of its objects, which PDFium makes anew. The first is the catalog."""
+    numbered = (f"{number} 0 obj\n{text}\nendobj\n" for number, text in enumerate(objects, 1))
+    return ("%PDF-1.7\n" + "".join(numbered) + "trailer <</Root 1 0 R>>\n%%EOF").encode()
+
+
+def stream(content: str, head: str = "") -> str:
+    return f"<<{head}/Length {len(content)}>>\nstream\n{content}\nendstream"
+
+
+FONT = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
+
+
+def test_text_of_a_signature_and_of_a_stamp_is_a_note() -> None:
+    box = "/Type/XObject/Subtype/Form/BBox[0 0 200 40]/Resources<</Font<</F 4 0 R>>>>"
+    blocks = extract(
+        pdf_of(
+            "<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[6 0 R]>>>>",
+            "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 5 0 R"
+            "/Resources<</Font<</F 4 0 R>>>>/Annots[6 0 R 8 0 R 9 0 R]>>",
+            FONT,
+            stream("BT /F 12 Tf 50 700 Td (The berth is let to the yard.) Tj ET"),
+            "<</Type/Annot/Subtype/Widget/FT/Sig/T(s)/Rect[50 500 250 540]/F 4/AP<</N 7 0 R>>>>",
+            stream("BT /F 24 Tf 0 10 Td (Signed by Ann Lee) Tj ET", box),
+            "<</Type/Annot/Subtype/Stamp/Rect[50 400 250 440]/F 4/AP<</N 10 0 R>>>>",
+            "<</Type/Annot/Subtype/Stamp/Rect[50 300 250 340]/F 4/Contents(Copy)/AP<</N 10 0 R>>>>",
+            stream("BT /F 24 Tf 0 10 Td (PAID) Tj ET", box),
+        ),
+        PDF,
+    )
+    assert [(block.kind, block.text) for block in blocks] == [
+        ("paragraph", "The berth is let to the yard.\nCopy"),
+        ("note", "Signed by Ann Lee PAID"),
+    ]
+
+
+def test_characters_beyond_the_basic_plane_are_read() -> None:
+    cmap = "1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfchar <41> <d842df9f>"
+    (block,) = extract(
+        pdf_of(
+            "<</Type/Catalog/Pages 2 0 R>>",
+            "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 5 0 R"
+            "/Resources<</Font<</F 4 0 R>>>>>>",
+            FONT.replace("/Type/Font", "/Type/Font/ToUnicode 6 0 R"),
+            stream("BT /F 12 Tf 50 700 Td (xAy) Tj ET"),
+            stream(f"/CMapType 2 def {cmap} endbfchar endcmap"),
+        ),
+        PDF,
+    )
+    assert block.text == "x\U00020b9fy"
