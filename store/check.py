@@ -217,7 +217,7 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
         )
         for *columns, count in rows:
             yield Finding(
-                "each key has one row at the head",
+                "each key has at most one row at the head",
                 f"{name_rows(table)} {_format_key(columns)}",
                 f"the key has {count} rows",
                 RESTORE,
