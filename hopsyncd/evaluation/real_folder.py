@@ -42,7 +42,7 @@ from store.versions import head
 
 KINDS = ("single", "multi", "none")
 _SHOWN_CHARACTERS = 60
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")  # Readers remove the underscores of markup.
 
 
 @dataclass(frozen=True, slots=True)
