@@ -42,7 +42,6 @@ from hopsyncd.retrieve.ranking import (
     reciprocal_ranks,
 )
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
-from hopsyncd.retrieve.sections import share_in_sections
 from hopsyncd.retrieve.sentences import function_terms
 from hopsyncd.retrieve.strategies import hop as hop_strategy
 from hopsyncd.retrieve.strategies.hop import find_start, hop, run_hop_search
@@ -248,12 +247,6 @@ def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
     return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
 
 
-def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The ranking without the penalty for several passages of one document."""
-    walked = walk(inquiry, find_start(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.scores, k, inquiry.snapshot.passage_ids)
-
-
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The ranking without comparing single sentences."""
     graph = inquiry.snapshot
@@ -261,7 +254,6 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     found = most_helpful(
         mark_reached(inquiry, search.scores) if search else np.zeros(0),
         graph.passage_ids,
-        graph.statistics.visible.document_of_row,
         inquiry.coverage,
         k,
     )
@@ -330,25 +322,16 @@ def by_ours(
     inquiry: QueryContext,
     arrived: Floats,
     k: int,
-    document: Integers | None = None,
     *,
-    in_sections: bool = True,
     new_anywhere: bool = False,
     has_direct_hits: bool = True,
 ) -> list[Ranked]:
     graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
-    if document is None:
-        document = graph.statistics.visible.document_of_row
-    scores = second_ask.add_scores(arrived)
-    if in_sections:
-        scores = share_in_sections(graph, scores).add_to(scores)
-    scores = mark_reached(inquiry, scores)
+    scores = mark_reached(inquiry, second_ask.add_scores(arrived))
     importance = importance_of(inquiry, scores, second_ask.fits)
     coverage = inquiry.coverage if new_anywhere else inquiry.sentence_coverage
     clauses = read_clauses(inquiry)
-    found = most_helpful(
-        importance, graph.passage_ids, document, coverage, max(k, FIRST_RESULTS), clauses
-    )
+    found = most_helpful(importance, graph.passage_ids, coverage, max(k, FIRST_RESULTS), clauses)
     direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
     return ranked(graph, [place[:2] for place in promote_direct_hits(found, direct)[:k]])
 
@@ -371,13 +354,9 @@ VARIANTS: dict[str, Rank] = {
     "seeds also reach the parent section": spreading(above),
     "seeds also reach the folder's index page": spreading(index_pages),
     "headings count like other names": topics_like_other_names,
-    "no limit of passages per document": any_documents,
     "no follow-up questions": hop_with(hop_strategy, "ask_again", SecondAsk()),
     "titles in the question do not choose the seeds": no_subjects,
     "clauses of the question are not compared": hop_with(ranking, "read_clauses", None),
-    "parts of a section share no score": lambda inquiry, k: by_ours(
-        inquiry, usual_scores(inquiry), k, in_sections=False
-    ),
     "no places kept for the most similar passages": lambda inquiry, k: by_ours(
         inquiry, usual_scores(inquiry), k, has_direct_hits=False
     ),

@@ -21,7 +21,6 @@ HOP_VERBS = {
     "link": "links to",
     "backlink": "is linked from",
     "follow_up": "led to",
-    "section": "is beside",
 }
 """The words between the two ends of a hop, by its `asked_by`."""
 

@@ -58,7 +58,7 @@ WalkedHop = TypedDict(
         "from": HopEnd,
         "to": HopEnd,
         "question": str,
-        "asked_by": Literal["from", "to", "both", "link", "backlink", "follow_up", "section"],
+        "asked_by": Literal["from", "to", "both", "link", "backlink", "follow_up"],
         "share": float,
     },
 )

@@ -17,7 +17,6 @@ not change the set of the first results is ignored.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -43,7 +42,6 @@ from hopsyncd.retrieve.ranking import (
     rank_rows,
 )
 from hopsyncd.retrieve.second_ask import FollowUp
-from hopsyncd.retrieve.sections import list_parts
 from hopsyncd.retrieve.strategies.hop import HopSearch
 from hopsyncd.retrieve.term_matches import K1, B
 from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
@@ -96,10 +94,9 @@ class Dependencies:
 
     question: the question with corrected spelling. asked: the question without dropped sentences.
     forms: other forms of the question's words. heavy_rows: the rows that send so much score that a
-    single edge matters. givers: the rows that share their score with the other parts of their
-    section. parts: the result of `list_parts` for `givers`. queries: the question and its
-    follow-ups. ties: the results with the smallest leads. lead: the smallest lead that may change
-    the outcome. All row numbers are valid only for one index object.
+    single edge matters. queries: the question and its follow-ups. ties: the results with the
+    smallest leads. lead: the smallest lead that may change the outcome. All row numbers are valid
+    only for one index object.
     """
 
     question: str
@@ -109,8 +106,6 @@ class Dependencies:
     rows: Integers
     heavy_rows: Integers
     names: Integers
-    givers: Integers
-    parts: AbstractSet[tuple[int, int]]
     queries: Sequence[Query]
     ties: Sequence[Tie]
     lead: float
@@ -144,13 +139,10 @@ class Dependencies:
                 first,
                 nearest,
                 np.array(direct.rows, dtype=np.int64),
-                search.sections.givers,
                 *(follow_up.rows for follow_up in follow_ups),
             ),
             np.flatnonzero(walked.scores >= _LEAST_SENT),
             _unite(names[flow >= _LEAST_BY_NAME], named, *seen),
-            search.sections.givers,
-            list_parts(snapshot, search.sections.givers),
             [_describe_question(context, vector, direct), *map(_describe_follow_up, follow_ups)],
             closest,
             closest[0].lead,
@@ -232,8 +224,6 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
     placed = np.concatenate([removed, _find_moved(before, now, span)])
     joined = np.concatenate([_find_matched(before, now), _find_linked(now, span)])
     if np.isin(placed, dependencies.rows).any() or np.isin(joined, dependencies.heavy_rows).any():
-        return True
-    if list_parts(now, dependencies.givers) != dependencies.parts:
         return True
     if _mentions_names(dependencies, index, np.concatenate([added, removed])):
         return True

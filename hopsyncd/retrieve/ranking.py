@@ -3,9 +3,7 @@
 The paper's H is the mean of a passage's similarity to the query and its share of the walk's visits.
 Similarity to the query favours passages that repeat the first result. So the default H counts only
 new words: H = importance * exp(weight * new), where `new` is the idf-weighted share of the query's
-words that the passage has and the passages ranked before it lack. Each passage of the same document
-that ranks before it multiplies H by exp(-repeated), because other passages of a found document
-seldom have the rest of the answer.
+words that the passage has and the passages ranked before it lack.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar the passage's best
 sentence is to the query and how many of the query's words that sentence has. If a question has
@@ -41,13 +39,13 @@ class Hop:
     `asked_by` tells the kind of step. For an edge, it says which passage raises the outgoing
     `question`. For a name that both passages or their documents have, `name` is that name. For a
     link, in either direction, `name` is the text of the link. For a follow-up, `source` was read
-    and the question was asked again about `topics`. `section` connects two parts of a long section.
-    `share` is the part of the target's score that came this way, between 0 and 1.
+    and the question was asked again about `topics`. `share` is the part of the
+    target's score that came this way, between 0 and 1.
     """
 
     source: PassageId
     target: PassageId
-    asked_by: Literal["from", "to", "both", "link", "backlink", "follow_up", "section"]
+    asked_by: Literal["from", "to", "both", "link", "backlink", "follow_up"]
     question: QuestionId | None
     name: str | None
     share: float
@@ -88,7 +86,6 @@ class Ranked:
 
 
 _WEIGHT = 4.0
-_REPEATED = 0.1
 _OF_CLAUSES = 1.4  # weight if no other passage answers a clause
 _NO_FITS: Mapping[int, float] = {}
 REORDERED = 20  # how many of the most important passages are reordered by new words
@@ -196,9 +193,8 @@ def helpful(
 def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) -> list[Helpful]:
     """Rank the k most helpful passage rows by their importance."""
     snapshot = context.snapshot
-    documents = snapshot.statistics.visible.document_of_row
     words, clauses = context.sentence_coverage, read_clauses(context)
-    return most_helpful(importance, snapshot.passage_ids, documents, words, k, clauses)
+    return most_helpful(importance, snapshot.passage_ids, words, k, clauses)
 
 
 def importance_of(
@@ -226,7 +222,6 @@ def most_important(
 def most_helpful(
     importance: NDArray[np.float64],
     ids: NDArray[np.int64],
-    document: NDArray[np.int64],
     coverage: TermCoverage,
     k: int,
     clauses: ClauseCoverage | None = None,
@@ -237,22 +232,21 @@ def most_helpful(
     """
     order = most_important(importance, ids, max(k, REORDERED))
     first = order[:REORDERED]
-    has, worth, documents = coverage.select(first), importance[first], document[first]
+    has, worth = coverage.select(first), importance[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
-    new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
+    new = sum_weighted(coverage.share, has)
     answers = clauses.select(first) if clauses else np.zeros((0, len(first)))
     more = np.zeros(len(first))  # how much better than earlier results each answers the clauses
     best_answers = np.zeros(len(answers))
     ranked: list[Helpful] = []
     for _ in range(min(k, len(first))):
-        values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated + _OF_CLAUSES * more)
+        values = worth * np.exp(_WEIGHT * new + _OF_CLAUSES * more)
         best = int(values.argmax())
         value = float(values[best])
         values[best] = 0.0
         lead = 1.0 - float(values.max()) / max(value, 1e-12)
         ranked.append(Helpful(int(first[best]), value, lead))
         worth[best] = -1.0  # already ranked
-        repeated += documents == documents[best]
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = sum_weighted(coverage.share, has & ~covered[:, None])
@@ -265,8 +259,7 @@ def most_helpful(
 
 
 FIRST_RESULTS = 5  # direct hits are among the first five results
-_DIRECT_HITS, _DIRECT_HITS_IF_SHORT = 3, 4
-_MAX_SHORT_TERMS = 16  # a question with more terms is long
+_DIRECT_HITS = 3
 _MIN_NAMED_SHARE = 0.25  # if names have this share of the question's idf, there are no direct hits
 WHOLE_PASSAGE_WEIGHT = (
     9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` of its best vector
@@ -293,24 +286,21 @@ class DirectHits:
 def find_direct_hits(context: QueryContext) -> DirectHits:
     """Find the passages that keep a place among the first results.
 
-    Passages are compared by words, by the best vector, and by the vector of the whole passage. A
-    short question has one more direct hit, because a single passage more often answers a short
-    question.
+    Passages are compared by words, by the best vector, and by the vector of the whole passage.
     """
     named = sum(context.names.values()) / _MIN_NAMED_SHARE
     if named >= 1:
         return DirectHits(lead_of_names=1 - 1 / named)
     near, ids = context.near, context.snapshot.passage_ids
     like = near.like + WHOLE_PASSAGE_WEIGHT * context.first_cosines(near.passage_rows)
-    count = _DIRECT_HITS_IF_SHORT if len(context.terms) <= _MAX_SHORT_TERMS else _DIRECT_HITS
-    order = largest(like, ids[near.passage_rows], count + 1)
+    order = largest(like, ids[near.passage_rows], _DIRECT_HITS + 1)
     rows: list[int] = near.passage_rows[order].tolist()
-    kept, far = tuple(rows[:count]), 1 - named
-    if len(rows) <= count:
+    kept, far = tuple(rows[:_DIRECT_HITS]), 1 - named
+    if len(rows) <= _DIRECT_HITS:
         return DirectHits(kept, kept, -math.inf, far, far)
-    last, following = like[order[count - 1 :]].tolist()
+    last, following = like[order[_DIRECT_HITS - 1 :]].tolist()
     lead = min(1 - math.exp(following - last), far)
-    return DirectHits(kept, (*kept[:-1], rows[count]), last, lead, far)
+    return DirectHits(kept, (*kept[:-1], rows[_DIRECT_HITS]), last, lead, far)
 
 
 def promote_direct_hits(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:

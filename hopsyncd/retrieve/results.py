@@ -313,8 +313,6 @@ def hop_json(answer: Answer, step: Hop) -> WalkedHop:
 def _question(answer: Answer, step: Hop) -> str:
     if step.asked_by in ("link", "backlink"):
         return f"See {step.name}."
-    if step.asked_by == "section":
-        return "The same section"
     if step.asked_by == "follow_up":
         topics = ", ".join(_as_written(answer, step, topic) for topic in step.topics)
         return f"Then asked about {topics}" if topics else "Then asked the rest of the question"

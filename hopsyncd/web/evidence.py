@@ -221,7 +221,7 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
     ends = {first["id"], second["id"]}
     for hop in hops:
         is_joint = {hop["from"]["id"], hop["to"]["id"]} == ends
-        if is_joint and hop["question"] and hop["asked_by"] not in ("follow_up", "section"):
+        if is_joint and hop["question"] and hop["asked_by"] != "follow_up":
             about = _ABOUT.fullmatch(str(hop["question"]))
             if about is None:
                 return str(hop["question"]), False
@@ -325,8 +325,6 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
         verb, name = _in_words(hop)
         start, end = (document_title(end) for end in ends)
         key = (ends[0]["id"], ends[1]["id"])
-        if start == end and hop["asked_by"] == "section":
-            continue  # skip "Ada Lovelace is in the same section as Ada Lovelace"
         reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
     return list(reasons.values())
 
@@ -339,8 +337,6 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
             return "links to", ""
         case "backlink":
             return "is linked from", ""
-        case "section":
-            return "is in the same section as", ""
         case "follow_up":
             about = _THEN.fullmatch(question)
             if about is None or about[1].endswith("?"):

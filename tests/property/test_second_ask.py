@@ -1,7 +1,6 @@
 """The second ask over random histories: as a rebuild, as a past version, as what a reader may see.
 
 Each document names others, so that most questions are asked again about what a passage names.
-Some documents are so long that they have several parts, which share their score.
 """
 
 import random
@@ -11,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.values import Search
-from hopsyncd.index.arrays import Floats
-from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.sections import SectionShares, share_in_sections
-from hopsyncd.retrieve.strategies import hop
 from tests.fakes.memory_sources import MemorySources
 from tests.unit.test_second_ask import DIMENSIONS, DenseEncoder
 
@@ -66,16 +61,8 @@ def ask_all(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int
 ) -> None:
-    gains: list[int] = []
-
-    def share(snapshot: Snapshot, scores: Floats) -> SectionShares:
-        shares = share_in_sections(snapshot, scores)
-        gains.append(len(shares.rows))
-        return shares
-
-    monkeypatch.setattr(hop, "share_in_sections", share)
     drawn = random.Random(seed)
     files: dict[str, dict[str, str]] = {"open": {}, "closed": {}}
     for _ in range(20):
@@ -101,5 +88,5 @@ def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
         assert ask_all(index, hidden=frozenset({"closed"})) == ask_all(alone)
         hops = [step for ranked in answers for hit in ranked for step in hit.hops]
         follow_ups += sum(step.asked_by == "follow_up" for step in hops)
-    assert follow_ups > 8 and sum(gains) > 8  # else this would prove nothing
+    assert follow_ups > 8  # else this would prove nothing
     assert {at: ask_all(index, at) for at in past} == past

@@ -82,7 +82,7 @@ def test_a_passage_that_answers_another_clause_ranks_before_a_repetition() -> No
             return np.array([[1.0, 0.9, 0.1], [0.1, 0.1, 1.0]])[:, rows]
 
     none = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
-    given = np.array([1.0, 0.9, 0.4]), np.arange(3), np.arange(3), none
+    given = np.array([1.0, 0.9, 0.4]), np.arange(3), none
     for k in (2, 3):
         plain = [row.position for row in most_helpful(*given, k)]
         found = [row.position for row in most_helpful(*given, k, Answers())]  # type: ignore[arg-type]

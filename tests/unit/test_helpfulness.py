@@ -1,4 +1,4 @@
-"""The last ranking: what is new first, and not all of it from one document."""
+"""The last ranking: what is new first."""
 
 import numpy as np
 
@@ -6,26 +6,19 @@ from hopsyncd.retrieve.query_context import Coverage
 from hopsyncd.retrieve.ranking import most_helpful
 
 IDS = np.array([1, 2, 3])
-APART = np.array([1, 2, 3])
 UNASKED = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
 
 
-def order(importance: list[float], document: np.ndarray, coverage: Coverage, k: int) -> list[int]:
-    found = most_helpful(np.array(importance), IDS, document, coverage, k)
+def order(importance: list[float], coverage: Coverage, k: int) -> list[int]:
+    found = most_helpful(np.array(importance), IDS, coverage, k)
     return [one.position for one in found]
 
 
 def test_passages_with_new_words_of_the_query_rank_higher() -> None:
     words = Coverage(np.array([0.5, 0.5]), np.array([[True, True, False], [False, False, True]]))
-    assert order([1.0, 0.9, 0.5], APART, words, 3) == [0, 2, 1]
-    assert order([1.0, 0.9, 0.5], APART, UNASKED, 3) == [0, 1, 2]
-
-
-def test_another_document_ranks_higher_unless_its_score_is_much_lower() -> None:
-    one = np.array([1, 1, 2])
-    assert order([1.0, 0.9, 0.85], one, UNASKED, 3) == [0, 2, 1]
-    assert order([1.0, 0.9, 0.7], one, UNASKED, 3) == [0, 1, 2]
+    assert order([1.0, 0.9, 0.5], words, 3) == [0, 2, 1]
+    assert order([1.0, 0.9, 0.5], UNASKED, 3) == [0, 1, 2]
 
 
 def test_no_more_passages_than_requested_are_ranked() -> None:
-    assert order([1.0, 0.9, 0.8], APART, UNASKED, 2) == [0, 1]
+    assert order([1.0, 0.9, 0.8], UNASKED, 2) == [0, 1]

@@ -25,7 +25,6 @@ from hopsyncd.retrieve.ranking import (
 )
 from hopsyncd.retrieve.reranking import RERANKED, is_reranked, rerank_hits
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
-from hopsyncd.retrieve.sections import SectionShares, share_in_sections
 from hopsyncd.retrieve.strategy import (
     SearchRequest,
     StrategyDefinition,
@@ -36,7 +35,7 @@ from hopsyncd.retrieve.walk import Walked, find_subjects, seeds, share_among_sub
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
-Way = tuple[Literal["edge", "name", "link", "follow_up", "section"], int]
+Way = tuple[Literal["edge", "name", "link", "follow_up"], int]
 """The kind of a transition, and its index among the transitions of this kind. A transition by name
 is counted by its mention."""
 
@@ -56,7 +55,6 @@ class PathExplainer:
         self._start = search.start
         self._scores = search.scores
         self._follow_ups = search.second_ask.follow_ups
-        self._sections = search.sections
         self._ids, self._asked = snapshot.passage_ids, snapshot.index.outgoing.id
         self._keys = snapshot.index.name_numbers.keys
 
@@ -78,7 +76,7 @@ class PathExplainer:
 
     def _list_steps(self, passage_row: int) -> list[Step]:
         explanations = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
-        return [*(step(passage_row) for step in explanations), self._section_into(passage_row)]
+        return [step(passage_row) for step in explanations]
 
     def _edge_into(self, passage_row: int) -> Step:
         edges = self._walked.edges
@@ -128,14 +126,6 @@ class PathExplainer:
                 best = score, follow_up.plan.start, ("follow_up", number)
         return best
 
-    def _section_into(self, passage_row: int) -> Step:
-        (places,) = (self._sections.rows == passage_row).nonzero()
-        if not len(places):
-            return _NONE
-        place = int(places[0])
-        gain, source = self._sections.gains[place], self._sections.sources[place]
-        return float(gain), int(source), ("section", place)
-
     def _hop(self, score: float, before: int, after: int, way: Way) -> Hop:
         ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
@@ -150,8 +140,6 @@ class PathExplainer:
             links = self._walked.links
             along: Literal["link", "backlink"] = "backlink" if links.is_backward[number] else "link"
             return Hop(*ends, along, None, index.link_texts[int(links.number[number])], share)
-        if kind == "section":
-            return Hop(*ends, "section", None, None, share)
         if kind == "follow_up":
             plan = self._follow_ups[number].plan
             return Hop(*ends, "follow_up", None, None, share, plan.names)
@@ -177,7 +165,7 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HopSearch:
-    """The walk, the second ask and the shares in sections, with the resulting scores.
+    """The walk and the second ask, with the resulting scores.
 
     start: (n,) the scores at the start of the walk. scores: (n,) the total score of each passage.
     """
@@ -185,7 +173,6 @@ class HopSearch:
     start: Floats
     walked: Walked
     second_ask: SecondAsk
-    sections: SectionShares
     scores: Floats
 
 
@@ -202,9 +189,7 @@ def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch |
     start = find_start(context)
     walked = walk(context, start, settings)
     second_ask = ask_again(context, walked.scores)
-    scores = second_ask.add_scores(walked.scores)
-    sections = share_in_sections(context.snapshot, scores)
-    return HopSearch(start, walked, second_ask, sections, sections.add_to(scores))
+    return HopSearch(start, walked, second_ask, second_ask.add_scores(walked.scores))
 
 
 def find_start(context: QueryContext) -> Floats:
