@@ -9,7 +9,7 @@ import click
 from hopsyncd.cli.completion import complete_source
 from hopsyncd.cli.output import client_of, confirm, json_option, print_if_json
 from hopsyncd.cli.serve import reload_if_running
-from hopsyncd.cli.top import print_problem
+from hopsyncd.cli.top import print_problems
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.values import CRON_HINT
@@ -234,9 +234,8 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
             _print_details(source)
         else:
             _print_line(source)
-    for problem in now["problems"] if name else ():
-        if problem["source"] == name:
-            print_problem(problem)
+    if name:
+        print_problems([problem for problem in now["problems"] if problem["source"] == name])
 
 
 def _print_line(source: dict[str, Any]) -> None:

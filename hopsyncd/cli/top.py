@@ -16,7 +16,7 @@ import click
 
 from connectors.protocol import HIDDEN_FOLDERS, SECRET
 from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_option, warn
-from hopsyncd.cli.terminal import echo_drawn
+from hopsyncd.cli.terminal import echo_drawn, echo_line
 from hopsyncd.client import Client
 from hopsyncd.config.values import MEMBERS
 from hopsyncd.display import KEPT_CLOSED, TO_OPEN, duration, plural, relative_time
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 10  # lines of each list in `status`
+_GROUPED = 3  # documents with the same problem that are listed together
 _EVERY_S = 1.0
 _SAMPLES = 30  # the newest samples, from which rates are computed
 _ENDPOINTS = 8
@@ -92,8 +93,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         )
         click.echo(f"left out by the readers: {parts} (`hopsyncd show FILE --skipped`)")
     shown = now["problems"][:_SHOWN]
-    for problem in shown:
-        print_problem(problem)
+    print_problems(shown)
     if (more := sum(source["problems"] for source in now["sources"]) - len(shown)) > 0:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists more problems")
     _print_models(now["models"])
@@ -314,12 +314,20 @@ def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {printable(name)}" for name, count in ordered[:_SHOWN])
 
 
-def print_problem(problem: Mapping[str, Any]) -> None:
-    """Print a document that cannot be read, why, and what to do."""
-    click.echo(
-        f"  {problem['source']}: {printable(problem['document'])}:"
-        f" {printable(problem['why'])}. {problem['hint']}"
-    )
+def print_problems(problems: Sequence[Mapping[str, Any]]) -> None:
+    """Print the documents that cannot be read, why, and what to do. Documents of a source with the
+    same problem are listed together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for problem in problems:
+        why = f"{printable(problem['why'])}. {problem['hint']}"
+        groups.setdefault((problem["source"], why), []).append(printable(problem["document"]))
+    for (source, why), documents in groups.items():
+        if len(documents) < _GROUPED:
+            for document in documents:
+                click.echo(f"  {source}: {document}: {why}")
+        else:
+            click.echo(f"  {source}: {plural(len(documents), 'document')}: {why}")
+            echo_line(", ".join(documents), indent="    ", hanging="    ")
 
 
 @dataclass(frozen=True, slots=True)

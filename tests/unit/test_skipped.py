@@ -7,7 +7,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.settings import FileSettings
-from hopsyncd.cli.top import _print_source
+from hopsyncd.cli.top import _print_source, print_problems
 from store.sources import (
     all_sources,
     count_problems,
@@ -173,3 +173,24 @@ def test_the_status_reads_only_items_with_problems_or_skipped_parts(tmp_path: Pa
     assert len(used) == 4
     assert all("INDEX seen_problem" in step or "INDEX seen_skipped" in step for step in used), used
     made.close()
+
+
+def test_documents_with_the_same_problem_are_listed_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    empty = {"source": "code", "why": "no text could be read", "hint": "Add it to `ignore`"}
+    torn = {"source": "code", "why": "not a valid PDF", "hint": "Export it again"}
+    print_problems(
+        [
+            {**empty, "document": "a.html"}, {**torn, "document": "t.pdf"},
+            {**empty, "document": "b.html"}, {**torn, "document": "u.pdf"},
+            {**empty, "document": "c.html"}, {**empty, "document": "d.html", "source": "mail"},
+        ]
+    )  # fmt: skip
+    assert capsys.readouterr().out.splitlines() == [
+        "  code: 3 documents: no text could be read. Add it to `ignore`",
+        "    a.html, b.html, c.html",
+        "  code: t.pdf: not a valid PDF. Export it again",
+        "  code: u.pdf: not a valid PDF. Export it again",
+        "  mail: d.html: no text could be read. Add it to `ignore`",
+    ]
