@@ -169,8 +169,9 @@ def copy(context: click.Context, to: str) -> None:
 
     PLACE is a file that does not exist, or the URL of a PostgreSQL database.
 
-    Stop the daemon first. Afterwards set [store] url to the URL, or move the file to hopsyncd.db in
-    a new daemon.data_dir. If a copy is interrupted, run the command again to continue it.
+    Stop the daemon first. After the copy, set `url` in [store] to the URL; or, to use a new file,
+    move the file to hopsyncd.db in a new daemon.data_dir. If a copy is interrupted, run the command
+    again to continue the copy.
 
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
