@@ -12,6 +12,7 @@ import numpy as np
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import whole_words
+from hopsyncd.text.dates import MONTHS
 from store.content import known_passages
 from store.contract import Connection
 from store.records import Passage, PassageId
@@ -127,10 +128,10 @@ def _find_written(text: str, name: str) -> str:
 
 def _is_name(text: str) -> bool:
     """Return whether the text consists of a few words, with a capital at the beginning of the first
-    and the last word.
+    and the last word, and is not a month.
 
-    >>> [_is_name(text) for text in ("Lord Byron", "the sea", "A1", "FAQ", "Note")]
-    [True, False, False, False, True]
+    >>> [_is_name(text) for text in ("Lord Byron", "the sea", "A1", "FAQ", "Note", "August")]
+    [True, False, False, False, True, False]
     """
     words = text.split()
     return (
@@ -139,6 +140,7 @@ def _is_name(text: str) -> bool:
         and words[0][0].isupper()
         and words[-1][0].isupper()
         and text.replace(" ", "").replace("-", "").isalpha()
+        and text.casefold() not in MONTHS
     )
 
 
