@@ -39,7 +39,7 @@ the file, the command that repeats the measurement, the commit, the date and the
 table says otherwise, the default models are used, no LLM is called, and the questions were used
 during development, so expect lower figures on other questions.
 
-Brackets contain 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
+Brackets contain 95 % [intervals](reference/evaluation.md#measures).
 
 Recall varies by at most two questions between processor types. Times depend on the machine: most
 runs shared two cores with other work, so compare ratios rather than milliseconds.
