@@ -74,11 +74,11 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return, for each column, the index of the first column of its group.
+    """Return, for each column, the index of the column that has the name of its group.
 
     The result is empty unless the first row names groups of the columns that the second row names.
-    Each group name is above the first column of its group. The second row has the same names in
-    each group, or numbers.
+    Each group name is above the first column of its group, or above any of its columns if the
+    second row has the same names in each group. Otherwise the columns have only numbers.
 
     >>> columns_of_groups([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
     (0, 1, 1, 3)
@@ -90,6 +90,10 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     starts = [column for column, text in enumerate(first) if text]
     if starts[:1] == [0] and second[0] in ("", first[0]):
         starts = starts[1:]  # the first column has its name in the first row
+    has_values = has_only_number_columns([second, *rows[2:5]])
+    are_named = not any(is_number(first[column]) for column in starts)
+    if has_values and are_named and (columns := _centered_groups(starts, second)):
+        return columns
     is_sparse = len(starts) > 1 and starts[0] > 0 and len(starts) < width - starts[0]
     if not is_sparse or not all(second[starts[0] :]):
         return ()
@@ -100,6 +104,24 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
         return ()
     begun = (bisect_right(starts, column) for column in range(width))
     return tuple(starts[count - 1] if count else column for column, count in enumerate(begun))
+
+
+def _centered_groups(starts: Sequence[int], second: Sequence[str]) -> tuple[int, ...]:
+    """Return, for each column, the column of its group's name, if all groups have the same names
+    and each group's name is anywhere above them.
+
+    >>> _centered_groups([2, 4], ["Year", "a", "b", "a", "b"])
+    (0, 2, 2, 4, 4)
+    """
+    size, rest = divmod(len(second) - 1, max(len(starts), 1))
+    if len(starts) < 2 or size < 2 or rest or not all(second[1:]):
+        return ()
+    if [*second[1:]] != [*second[1 : size + 1]] * len(starts) or len({*second[1:]}) < size:
+        return ()
+    are_above = (0 <= column - 1 - number * size < size for number, column in enumerate(starts))
+    if not all(are_above) or all(map(is_number, second[1:])):
+        return ()
+    return (0, *(column for column in starts for _ in range(size)))
 
 
 def has_only_number_columns(rows: Sequence[Sequence[str]], first_column: int = 1) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hopsyncd.formats.cell_values import is_number, is_year
+from hopsyncd.formats.header_rows import columns_of_groups, has_only_number_columns
 from hopsyncd.formats.pdf_text import Span
 from hopsyncd.formats.tables import Table, TableBuilder
 
@@ -431,6 +432,14 @@ def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
     return 2 if full and all(is_number(join_spans(cell.spans)) for cell in below) else 0
 
 
+def _are_below_groups(rows: Sequence[Sequence[Cell]], width: int) -> bool:
+    texts = [[""] * width for _ in rows[:5]]
+    for row, cells in zip(texts, rows, strict=False):
+        for cell in cells:
+            row[cell.column] = join_spans(cell.spans)
+    return bool(columns_of_groups(texts)) and has_only_number_columns(texts[1:])
+
+
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
@@ -458,7 +467,7 @@ def build_table(
         headers = 0
     headers = headers or _shaded_headers(rows)
     headers = headers or int(_is_above_numbers(rows, width) or _is_turned(rows[0]))
-    headers = headers or _grouped_headers(rows, width)
+    headers = headers or _grouped_headers(rows, width) or 2 * _are_below_groups(rows, width)
     builder = TableBuilder()
     covered_rows: dict[int, int] = {}
     for index, row in enumerate(rows):

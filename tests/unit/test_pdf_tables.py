@@ -441,3 +441,19 @@ def test_single_letters_below_each_other_are_no_word() -> None:
             canvas.drawString(61, 751 - 20 * index, digit)
 
     assert " ".join(texts(read(draw))).split() == ["A", "B", "C", "1", "2", "3"]
+
+
+def test_groups_named_above_their_middle_name_the_columns_of_numbers() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        canvas.drawString(175, 700, "All")
+        canvas.drawString(355, 700, "Male")
+        names = ("Year", *("Low", "Mid", "High") * 2)
+        for number, line in enumerate((names, ("1996", *"123456"), ("1997", *"234567"))):
+            for x, text in zip(range(50, 411, 60), line, strict=True):
+                canvas.drawString(x, 685 - 15 * number, text)
+
+    assert texts(read(draw))[-1] == (
+        "Year: 1997 | All > Low: 2 | All > Mid: 3 | All > High: 4"
+        " | Male > Low: 5 | Male > Mid: 6 | Male > High: 7"
+    )

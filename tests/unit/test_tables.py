@@ -331,3 +331,10 @@ def test_long_text_beside_a_nested_table_is_kept() -> None:
     outer.begin_row(2)
     outer.add("Short.", inner=(inner,))
     assert texts(outer) == [long.strip(), "Port: Kiel | Fee: 9", "Short. | Port: Kiel | Fee: 9"]
+
+
+def test_names_above_the_middle_of_their_groups_name_all_columns_of_the_groups() -> None:
+    rows = [" | | In | | | Out | ", "Year | A | B | C | A | B | C", "Actual", "1996|1|2|3|4|5|6"]
+    assert texts(grid(*rows), guess_header=True)[1] == (
+        "Year: 1996 | In > A: 1 | In > B: 2 | In > C: 3 | Out > A: 4 | Out > B: 5 | Out > C: 6"
+    )
