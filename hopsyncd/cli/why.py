@@ -133,7 +133,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verb
             _print_routes(row)
     if same := len(rows) - len(shown):
         click.echo()
-        echo_line(f"{same} of {len(rows)} passages did not change; --verbose shows them")
+        echo_line(f"{same} of {len(rows)} passages did not change; --verbose shows all passages")
 
 
 def _print_routes(row: Mapping[str, Any]) -> None:
