@@ -10,7 +10,7 @@ ignored. All other columns, as of a version, are in a single file that never cha
 and each file of vectors ends with spare capacity. So a process can add rows to its mapping, and
 copies only the pages to which it writes. The spare capacity is sparse: it takes no space on disk.
 
-A thread saves the index of a version while the writer continues.
+A thread saves the index of a version while the writer continues. It pauses while queries run.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -39,7 +39,8 @@ from hopsyncd.index.frozen_index import (
     use_columns,
 )
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.vectors import grow_in_memory
+from hopsyncd.index.throttle import ProcessEnds, throttle, yielding_to_queries
+from hopsyncd.index.vectors import grow_in_memory, split_slices
 from hopsyncd.ingest.index_loading import follow
 from store.changes import Stamp, stamp
 from store.contract import Connection
@@ -62,6 +63,8 @@ _ALIGNED = 64  # bytes
 # The part of a vector file's capacity that takes space on disk, as a factor for its rows.
 _MORE_VECTORS = 1.02
 _FEWEST_VECTORS = 4096
+_PAUSE_FACTOR = 2.0  # Pause for queries for at most this multiple of the saving time.
+_ROWS_AT_ONCE = 1 << 14  # Rows of an array that are read at once for a digest.
 _TEXTS_AT_ONCE = 1 << 12  # Other threads wait while this number of texts is encoded as JSON.
 
 Layout = Mapping[str, tuple[str, int, int, int]]
@@ -167,10 +170,11 @@ class SavedIndex:
         A failure is logged. The previous save stays valid, unless its files were already being
         replaced."""
         try:
-            return self._save(saving)
+            with yielding_to_queries(_PAUSE_FACTOR):
+                return self._save(saving)
         except OSError as error:
             log.warning("the index was not saved", why=str(error))
-        except _Cancelled:
+        except (_Cancelled, ProcessEnds):
             pass
         with suppress(OSError):
             for name in (_COLUMNS, _TEXTS, _MANIFEST):  # free their space on a full disk
@@ -213,14 +217,17 @@ class SavedIndex:
         """
         layout, offset, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
         with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
-            for name, column in saving.frozen.columns():
+            columns = saving.frozen.columns()
+            take, write = throttle(_take), throttle(file.write)
+            while named := take(columns):
                 saving.go_on()
+                name, column = named
                 room = int(_ROOM * len(column)) + _FEWEST_ROWS
                 layout[name] = (column.dtype.str, offset, len(column), room)
                 whole = np.ascontiguousarray(column)
                 digest.update(whole.view(np.uint8).data)
                 file.seek(offset)
-                file.write(whole.data)
+                write(whole.data)
                 offset += -(-room * column.itemsize // _ALIGNED) * _ALIGNED
             file.truncate(offset)
         return layout, digest.hexdigest()
@@ -405,6 +412,10 @@ class _Saving:
             raise _Cancelled
 
 
+def _take(columns: Iterator[tuple[str, Column]]) -> tuple[str, Column] | None:
+    return next(columns, None)
+
+
 def _lengths(layout: Layout) -> dict[str, int]:
     return {name: length for name, (_, _, length, _) in layout.items()}
 
@@ -416,10 +427,17 @@ def _new_digest() -> "hashlib.blake2b":
 def _digests(parts: Parts) -> dict[str, str]:
     """Compute a digest for each name in `parts`, over all its arrays. Uses two threads."""
 
+    def add(part: tuple["hashlib.blake2b", NDArray[np.generic]]) -> None:
+        digest, rows = part
+        digest.update(np.ascontiguousarray(rows).view(np.uint8).data)
+
+    add_part = throttle(add)
+
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
         digest = _new_digest()
         for array in arrays:
-            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+            for part in split_slices(len(array), _ROWS_AT_ONCE):
+                add_part((digest, array[part]))
         return digest.hexdigest()
 
     with ThreadPoolExecutor(2) as pool:

@@ -304,6 +304,16 @@ def test_a_kill_during_saving_leaves_the_saved_index_or_none(
         assert kept.served(kept.started()) == expected
 
 
+def test_saving_pauses_while_queries_run(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, paused_s = kept.started(), list[float]()
+    kept.served(writer)
+    monkeypatch.setattr(
+        "hopsyncd.index.throttle._queries.pause", lambda _, worked_s: paused_s.append(worked_s)
+    )
+    writer.keep_index()
+    assert len(paused_s) > 20
+
+
 def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that saves waits at each column until the writer has committed an edit."""
     writer = kept.started()
