@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 from statistics import median
 
 from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, link_to_address
@@ -20,9 +20,9 @@ _NOT_ALNUM = re.compile(r"[\W_]+")
 _LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
 _NUMBER = re.compile(r"\d+")
 _PAGE = re.compile(r"(?:page|seite|p|s|pág|página|pagina)?[\W_]*#(?:(?:of|von|de|di|/)\d+)?\Z")
-_VALUE = re.compile(
-    r"[:=]\s*\S|(?!(?:19|20)\d\d\b)\d[\d.,]{3,}|[$€£¥%]"
-)  # a label with its value, or an amount
+_AMOUNT = re.compile(r"(?!(?:19|20)\d\d\b)\d[\d.,]{3,}|[$€£¥%]")
+_LABELLED = re.compile(r"[:=]\s*\S")  # a label with its value
+_CAPTION = re.compile(r"\d\s*[:=]\s*\S")  # such as "Figure 1: Rain"
 _NUMBERED = re.compile(r"(?:[A-Z]?\d+(?:\.\d+)*\.?|[A-Z]\.)\s+\S")
 _BULLET = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?\d{1,2}[.)])\s")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -43,6 +43,7 @@ _SAME_SIZE = 0.97  # headings whose sizes have a higher ratio have the same leve
 _MOST_LEVELS = 6
 _MOST_HEADING_LINES, _MOST_HEADING_PARTS = 3, 3
 _PARAGRAPH_GAP = 1.35  # times the usual line distance: a larger gap ends a paragraph
+_FULL_LINE = 60  # characters
 _MOST_BOOKMARKS_OF_PAGE = 2  # bookmarks with titles that are not on their page
 _MARGIN_LINES = 2  # lines at the top and bottom of a page that can be running heads
 
@@ -113,6 +114,9 @@ class Headings:
         lines = [line for page in pages for line in page.lines if id(line) not in running]
         self._levels = _levels(lines)
         self._lines = lines
+        # The first lines in larger type, unless full lines of text come before them.
+        first = dropwhile(lambda ln: ln.size not in self._levels and not _is_full(ln), lines)
+        self._title = {id(line) for line in takewhile(lambda ln: ln.size in self._levels, first)}
         self._marked: dict[tuple[int, str], int] = {}
         self.missing: defaultdict[int, list[Bookmark]] = defaultdict(list)
         marked = {entry.page for entry in bookmarks}
@@ -139,16 +143,24 @@ class Headings:
         if self._marked and (marked := self._marked.get((page, _key(line.text)))):
             return marked
         level = self._levels.get(line.size, 0)
-        return level if level and _can_be_heading(line) else 0
+        is_title = level == 1 and id(line) in self._title
+        return level if level and _can_be_heading(line, is_title) else 0
 
 
-def _can_be_heading(line: Line) -> bool:
+def _is_full(line: Line) -> bool:
+    return len(line.text) >= _FULL_LINE
+
+
+def _can_be_heading(line: Line, is_title: bool) -> bool:
+    """Whether a line in larger type can be a heading. Only the title of a document may look like a
+    label with its value, such as `Tides: a report`."""
     text = line.text
     if _LEADERS.search(text) or not any(map(str.isalpha, text)):
         return False
     if len(text) > MAX_HEADING_CHARACTERS or line.parts > _MOST_HEADING_PARTS:
         return False
-    return bool(_NUMBERED.match(text)) or not (_VALUE.search(text) or line.parts > 2)
+    is_value = _AMOUNT.search(text) or (_CAPTION if is_title else _LABELLED).search(text)
+    return bool(_NUMBERED.match(text)) or not (is_value or line.parts > 2)
 
 
 def _levels(lines: Iterable[Line]) -> dict[float, int]:

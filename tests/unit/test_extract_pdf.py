@@ -46,6 +46,25 @@ def test_form_values_stand_beside_their_labels_and_notes_are_kept() -> None:
     assert [block.text for block in blocks if block.kind == "note"] == ["Ask the harbour master"]
 
 
+@pytest.mark.parametrize(
+    ("title", "kind"),
+    [
+        ("Tides: annual report 2025", "heading"),
+        ("Figure 1: Rain", "paragraph"),
+        ("Total: 8.214,00", "paragraph"),
+    ],
+)
+def test_a_title_in_large_type_may_have_a_colon(title: str, kind: str) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica-Bold", 16)
+        canvas.drawString(50, 750, title)
+        canvas.setFont("Helvetica", 10)
+        for y in (700, 686, 672):
+            canvas.drawString(50, y, BODY)
+
+    assert (kind, title) in [(block.kind, block.text) for block in read(draw)]
+
+
 def test_a_total_in_large_type_is_no_heading() -> None:
     def draw(canvas: Canvas) -> None:
         for y in (700, 686, 672):
