@@ -167,7 +167,7 @@ def evaluate(
     written = write_report(report, measured) if report else []
     if print_if_json(evaluation_json(measured), as_json):
         return
-    _print_table(measured)
+    print_table(measured)
     for file in written:
         click.echo(f"written: {file}")
 
@@ -323,7 +323,8 @@ def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterat
         )
 
 
-def _print_table(measured: "Measured") -> None:
+def print_table(measured: "Measured") -> None:
+    """Print the measures of each search, and the notes."""
     from hopsyncd.evaluation.report import evaluation_json
 
     whole = evaluation_json(measured)
@@ -332,8 +333,9 @@ def _print_table(measured: "Measured") -> None:
     for kind, scores in (whole["kinds"] or {"": rows}).items():
         _print_rows(rows=scores, columns=ranked, head=kind or "search")
     first = next(iter(rows.values()))
-    if answers := [column for column in first if column.startswith("answer_")]:
-        _print_rows(rows, answers)
+    answers = [column for column in first if column.startswith("answer_")]
+    if shares := [column for column in answers if not column.endswith("_interval")]:
+        _print_rows(rows, shares)
     _print_rows(rows, ["precision@5", "f1@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"])
     click.echo(
         f"{whole['passages']} passages, {whole['edges']} edges, {whole['questions']} questions,"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.cli.evaluate import print_table
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
@@ -243,6 +244,17 @@ def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
     for file in plots:
         assert file.read_bytes().startswith(b"\x89PNG")
         assert f"({file.name})" in page
+
+
+def test_the_table_of_the_command_has_the_shares_of_the_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = asked("Where does Ada live?", "a", answers=("the Upper Wick",))
+    result = measured(tmp_path, question, answers="extractive")
+    print_table(Measured("", ["A note."], {}, result))
+    printed = capsys.readouterr().out
+    assert "answer em" in printed and "A note." in printed
+    assert "interval" not in printed
 
 
 def test_each_question_is_reported_with_the_ranks_of_its_gold_passages(tmp_path: Path) -> None:
