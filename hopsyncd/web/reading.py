@@ -15,8 +15,11 @@ _SHOWN = 60  # passages shown around the marked passage
 _CELL = " | "
 _LABEL = re.compile(r"([^:|\n]{1,80}): (.*)", re.DOTALL)
 _ITEM = re.compile(r"(?:[-*•] |(?:\d{1,3}[.)]) )")
+# Lines of a passage that are not items of a list are the lines of code.
+_CODE = re.compile(r"[{};=\\]|\(\)|^\s*[$#>/]", re.MULTILINE)
+_SENTENCE = re.compile(r"(?: {2})*(?:\[[ xX]\] )?[^\W_a-z]|(?: {2})*[\"'(\u201c\u00ab\u201e]\w")
 _TASK = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
-_MOST_HEADINGS = 6
+_MOST_HEADINGS, _MAX_DEPTH = 6, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,33 @@ def _block_html(block: str) -> Markup:
     if all(map(_ITEM.match, lines)):
         items = (Markup("<li>{}</li>").format(_item_text(line)) for line in lines)
         return Markup("<ul>{}</ul>").format(Markup("").join(items))
+    if len(lines) > 1 and not _CODE.search(block) and _CELL not in block:
+        lead = lines[:1] if lines[0].endswith(":") else []
+        below = lines[len(lead) :]
+        if all(map(_SENTENCE.match, below)):
+            shown = (Markup("<p>{}</p>").format(line) for line in lead)
+            return Markup("").join([*shown, _list_html(below)])
     return Markup("<p>{}</p>").format(Markup("<br>").join(map(escape, lines)))
+
+
+def _list_html(lines: Sequence[str], depth: int = 1) -> Markup:
+    """Convert list items to a list. A more indented item is nested in the item above it, up to a
+    depth of 10."""
+    items = list[Markup]()
+    start = 0
+    indent = _indent_of(lines[0])
+    while start < len(lines):
+        end = start + 1
+        while depth < _MAX_DEPTH and end < len(lines) and _indent_of(lines[end]) > indent:
+            end += 1
+        below = _list_html(lines[start + 1 : end], depth + 1) if end > start + 1 else Markup("")
+        items.append(Markup("<li>{}{}</li>").format(show_box(lines[start].strip()), below))
+        start = end
+    return Markup("<ul>{}</ul>").format(Markup("").join(items))
+
+
+def _indent_of(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _item_text(line: str) -> str:
@@ -136,12 +165,27 @@ def _table_html(rows: Sequence[Sequence[str]]) -> Markup:
     headers."""
     found = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
     if all(all(row) for row in found):
-        columns = dict.fromkeys(cell[1] for row in found for cell in row if cell)
+        names = [[cell[1] for cell in row if cell] for row in found]
+        if any(len({*row}) < len(row) for row in names):
+            return _side_by_side_html(names, [[cell[2] for cell in row if cell] for row in found])
+        columns = dict.fromkeys(name for row in names for name in row)
         head = _row_html(columns, "th")
         labelled = [{cell[1]: cell[2] for cell in row if cell} for row in found]
         body = [_row_html([row.get(name, "") for name in columns], "td") for row in labelled]
         return _wrap_table(Markup("<thead>{}</thead>").format(head), body)
     return _wrap_table(Markup(""), [_row_html(row, "td") for row in rows])
+
+
+def _side_by_side_html(names: Sequence[Sequence[str]], values: Sequence[Sequence[str]]) -> Markup:
+    """Convert rows in which names repeat, as in tables side by side. A change of the names begins
+    with a row of the new names."""
+    body = list[Markup]()
+    for index, (row_names, row) in enumerate(zip(names, values, strict=True)):
+        before = names[index - 1] if index else ()
+        if tuple(row_names) != tuple(before[: len(row_names)]):
+            body.append(_row_html(row_names, "th"))
+        body.append(_row_html(row, "td"))
+    return _wrap_table(Markup(""), body)
 
 
 def _wrap_table(head: Markup, body: Sequence[Markup]) -> Markup:
