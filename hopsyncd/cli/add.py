@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problems
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
+from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.config.values import CRON_HINT
 from hopsyncd.display import KEPT_CLOSED, TO_OPEN, plural, relative_time
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
@@ -115,14 +117,36 @@ def add(
     more = {"scan_every_s": every, "scan_at": at, **patterns}
     keys = {**found.keys, **{key: value for key, value in more.items() if value is not None}}
     file = config_path(context.obj)
+    overlaps = _overlaps(keys, load_config(context.obj))
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
     click.echo(block)
-    for note in [*found.notes, *_notes_on(found.keys["kind"], every, at)]:
+    for note in [*found.notes, *overlaps, *_notes_on(found.keys["kind"], every, at)]:
         click.echo(note)
     if dry_run:
         click.echo(f"This was a dry run: {file} was not changed.")
         return
     click.echo(f'Added "{chosen}" to {file}. {reload_if_running(context.obj)}')
+
+
+def _overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
+    """Tell the user which folders of the configuration contain the new folder, or are inside it."""
+    if keys["kind"] != "folder":
+        return []
+    notes, new = [], Path(keys["path"]).expanduser().resolve()
+    for source in config.sources:
+        if not isinstance(source, FolderSource):
+            continue
+        known = source.path.resolve()
+        if new != known and new.is_relative_to(known):
+            where = f'This folder is inside the source "{source.name}"'
+            once = f'add "{new.relative_to(known)}/" to `ignore` of "{source.name}"'
+        elif new != known and known.is_relative_to(new):
+            where = f'The source "{source.name}" is inside this folder'
+            once = f'add "{known.relative_to(new)}/" to `ignore` of the new source'
+        else:
+            continue
+        notes.append(f"{where}, so its files are indexed twice. To index them once, {once}.")
+    return notes
 
 
 def _notes_on(kind: str, every: object, at: object) -> list[str]:
