@@ -5,9 +5,9 @@ sets of hidden sources that recent queries used or that the configuration names.
 
 If there is a view of an older version, the new view is cheap to compute, and it is computed for
 each new head. Otherwise a view is computed only for a head that was not replaced for a while,
-because versions follow each other quickly during an import. After a small edit, the view that was
-used last is computed before the new head is served. If a query needs a view that is not ready, it
-computes the view, or waits if another thread is computing it.
+because versions follow each other quickly during an import. After an edit or a batch of an import,
+the view that was used last is computed before the new head is served. If a query needs a view that
+is not ready, it computes the view, or waits if another thread is computing it.
 """
 
 import threading
@@ -38,7 +38,11 @@ _LONGEST_REST_S = 90.0  # Longer than a batch of an import takes.
 _LOOK_S = 0.1  # Interval of checks whether a sync has ended or the process ends.
 _PAUSES = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
 _REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served.
-_EDITED = 64  # A head with more changed passages is served before its view is computed.
+# A head with more changed passages is served before its view is computed. A batch of an import has
+# 4,096 new passages.
+_MOST_CHANGED = 8192
+_SMALL_CHANGE = 64  # A view of a head with more changed passages pauses while queries run.
+_PAUSES_AT_ONCE = 1.0  # Like _PAUSES, for views computed before their head is served.
 
 
 class RestrictedViews:
@@ -107,12 +111,13 @@ class RestrictedViews:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in self._kept}
             self._head, self._since_s = head, time.monotonic()
-            mask = self._mask_at_once(head)
+            mask, changed = self._mask_at_once(head)
             if mask:
                 self._making.add(mask)
             self._go_on()
         if mask:
-            self._make(head, mask)
+            with yielding_to_queries(_PAUSES_AT_ONCE if changed > _SMALL_CHANGE else 0.0):
+                self._make(head, mask)
 
     def forget_pasts(self) -> None:
         """Drop the views of all versions except the head."""
@@ -140,23 +145,24 @@ class RestrictedViews:
         older = (view for view in views if view.index is head.index and view.version.id < number)
         return max(older, key=lambda view: view.version.id, default=None)
 
-    def _mask_at_once(self, head: Snapshot) -> Mask | None:
+    def _mask_at_once(self, head: Snapshot) -> tuple[Mask | None, int]:
         """Return the mask that was used last if its view should be computed before the head is
-        served, or else None.
+        served, or else None. Also returns the number of passages that were added or removed.
 
-        The view should be computed if it is cheap, as after a small edit, and if the last view was
-        not computed too recently.
+        The view should be computed if an older view makes it cheap, and if the last view was not
+        computed too recently.
         """
         mask = next(reversed(self._kept), None)
         before = mask and self._find_older(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._is_resting():
-            return None
+            return None, 0
         intervals = head.index.passage_intervals
         first, last = before.version.id, head.version.id
         added, removed = (
             (first < versions) & (versions <= last) for versions in (intervals.born, intervals.died)
         )
-        return mask if np.count_nonzero(added) + np.count_nonzero(removed) <= _EDITED else None
+        changed = int(np.count_nonzero(added) + np.count_nonzero(removed))
+        return (mask if changed <= _MOST_CHANGED else None), changed
 
     def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
         """Compute and cache a view. The caller has added its mask to `_making`."""

@@ -161,9 +161,11 @@ def test_a_process_ends_while_a_view_is_still_to_be_made() -> None:
     assert time.monotonic() - began_s < 30  # it would be made after 90
 
 
-def test_after_an_edit_the_head_is_there_when_it_is_served_and_in_an_import_it_is_not(
-    asked: Asked,
+def test_after_few_changes_the_head_is_there_when_it_is_served_and_after_many_it_is_not(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hidden_sources, "_MOST_CHANGED", 60)
+    monkeypatch.setattr(hidden_sources, "_SMALL_CHANGE", 2)
     asked.views.follow(asked.head)
     asked.get()
     asked.grow(2)
