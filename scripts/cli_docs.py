@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterator
 import click
 
 from hopsyncd.cli.main import cli
+from hopsyncd.index.filters import KEYS
 from scripts.generated_files import ROOT, write_or_check
 
 PAGE = ROOT / "docs/reference/cli.md"
 MANY = 2  # commands with the same option: it is explained once
+_FILTERS = {f"`--{key}`" for key in KEYS}
 
 _INTRODUCTION = """\
 # The commands
@@ -74,6 +76,9 @@ def _section(name: str, context: click.Context, common: Collection[Option]) -> I
     options = _options(context)
     rows = _list([option for option in options if option not in common])
     shared = [f"`{_short(names)}`" for names, text in options if (names, text) in common]
+    if shared and _FILTERS.issubset(shared):
+        others = [name for name in shared if name not in _FILTERS]
+        shared = ["[filters](../search.md#narrow-a-question)", *others]
     if shared:
         rows.append(f"- Common: {', '.join(shared)}")
     if rows:
