@@ -188,13 +188,14 @@ def _follow_documents(
 
 def _new_document(document: DocumentBegun) -> NewDocument:
     called = document_names((file_title(document.path), *document.names))
-    values = dict(document.properties)
-    dates = values.get("modified") or document.origin.get("date", ""), values.get("created", "")
+    values, named_days = dict(document.properties), find_days_in_name(document.path)
+    day = named_days[0] if len(named_days) == 1 else ""
+    dates = values.get("modified") or document.origin.get("date", ""), values.get("created", day)
     modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
     author = [("author", text) for name, text in document.origin.items() if name == "author"]
     properties = [pair for pair in document.properties if pair[0] not in ("modified", "created")]
     kind = ("type", type_words(document.path, document.media_type))
-    days = [(DAY_IN_NAME, day) for day in find_days_in_name(document.path)]
+    days = [(DAY_IN_NAME, day) for day in named_days]
     return NewDocument(
         document.id,
         document.source,

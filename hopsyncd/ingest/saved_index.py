@@ -49,7 +49,7 @@ from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 16
+_FORMAT = 17
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _VECTORS = {"codes": np.int8, "remainders": np.uint8, "passage_codes": np.int8}
 _MORE = 1.25  # While sources are synced: save again after growth by this factor and _FEWEST rows.
