@@ -33,10 +33,10 @@ AccessRule: TypeAlias = tuple[Clause, ...]
 """Who may see a source: callers who satisfy every clause. No clauses: all members."""
 
 OPEN: AccessRule = ()
-"""The rule of a source that all members may see."""
+"""The rule that lets all members see a source."""
 
 NOBODY: AccessRule = ((),)
-"""The rule of a source that only admins may see."""
+"""The rule that lets only admins see a source."""
 
 RESTORED = FolderClause(None, ())
 """A clause that hides nothing. It marks a rule that came with a restored backup: a configuration

@@ -264,9 +264,9 @@ def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
 
 
 def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
-    """Shorten each match of these question sets to the versions that still have both its questions.
+    """Limit each match of these question sets to the versions that still have both its questions.
 
-    Returns how many matches were lost, summed over all versions.
+    Returns the number of lost matches. A match that leaves three versions counts three times.
     """
     intervals = _intervals_of(connection, sets)
     rows = connection.execute(

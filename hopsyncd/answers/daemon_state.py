@@ -371,10 +371,9 @@ class StatsAnswer(TypedDict):
 
 
 class WatchedPassage(TypedDict):
-    """A passage among the first passages for a watched question. `start` is the beginning of its
-    text.
+    """A passage among the first results of a watched question. `start`: how its text begins.
 
-    `document_name` is the subject and sender of a mail; other documents lack this field.
+    `document_name` is present only for mail: the subject and sender.
     """
 
     id: str

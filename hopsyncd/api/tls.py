@@ -1,4 +1,4 @@
-"""Loads the certificate of the TCP address, and does the TLS handshakes of its connections.
+"""Loads the TLS certificate of the TCP listener, and performs the handshakes of connections.
 
 OpenSSL does the cryptography. When the certificate's files change, new connections use the new
 certificate. Open connections keep their certificate.

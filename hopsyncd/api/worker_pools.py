@@ -128,7 +128,7 @@ class FairQueue:
         self._load.refused += 1
         busy = Busy(
             "The request was refused",
-            f"{len(self._waiting)} other requests are already waiting",
+            f"all workers are busy, and the queue is full (limits.queue = {self._queue})",
             "Try again in a second, or raise limits.queue",
         )
         greedy = choose_greediest(self._waiting, newcomer, reversed(self._waiting))

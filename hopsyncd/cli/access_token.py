@@ -77,7 +77,7 @@ def _name(_: click.Context, __: click.Parameter, value: Any) -> Any:
     "groups",
     multiple=True,
     callback=_name,
-    help="A group of the user, for sources that are visible to the group. Repeatable.",
+    help="Add the user to this group, to see the sources visible to the group. Repeatable.",
 )
 @click.option(
     "--expires",

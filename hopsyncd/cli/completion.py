@@ -1,4 +1,4 @@
-"""`hopsyncd completion`, and completion of the names of sources, tags and versions."""
+"""`hopsyncd completion`, and completion of source names, tags and versions."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ _DEADLINE_S = 0.5  # Completion gives up after this time, because the user waits
 def completion(context: click.Context, shell: str) -> None:
     """Print a completion script for a shell.
 
-    The script completes commands, options, and the names of sources, tags and versions.
+    The script completes commands, options, source names, tags and the 50 newest versions.
 
     Example: hopsyncd completion bash > ~/.local/share/bash-completion/completions/hopsyncd
     """

@@ -42,13 +42,15 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
     "--source",
     help="The document's source, if several sources have this path.",
 )
-@click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How many hops.")
+@click.option(
+    "--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="Hops from the start."
+)
 @click.option(
     "--limit",
     default=50,
     show_default=True,
     type=WholeNumber(min=1),
-    help="The most passages to show around each start, nearest first.",
+    help="Maximum number of passages around each start. The nearest are shown first.",
 )
 @at_option
 @click.option(

@@ -63,7 +63,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-        _print_network_use(now["llm"], now["models"])
+        _print_network_use(now)
     elif host := now["models"]["llm_endpoint"]:
         click.echo(f"passages and questions are sent to the LLM at {printable(host)}")
     _print_role(now["store"], now["database"])
@@ -225,19 +225,19 @@ def _print_reranker_use(reranker: Mapping[str, Any]) -> None:
         click.secho(f"  passages are not reranked: {printable(failure)}", fg="yellow")
 
 
-def _print_network_use(llm: Mapping[str, Any] | None, models: Mapping[str, Any]) -> None:
+def _print_network_use(now: Mapping[str, Any]) -> None:
     """Print which text is sent to other machines."""
-    cluster, encoder = models["cluster"], models["encoder_endpoint"]
-    reranker = models["reranker_endpoint"]
+    llm, models = now["llm"], now["models"]
+    encoder, reranker = models["encoder_endpoint"], models["reranker_endpoint"]
     if encoder:
         _print_encoder_use(encoder)
     if reranker:
         _print_reranker_use(reranker)
-    if cluster:
+    if cluster := models["cluster"]:
         click.echo(f"passages of big imports are sent to the Ray cluster {printable(cluster)}")
     if llm is None:
-        if not cluster and not encoder and not reranker:
-            click.echo("nothing leaves this machine: no LLM endpoint is configured")
+        if not (cluster or encoder or reranker or "://" in now["database"]):
+            click.echo("no LLM is configured: no passage or question leaves this machine")
         return
     click.echo(
         f"passages and questions are sent to the LLM {llm['model']} at {llm['endpoint']};"

@@ -75,7 +75,7 @@ def watches(
 ) -> None:
     """List your watched questions, or show a question's changes. Admins see all users' questions.
 
-    A program or webhook from a copied, restored or older database is off. --allow shows it, asks
+    A program or webhook that came with a copied or restored database is off. --allow shows it, asks
     for confirmation, and turns it on.
 
     Example: hopsyncd watches 3

@@ -91,10 +91,7 @@ def endpoint(config: Config) -> Iterator[Finding]:
     """Check the LLM endpoint, by requesting its list of models. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
-        sends = ": nothing leaves this machine"
-        if config.models.encoder_address or config.models.reranker_url:
-            sends = ""
-        yield report_ok("llm", f"none is configured{sends}")
+        yield report_ok("llm", "none is configured")
         for server in find_local_llms():
             lines = " and ".join(server.settings)
             detail = f"{server.program} runs on this machine. To use it, set {lines} in [llm]"

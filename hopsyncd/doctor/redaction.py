@@ -19,7 +19,7 @@ _PRIVATE = frozenset(
     "name source document location path paths folder dir file socket database question url base_url"
     " start host user table query title reason text body".split()
 )
-"""Keys whose text is replaced even if it is a word of the source."""
+"""The values of these keys are always redacted, even if hopsyncd's code has the same text."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
 _SEGMENTS = re.compile(r"(?<=[.:]) +|\n")
 _CODE_LINE = re.compile(

@@ -71,7 +71,7 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
             )
         questions.append(question)
     if not questions:
-        raise _bad(path, 1, "the file contains no question")
+        raise _bad(path, 1, "the file contains no questions")
     return questions
 
 

@@ -248,7 +248,7 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
     axes.invert_yaxis()
     figures = {"recall_by_depth": by_depth, "recall_at_5": at_5}
     for parameter in _SWEPT:
-        lines = _swept(measured, parameter)
+        lines = _group_by_parameter(measured, parameter)
         if lines:
             figures[f"recall_by_{parameter}"] = _sweep_figure(lines, parameter)
     for name, figure in figures.items():
@@ -256,9 +256,12 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
     return [folder / f"{name}.png" for name in figures]
 
 
-def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
-    """Return recall@5 by the value of a parameter, for each search that was run with several values
-    of it."""
+def _group_by_parameter(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
+    """Group recall@5 by the searches' names without the parameter.
+
+    Each value lists pairs of the parameter's value and recall@5 in percent, ascending. Only
+    searches with hop, statement or topic that ran with at least two values are included.
+    """
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, search in measured.searches.items():
         value = getattr(search, parameter)

@@ -443,8 +443,10 @@ def _are_below_groups(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
-    """Build a table of cells on page `page`. The header rows are found by bold text, background or
-    content."""
+    """Build a table from rows of cells on page `page`. Header rows are detected by bold or rotated
+    text, background or content.
+
+    width: the number of columns. is_ruled: whether lines in the PDF mark the cells."""
     is_bold = [
         all(span.is_bold and not span.is_value for cell in row for span in cell.spans)
         for row in rows

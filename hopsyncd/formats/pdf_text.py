@@ -155,7 +155,7 @@ class TextReader:
             left = tail[0] if tail[0] < left else left  # min and max are slower
             right = tail[2] if tail[2] > right else right
             if right - left > _LETTERS_APART * (end - first) * (top - bottom) > 0:
-                page.spans += self._letters(first, last, len(page.spans))
+                page.spans += self._split_at_gaps(first, last, len(page.spans))
                 span = None
                 continue
             if span is None or is_new or not _goes_on(span, left, bottom, right, top):
@@ -190,7 +190,7 @@ class TextReader:
     def _add_column(self, first: int, last: int, page: PageText) -> None:
         """Add a word whose letters are below one another: rotated text, or cells of a table."""
         if self._text[first : last + 1].isascii() and self._is_upright(first):
-            page.spans += self._letters(first, last, len(page.spans))
+            page.spans += self._split_at_gaps(first, last, len(page.spans))
         else:
             page.turned.append(self._turned_span(first, last))
 
@@ -202,8 +202,12 @@ class TextReader:
         text = _plain(self._text[first : last + 1])
         return Span(text, left, bottom, right, top, first=first, last=last)
 
-    def _letters(self, first: int, last: int, order: int) -> list[Span]:
-        """Split a word with widely spaced letters, such as marks in the columns of a table."""
+    def _split_at_gaps(self, first: int, last: int, order: int) -> list[Span]:
+        """Split the characters at positions `first` to `last` into spans at wide gaps.
+
+        PDFium reports marks in several columns of a table as one word. `order` is the order of the
+        first span.
+        """
         spans: list[Span] = []
         for index in range(first, last + 1):
             box, letter = self._box(index), _plain(self._text[index])

@@ -314,7 +314,7 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
 
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
-    """Return all changes of matches since the last version, which the next version will commit."""
+    """Return the matches that began or ended since the last version and are not committed yet."""
     begun, ended = index.pending_matches()
     questions = index.matches.source_question[ended].astype(np.int64)
     return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))

@@ -110,7 +110,10 @@ def _sum_shares(shares: Floats, has: Floats) -> Floats:
 
 
 def read_clauses(context: QueryContext) -> ClauseCoverage | None:
-    """Encode the clauses of the question. Returns None if the question asks only one thing."""
+    """Encode the clauses of the question.
+
+    Returns None if the question asks only one thing, or if the search asks no follow-ups.
+    """
     clauses = split_clauses(context.question) if context.encode else []
     if not clauses or context.encode is None:
         return None

@@ -168,10 +168,11 @@ def _unite(*rows: Integers) -> Integers:
 
 
 def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHits) -> Query:
-    """Compute the thresholds for the question.
+    """Build the query whose thresholds decide whether a new passage may change the answer.
 
-    A new passage matters if it would get a share of the seeds' scores, if it would be a direct hit,
-    or if the question may contain its title. Only titles of the nearest passages are searched.
+    A new passage may change the answer if it would get a share of the seeds' scores, if it would be
+    a direct hit, or if the question may contain its title. The title counts only if the new passage
+    would be among the `CANDIDATES` passages most like the question.
     """
     like = context.near.like
     most = float(like.max())

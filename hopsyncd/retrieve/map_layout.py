@@ -108,9 +108,8 @@ def normalize(vectors: Matrix) -> Matrix:
 
 
 def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
-    """Project the g groups onto the plane that shows most of their differences.
-
-    Returns (g, 2) coordinates.
+    """Project the (g, d) means of the groups onto their first two principal components, weighted by
+    the (g,) sizes of the groups. Returns (g, 2) coordinates.
     """
     weights = np.sqrt(sizes)[:, None]
     centred = (means - np.average(means, axis=0, weights=sizes)) * weights

@@ -152,10 +152,12 @@ class _Title:
 
 
 def find_subjects(context: QueryContext) -> list[int]:
-    """Find the passage rows whose titles occur in the question, word by word and not in lower case.
+    """Find the passage rows whose title is in the question as a name: all its words in order, and
+    at least one of them not in lower case.
 
-    If titles overlap, only the longest counts. For each title, the passage most like the question
-    counts.
+    Only the `CANDIDATES` passages most like the question are considered. Titles with a small share
+    of the question's idf are ignored. If titles overlap, the longest wins. If several passages have
+    the same title, the passage most like the question wins.
     """
     near, ids = context.near, context.snapshot.passage_ids
     order = largest(near.like, ids[near.passage_rows], CANDIDATES)

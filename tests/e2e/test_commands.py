@@ -142,7 +142,7 @@ def test_status_prints_readable_text(daemon: Place) -> None:
     ran = daemon.run("status")
     assert ran.returncode == 0
     assert f"notes (folder {daemon.notes}): ok" in ran.stdout
-    assert "nothing leaves this machine" in ran.stdout
+    assert "no passage or question leaves this machine" in ran.stdout
 
 
 @pytest.mark.models

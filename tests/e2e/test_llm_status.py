@@ -1,4 +1,4 @@
-"""A daemon with an LLM endpoint says so; one without says that nothing leaves the machine."""
+"""A daemon with an LLM endpoint says so; a daemon without one says that no passage leaves."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_the_status_names_the_endpoint_and_what_was_spent() -> None:
     host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
     assert f"passages and questions are sent to the LLM small at {host};" in output.stdout
     assert "today 0 of 20000 calls, 0 of 2000000 tokens" in output.stdout
-    assert "nothing leaves" not in output.stdout
+    assert "leaves this machine" not in output.stdout
     assert (status["llm"]["endpoint"], status["models"]["llm_endpoint"]) == (host, host)
     assert endpoint.requests == []
 
@@ -44,5 +44,5 @@ def test_the_status_names_the_endpoint_to_a_user_who_sees_one_source() -> None:
         server = ("--server", f"http://127.0.0.1:{port}", "--token-file", str(file))
         output = place.run("status", *server).stdout
         host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
-        assert "closed" not in output and "nothing leaves" not in output
+        assert "closed" not in output and "leaves this machine" not in output
         assert f"passages and questions are sent to the LLM at {host}\n" in output

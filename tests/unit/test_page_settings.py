@@ -12,7 +12,7 @@ from hopsyncd.web.rendering import make_templates
     [
         ({"model": "m", "endpoint": "llm.example"}, "llm.example", "m at llm.example"),
         (None, "llm.example", "llm.example"),  # for a user who may not see every source
-        (None, None, "none: nothing leaves this machine"),
+        (None, None, "none"),
     ],
 )
 def test_the_host_that_gets_texts_is_named_to_every_user(

@@ -53,7 +53,7 @@ def test_a_request_beyond_the_queue_is_refused() -> None:
         tasks = [asyncio.create_task(turns.run(ANN, gate.work(name))) for name in "ab"]
         await asyncio.sleep(0)
         assert load.queue == 1
-        with pytest.raises(Busy, match="1 other requests are already waiting"):
+        with pytest.raises(Busy, match=r"the queue is full \(limits\.queue = 1\)"):
             await turns.run(BOB, gate.work("c"))
         assert load.refused == 1
         gate.open.set()
