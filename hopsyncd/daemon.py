@@ -228,14 +228,14 @@ class Daemon:
         the error of a changed source. After an error, the old configuration stays in force.
         """
         try:
-            wanted = self._read_config()
+            new = self._read_config()
             config = self._serving.state.config
-            with_models = has_other_models(config, wanted)
-            applying = run_in_thread(lambda: self._load_and_apply(wanted))
+            with_models = has_other_models(config, new)
+            applying = run_in_thread(lambda: self._load_and_apply(new))
             return applying.result(_RELOAD_PATIENCE_S).to_json(pending=False)
         except TimeoutError:
             applying.add_done_callback(self._note_late)
-            return compare_configs(config, wanted, with_models=with_models).to_json(pending=True)
+            return compare_configs(config, new, with_models=with_models).to_json(pending=True)
         except REPORTABLE as error:
             self._refuse(error)
             raise
@@ -257,8 +257,8 @@ class Daemon:
         state = self._serving.state
         applied = compare_configs(state.config, new_config, with_models=models is not None)
         config, before = applied.config, self._tasks
-        again = self._removed & before.keys() & {source.name for source in config.sources}
-        renewed = {*applied.added, *applied.changed, *again}
+        re_added = self._removed & before.keys() & {source.name for source in config.sources}
+        renewed = {*applied.added, *applied.changed, *re_added}
         tasks = {
             source.name: make_task(
                 self._connection,
@@ -269,7 +269,7 @@ class Daemon:
             for source in config.sources
         }
         chores = self._chores(config)
-        ended = [before[name] for name in {*applied.removed, *applied.changed, *again}]
+        ended = [before[name] for name in {*applied.removed, *applied.changed, *re_added}]
         rewatched = {*before, *tasks}
         if config.watch == state.config.watch:
             rewatched = {*renewed, *applied.removed}
@@ -464,7 +464,7 @@ def run(
     # Until the server runs, SIGTERM raises, so that the stack below frees socket and locks.
     signal.signal(signal.SIGTERM, supervisor.end)
     hang_ups: SimpleQueue[None] = SimpleQueue()
-    asked = {"at_terminal": is_terminal()}
+    origin = {"at_terminal": is_terminal()}
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     share_heap()
     raise_descriptor_limit()
@@ -483,14 +483,14 @@ def run(
         log.info("loading models")
         # An explicit path, so that a file that is gone at a reload is an error, not the defaults.
         file = config_path(config_file)
-        again = partial(load_checked, file)
-        daemon = Daemon(config, connection, load, again, file, listeners.tls, page)
+        read_config = partial(load_checked, file)
+        daemon = Daemon(config, connection, load, read_config, file, listeners.tls, page)
         services, summary = daemon.services, daemon.services.status.summary
         stack.callback(daemon.stop)
         daemon.start()
         daemon.wait_for_stored()
         answer = partial(reload_at_hang_ups, hang_ups, daemon.reload, supervisor, summary)
-        threading.Thread(target=answer, kwargs=asked, name="reload", daemon=True).start()
+        threading.Thread(target=answer, kwargs=origin, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
         if not config.sources:
             log.warning(

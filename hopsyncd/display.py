@@ -121,10 +121,10 @@ def hop_reason(question: str) -> str:
     >>> [hop_reason(text) for text in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
     ['the Tiber', '"Rome"', 'Who signed it?']
     """
-    if found := _NAME_QUESTION.fullmatch(question):
-        return found[1]
-    if found := _LINK_TEXT.fullmatch(question):
-        return f'"{found[1]}"'
+    if match := _NAME_QUESTION.fullmatch(question):
+        return match[1]
+    if match := _LINK_TEXT.fullmatch(question):
+        return f'"{match[1]}"'
     return question.removeprefix("Then ")
 
 

@@ -64,9 +64,9 @@ class AccessRules:
         A source without a recorded rule is visible only to admins.
         """
         rules = {
-            source.name: narrow(known, configured_rule(source))
+            source.name: narrow(recorded_rule, configured_rule(source))
             for source in config.sources
-            if (known := recorded.get(source.name)) is not None
+            if (recorded_rule := recorded.get(source.name)) is not None
         }
         access = config.access
         return cls(rules, access.admins, access.group, bool(access.listen), frozenset(recorded))
@@ -148,16 +148,16 @@ def rules_at_start(
     If several daemons can write to the database (`is_shared`), this daemon's configuration may be
     outdated. Then no closed source is opened.
     """
-    wanted = {source.name: source for source in sources}
+    configured_rules = {source.name: source for source in sources}
     rules = {
         name: _next(recorded[name], source, None, counts=not is_shared, opens=not is_shared)
-        for name, source in wanted.items()
+        for name, source in configured_rules.items()
         if name in recorded
     }
-    gone = [name for name, rule in recorded.items() if name not in wanted]
+    removed = [name for name, rule in recorded.items() if name not in configured_rules]
     if is_shared:
-        gone = [name for name in gone if recorded[name] is None]
-    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in gone})
+        removed = [name for name in removed if recorded[name] is None]
+    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in removed})
 
 
 def rules_at_reload(
@@ -176,8 +176,8 @@ def rules_at_reload(
         for name, source in new.items()
         if name in recorded
     }
-    gone = (old.keys() - new) & recorded.keys()
-    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in gone})
+    removed = (old.keys() - new) & recorded.keys()
+    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in removed})
 
 
 def _next(
@@ -195,17 +195,17 @@ def _next(
     rule. opens: whether a missing `visible_to` opens the source, unless the source was removed
     before or its rule came with a restored backup.
     """
-    wanted = configured_rule(source)
+    configured = configured_rule(source)
     if (
         recorded_rule is None
         or (counts and source.visible_to)
-        or without_restored(recorded_rule) == wanted
+        or without_restored(recorded_rule) == configured
     ):
-        return wanted
+        return configured
     if opens and not source.visible_to and not {NOBODY[0], RESTORED}.intersection(recorded_rule):
-        return wanted
+        return configured
     replaced = configured_rule(before) if before and before.paths else ()
-    return narrow(tuple(clause for clause in recorded_rule if clause not in replaced), wanted)
+    return narrow(tuple(clause for clause in recorded_rule if clause not in replaced), configured)
 
 
 def _select_changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict[str, AccessRule]:

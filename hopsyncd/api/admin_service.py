@@ -91,16 +91,16 @@ def collect(
         config.retention.keep_versions, config.retention.keep_days, engine.being_read
     )
     try:
-        done = collect_garbage(pipeline, retention, now_ms(), dry_run)
+        result = collect_garbage(pipeline, retention, now_ms(), dry_run)
     finally:
         engine.forget_pasts()
-    if done["versions"] and not dry_run and pipeline.writer.index.is_worn:
+    if result["versions"] and not dry_run and pipeline.writer.index.is_worn:
         reload_index(pipeline, engine)
     if not dry_run:
         cache = config.daemon.data_dir / CACHE_NAME
         remove_unused_exports(cache, stored_encoders(pipeline.connection))
-        log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
-    return done
+        log.info("gc", versions=len(result["versions"]), freed_bytes=result["freed_bytes"])
+    return result
 
 
 def reload_index(pipeline: SourceSync, engine: Engine) -> None:
@@ -177,11 +177,11 @@ class AdminService:
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
         """Report what a sync would change and cost, without syncing."""
         self._parts.freshness.require_database()
-        wanted = self._require_names(request.sources)
+        names = self._require_names(request.sources)
         config = self._parts.state.config
-        found = preview_json(self._parts.reader.connection(), config, wanted, request.limit)
-        found["degraded"] = self._parts.freshness.reasons()
-        return found
+        sources = preview_json(self._parts.reader.connection(), config, names, request.limit)
+        sources["degraded"] = self._parts.freshness.reasons()
+        return sources
 
     def _require_names(self, named: Sequence[str]) -> Sequence[str]:
         """Return the names in `named`, or all names if `named` is empty. Raises BadRequest for an
@@ -199,16 +199,16 @@ class AdminService:
     @endpoint("POST", "/v1/restore", "admin")
     def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
         """Commit a new version with the documents of an earlier version."""
-        wanted = self._require_names(request.sources)
+        names = self._require_names(request.sources)
         return self._parts.worker.submit(
-            lambda pipeline: restore_sources(pipeline, request.version, wanted)
+            lambda pipeline: restore_sources(pipeline, request.version, names)
         )
 
     @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         """End the pins of restores, and sync."""
-        wanted = self._require_names(request.sources)
-        unpinned = self._parts.worker.submit(lambda pipeline: release_sources(pipeline, wanted))
+        names = self._require_names(request.sources)
+        unpinned = self._parts.worker.submit(lambda pipeline: release_sources(pipeline, names))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def raise_failure(answer: SyncAnswer) -> SyncAnswer:
@@ -227,9 +227,9 @@ class AdminService:
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Resume a paused source."""
         (name,) = self._require_names([request.name])
-        done = self._parts.worker.submit(lambda pipeline: resume_source(pipeline, name))
+        result = self._parts.worker.submit(lambda pipeline: resume_source(pipeline, name))
         self._parts.worker.add_change(name, None)
-        return done
+        return result
 
     @endpoint("POST", "/v1/remove", "admin")
     def remove(self, request: RemoveRequest, caller: Caller) -> Future[RemoveAnswer]:
@@ -239,7 +239,7 @@ class AdminService:
             self._removed.add(request.name)
             pipeline.paused.pop(request.name, None)
             try:
-                done = remove_source_documents(
+                result = remove_source_documents(
                     pipeline.connection,
                     partial(pipeline.commit, yield_to_edits=pipeline.yield_to_edits),
                     request.name,
@@ -250,7 +250,7 @@ class AdminService:
                 if request.purge:
                     self._drop_purged_text(pipeline)
             drop_mirror(self._parts.state.config, request.name)
-            return done
+            return result
 
         self._parts.freshness.require_database()
         if request.name not in self._parts.names.list_visible():
@@ -321,8 +321,8 @@ class AdminService:
 
     def continue_purges(self, pipeline: SourceSync) -> None:
         """Continue interrupted purges once the database is open."""
-        if asked := len(pending_purges(pipeline.connection)):
-            log.info("interrupted purges continue", purges=asked)
+        if count := len(pending_purges(pipeline.connection)):
+            log.info("interrupted purges continue", purges=count)
             self._parts.worker.submit(self._finish_purges).add_done_callback(_log_failure)
 
     def _finish_purges(self, pipeline: SourceSync) -> None:

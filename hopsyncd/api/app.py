@@ -241,11 +241,11 @@ def _runner(
 
 async def _parse(request: Request, endpoint: Endpoint) -> Any:
     """Parse and validate a request. Raises BadRequest with the field and the reason."""
-    model, given = endpoint.request, request.query_params
+    model, parameters = endpoint.request, request.query_params
     paths = request.path_params
-    repeated = [name for name in given if len(given.getlist(name)) > 1 or name in paths]
-    if repeated or (endpoint.method == "POST" and given):
-        name = next(iter(repeated or given))
+    repeated = [name for name in parameters if len(parameters.getlist(name)) > 1 or name in paths]
+    if repeated or (endpoint.method == "POST" and parameters):
+        name = next(iter(repeated or parameters))
         why, hint = "is given twice", "Give each field once"
         if not repeated:
             why, hint = "is in the query string", "Put the parameter into the JSON body"
@@ -253,7 +253,7 @@ async def _parse(request: Request, endpoint: Endpoint) -> Any:
     try:
         if endpoint.method == "POST":
             return model.model_validate_json(await _body(request) or b"{}")
-        return model.model_validate({**given, **paths})
+        return model.model_validate({**parameters, **paths})
     except ValidationError as error:
         raise bad_request(error, model) from error
 

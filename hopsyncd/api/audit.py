@@ -62,13 +62,13 @@ class FoundSummary:
 def summarize_answer(answer: Any) -> FoundSummary:
     """Count the results in the JSON of an answer, and list the sources that it names."""
     sources = {*_sources_in(answer)}
-    found = answer if isinstance(answer, dict) else {}
-    lists = (found[key] for key in _RESULTS if isinstance(found.get(key), list))
+    fields = answer if isinstance(answer, dict) else {}
+    lists = (fields[key] for key in _RESULTS if isinstance(fields.get(key), list))
     results = next(lists, None)
     if results is None:
-        is_item = "passage" in found or "text" in found
+        is_item = "passage" in fields or "text" in fields
         return FoundSummary(tuple(sorted(sources)), 1 if is_item else None)
-    count = sum(len(result.get("passages", ())) if "answers" in found else 1 for result in results)
+    count = sum(len(result.get("passages", ())) if "answers" in fields else 1 for result in results)
     return FoundSummary(tuple(sorted(sources)), count)
 
 
@@ -89,8 +89,8 @@ def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
     questions: whether to select the fields with the user's questions too.
     """
     fields = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
-    wanted = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())
-    return {key: value for key, value in fields.items() if key in wanted}
+    names = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())
+    return {key: value for key, value in fields.items() if key in names}
 
 
 class AuditLog:
@@ -240,8 +240,8 @@ class AuditLog:
 
     def _older_files(self) -> list[Path]:
         """List the renamed files, oldest first."""
-        found = self._file.parent.glob(f"{self._file.name}.*")
-        return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
+        files = self._file.parent.glob(f"{self._file.name}.*")
+        return sorted(files, key=lambda file: (file.stat().st_mtime, file.name))
 
     def _purge(self) -> None:
         """Delete renamed files that are too old, and the oldest files until the total size is

@@ -35,8 +35,8 @@ class BackupService:
         result: Future[BackupAnswer] = Future()
         result.set_running_or_notify_cancel()
         if request.file is None:
-            made = self._backups.start(is_requested=True)
-            made.add_done_callback(lambda done: self._finish(result, done))
+            future = self._backups.start(is_requested=True)
+            future.add_done_callback(lambda done: self._finish(result, done))
             return result
         file = Path(request.file)
         if not caller.may("owner"):
@@ -49,9 +49,9 @@ class BackupService:
         if error := future.exception():
             result.set_exception(error)
             return
-        made = future.result()
+        backup = future.result()
         noted = self._parts.worker.submit(lambda _: None, BACKUP)
-        noted.add_done_callback(lambda _: result.set_result(_backup_answer(made)))
+        noted.add_done_callback(lambda _: result.set_result(_backup_answer(backup)))
 
 
 def _backup_answer(backup: MadeBackup) -> BackupAnswer:
@@ -112,9 +112,9 @@ def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
     Other users may write to a folder above the backup folder (`is_above`) if its sticky bit keeps
     them from replacing files.
     """
-    found = os.fstat(folder)
-    is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)
-    if found.st_uid not in (os.geteuid(), 0) or is_shared:
+    status = os.fstat(folder)
+    is_shared = status.st_mode & 0o022 and not (is_above and status.st_mode & stat.S_ISVTX)
+    if status.st_uid not in (os.geteuid(), 0) or is_shared:
         raise Forbidden(
             _WHAT,
             f"other users may write to {path}",

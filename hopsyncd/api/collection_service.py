@@ -72,9 +72,9 @@ class CollectionService:
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
         """Count the documents that match the filters, by source, type, folder and so on."""
         acl = caller.acl
-        wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
+        filters = parse_question("", request.filters, datetime.now().astimezone()).wanted
         engine = self._parts.state.engine
-        with engine.reading(request.at, acl, wanted) as (_, head):
+        with engine.reading(request.at, acl, filters) as (_, head):
             degraded = self._parts.freshness.reasons(acl)
             if head is None:
                 modified: list[str | None] = [None] * len(request.documents)
@@ -91,18 +91,18 @@ class CollectionService:
                 "degraded": degraded,
                 "documents": int(np.count_nonzero(head.statistics.visible.documents)),
                 "passages": head.statistics.passages,
-                "facets": self._facets.count(head, wanted),
+                "facets": self._facets.count(head, filters),
                 "modified": modified_times(head.unfiltered or head, request.documents),
             }
 
     @endpoint("POST", "/v1/map", "read")
     def document_map(self, request: MapRequest, caller: Caller) -> MapAnswer:
         """Group similar documents, and show the connections between documents."""
-        wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
+        filters = parse_question("", request.filters, datetime.now().astimezone()).wanted
         engine = self._parts.state.engine
-        with engine.reading(request.at, caller.acl, wanted) as (connection, head):
-            made = self._maps.make(connection, head, wanted)
-        return {**made, "degraded": self._parts.freshness.reasons(caller.acl)}
+        with engine.reading(request.at, caller.acl, filters) as (connection, head):
+            answer = self._maps.make(connection, head, filters)
+        return {**answer, "degraded": self._parts.freshness.reasons(caller.acl)}
 
     @endpoint("GET", "/v1/examples", "read")
     def examples(self, request: NoParameters, caller: Caller) -> ExamplesAnswer:
@@ -112,27 +112,27 @@ class CollectionService:
             if head is None:
                 return {"version": 0, "questions": []}
             key = (head.version.id, head.hidden)
-            known = self._examples.get(key)
-            bridges = find_bridges(connection, head, _TRIED_EXAMPLES) if known is None else []
-        if known is None:
-            known = self._answerable(bridges, caller)
-            self._examples = {key: known, **dict([*self._examples.items()][: _KEPT_EXAMPLES - 1])}
-        return {"version": key[0], "questions": known}
+            stored = self._examples.get(key)
+            bridges = find_bridges(connection, head, _TRIED_EXAMPLES) if stored is None else []
+        if stored is None:
+            stored = self._answerable(bridges, caller)
+            self._examples = {key: stored, **dict([*self._examples.items()][: _KEPT_EXAMPLES - 1])}
+        return {"version": key[0], "questions": stored}
 
     def _answerable(self, bridges: Sequence[Bridge], caller: Caller) -> list[ExampleQuestion]:
         """Keep the questions for which the search finds both passages that they were made from."""
-        engine, found = self._parts.state.engine, list[ExampleQuestion]()
+        engine, answerable = self._parts.state.engine, list[ExampleQuestion]()
         until_s = time.monotonic() + _EXAMPLES_S
         for bridge in bridges:
             question = f"How is {bridge.start} connected to {bridge.end}?"
             answer = engine.query(question, _EXAMPLE_K, Search("hop"), hidden=caller.acl)
             if answer and set(bridge.passages) <= {each.passage for each in answer.ranked}:
-                found.append(
+                answerable.append(
                     {"question": question, "path": [bridge.start, bridge.middle, bridge.end]}
                 )
-            if len(found) == _EXAMPLES or time.monotonic() > until_s:
+            if len(answerable) == _EXAMPLES or time.monotonic() > until_s:
                 break
-        return found
+        return answerable
 
     @endpoint("GET", "/v1/file", "read")
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
@@ -158,8 +158,8 @@ class CollectionService:
         """Show a page of a PDF as a picture, with the places of a passage on it."""
         state = self._parts.state
         with state.engine.reading(request.at, caller.acl) as (connection, head):
-            wanted = find_page(connection, head, request)
-        return self._pages.draw(state.config, wanted)
+            page = find_page(connection, head, request)
+        return self._pages.draw(state.config, page)
 
     @endpoint("POST", "/v1/notes", "write")
     def note(self, request: NoteRequest, caller: Caller) -> NoteAnswer:

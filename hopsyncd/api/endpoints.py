@@ -100,7 +100,9 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """Generate the OpenAPI 3.1 document: every endpoint with its request, answer and errors."""
     answers, schemas = _answer_schemas(endpoints)
     bodies = [endpoint.request for endpoint in endpoints if endpoint.method == "POST"]
-    _, found = models_json_schema([(body, "validation") for body in bodies], ref_template=_REF)
+    _, bodies_json = models_json_schema(
+        [(body, "validation") for body in bodies], ref_template=_REF
+    )
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, answers)
@@ -113,7 +115,7 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
         },
         "servers": [{"url": "http://hopsyncd", "description": "the daemon's Unix socket"}],
         "paths": paths,
-        "components": {"schemas": schemas | found["$defs"]},
+        "components": {"schemas": schemas | bodies_json["$defs"]},
     }
 
 
@@ -121,13 +123,13 @@ def _answer_schemas(
     endpoints: Sequence[Endpoint],
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
     """Return the schema of each operation's answer, and the schemas that they refer to."""
-    wanted = {endpoint.operation: endpoint.answer for endpoint in endpoints}
-    wanted |= {_FAILED: Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
-    made, whole = TypeAdapter.json_schemas(
-        [(name, "serialization", TypeAdapter(answer)) for name, answer in wanted.items()],
+    answers = {endpoint.operation: endpoint.answer for endpoint in endpoints}
+    answers |= {_FAILED: Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
+    schemas, whole = TypeAdapter.json_schemas(
+        [(name, "serialization", TypeAdapter(answer)) for name, answer in answers.items()],
         ref_template=_REF,
     )
-    return {name: schema for (name, _), schema in made.items()}, whole["$defs"]
+    return {name: schema for (name, _), schema in schemas.items()}, whole["$defs"]
 
 
 def _operation(endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def _operation(endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dic
     if endpoint.may_accept:
         accepted = {"application/json": {"schema": answers[_ACCEPTED]}}
         responses["202"] = {"description": "The work has begun", "content": accepted}
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": endpoint.operation,
         "summary": endpoint.summary,
         "description": f"Needs the right `{endpoint.right}`.",
@@ -151,13 +153,13 @@ def _operation(endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dic
     }
     if endpoint.method == "POST":
         schema = {"$ref": _REF.format(model=endpoint.request.__name__)}
-        made["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-        made["requestBody"]["required"] = any(
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        operation["requestBody"]["required"] = any(
             field.is_required() for field in endpoint.request.model_fields.values()
         )
     else:
-        made["parameters"] = _parameters(endpoint)
-    return made
+        operation["parameters"] = _parameters(endpoint)
+    return operation
 
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:

@@ -74,17 +74,17 @@ def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
     """Count the visible documents of each type, tag and author."""
     index, visible = head.index, head.statistics.visible.documents
     table = index.document_properties
-    known = table.document_row < len(visible)
-    visible_properties = table.property[known][visible[table.document_row[known]]]
+    in_version = table.document_row < len(visible)
+    visible_properties = table.property[in_version][visible[table.document_row[in_version]]]
     counts = np.bincount(visible_properties)
-    found = {"type": Counter[str](), "tag": Counter[str](), "author": Counter[str]()}
+    counters = {"type": Counter[str](), "tag": Counter[str](), "author": Counter[str]()}
     for number in np.flatnonzero(counts).tolist():
         name, value = index.properties[number]
         if name == "type":
             value = value.partition(" ")[0]
-        if name in found and value:
-            found[name][value] += int(counts[number])
-    return found
+        if name in counters and value:
+            counters[name][value] += int(counts[number])
+    return counters
 
 
 def _count_folders(head: Snapshot, rows: Integers, filter_: Filter) -> Counter[str]:
@@ -110,17 +110,17 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
     """Count the documents last modified in each month, in order. Empty months are left out."""
     dated = modified_ms[modified_ms != NO_DATE]
     months = dated.astype("datetime64[ms]").astype("datetime64[M]")
-    found, counts = np.unique(months, return_counts=True)
+    distinct, counts = np.unique(months, return_counts=True)
     return [
         {"month": str(month), "documents": int(count)}
-        for month, count in zip(found, counts, strict=True)
+        for month, count in zip(distinct, counts, strict=True)
     ]
 
 
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
     """List the most frequent values of a facet, each with its filter and number of documents."""
-    found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
-    ordered = sorted(found, key=lambda pair: (-pair[1], pair[0].casefold(), pair[0]))
+    values: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
+    ordered = sorted(values, key=lambda pair: (-pair[1], pair[0].casefold(), pair[0]))
     return [
         {"value": value, "filter": str(Condition(key, value)), "documents": count}
         for value, count in ordered[:_MOST_VALUES]

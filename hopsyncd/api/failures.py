@@ -58,16 +58,16 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     """Describe an unknown field of the request or, if all fields are known, the first wrong
     field."""
-    found = error.errors(include_url=False)
-    first = next((error for error in found if error["type"] == "extra_forbidden"), found[0])
+    errors = error.errors(include_url=False)
+    first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     # Messages count the items of a list from 1.
     parts = [f"number {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
     field = ", ".join(parts) if len(parts) > 1 else "".join(parts)
     why, hint = _in_words(first), "docs/reference/http-api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
-        known = [field.alias or name for name, field in model.model_fields.items()]
-        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        names = [field.alias or name for name, field in model.model_fields.items()]
+        near = difflib.get_close_matches(str(first["loc"][-1]), names, n=1)
         if near and len(first["loc"]) == 1:
             hint = f'Did you mean "{near[0]}"? {hint}'
     return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)

@@ -36,11 +36,11 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
 
 def read_indexed_file(config: Config, source: str, path: str, content: bytes) -> bytes:
     """Read a file in a folder source. Raises NotFound unless its hash is `content`."""
-    known = next((configured for configured in config.sources if configured.name == source), None)
-    if not isinstance(known, FolderSource):
+    folder = next((configured for configured in config.sources if configured.name == source), None)
+    if not isinstance(folder, FolderSource):
         raise no_file(source, path, "no folder source has an indexed document with this path")
     try:
-        data = FolderConnector(known.path).fetch(Item(path, "")).data
+        data = FolderConnector(folder.path).fetch(Item(path, "")).data
     except ConnectorError as error:
         raise no_file(source, path, error.why) from error
     if content_hash(data) != content:

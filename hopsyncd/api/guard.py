@@ -179,9 +179,9 @@ class Guard:
         def record() -> None:
             """Record the action in the audit log, once, before the end of the response is sent."""
             if "action" in state and "outcome" in state:
-                asked, found = state.get("asked", {}), state.get("found")
+                parameters, summary = state.get("asked", {}), state.get("found")
                 action = state.pop("action")
-                self._audit.record(caller, action, asked, state["outcome"], found)
+                self._audit.record(caller, action, parameters, state["outcome"], summary)
 
         async def send_recorded(message: Message) -> None:
             record()
@@ -221,8 +221,8 @@ class Guard:
         if person is None:
             return _refuse_token(_SESSION_ENDED)
         groups = frozenset(person.groups)
-        known = replace(credentials, holder=person.user, group_names=groups)
-        return self._access.remote_caller(person.role, known)
+        person_credentials = replace(credentials, holder=person.user, group_names=groups)
+        return self._access.remote_caller(person.role, person_credentials)
 
     def _remote_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
         """Return the caller whose token is in a request over TCP, or the refusal to send."""
@@ -245,10 +245,10 @@ class Guard:
                 refused_for_s=wait_s,
             )
             return _refuse_token(error.why)
-        known = replace(
+        token_credentials = replace(
             credentials, holder=token.user, group_names=frozenset(token.groups), token=token.id
         )
-        return self._access.remote_caller(token.role, known, token.sources)
+        return self._access.remote_caller(token.role, token_credentials, token.sources)
 
     def _browser_refusal(self, headers: Headers) -> JSONResponse | None:
         marked = sorted({name.decode() for name, _ in headers if name in _BROWSER_HEADERS})

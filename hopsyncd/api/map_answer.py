@@ -62,9 +62,9 @@ class MapMaker:
             documents, answer = self._kept.get(key, ([], None))
             # A purge may have removed documents of a cached map.
             if answer is None or len(titles_of(connection, documents)) < len(documents):
-                found = make_map(connection, snapshot)
-                documents = [] if found is None else _store_rows(snapshot, found)
-                answer = _NO_MAP if found is None else _answer(snapshot, found)
+                document_map = make_map(connection, snapshot)
+                documents = [] if document_map is None else _store_rows(snapshot, document_map)
+                answer = _NO_MAP if document_map is None else _answer(snapshot, document_map)
                 answer = {**answer, "version": snapshot.version.id}
             others = [(other, kept) for other, kept in self._kept.items() if other != key]
             self._kept = {key: (documents, answer), **dict(others[: _KEPT - 1])}

@@ -73,16 +73,16 @@ class Requests:
         with self._lock:
             times = {name: list(took) for name, took in self._took_ms.items()}
             counts, errors = dict(self._counts), dict(self._errors)
-        found: dict[str, RequestStats] = {}
+        stats: dict[str, RequestStats] = {}
         for name in sorted(counts):
             p50_ms, p95_ms = np.percentile(times[name], [50, 95])
-            found[name] = {
+            stats[name] = {
                 "count": counts[name],
                 "errors": errors[name],
                 "p50_ms": round(float(p50_ms), 3),
                 "p95_ms": round(float(p95_ms), 3),
             }
-        return found
+        return stats
 
 
 class Metrics:
@@ -150,8 +150,8 @@ class _Current(Collector):
 
     def collect(self) -> Iterator[Metric]:
         status = self._status
-        for key, what in _GAUGES.items():
-            yield GaugeMetricFamily(f"hopsyncd_{key}", what, value=float(status[key]))
+        for key, gauge in _GAUGES.items():
+            yield GaugeMetricFamily(f"hopsyncd_{key}", gauge, value=float(status[key]))
         wal = Path(status["database"] + "-wal")
         wal_bytes = wal.stat().st_size if wal.exists() else 0
         yield GaugeMetricFamily("hopsyncd_wal_bytes", "The write-ahead log", value=wal_bytes)
@@ -174,9 +174,9 @@ class _Current(Collector):
         yield GaugeMetricFamily(
             "hopsyncd_failing", "1 if the last sync failed", value=bool(status["error"])
         )
-        for key, what in _COUNTERS.items():
+        for key, gauge in _COUNTERS.items():
             value = status["counters"][key]
-            yield CounterMetricFamily(f"hopsyncd_{key}", what, value=value)
+            yield CounterMetricFamily(f"hopsyncd_{key}", gauge, value=value)
         yield from self._clients()
         yield from self._llm()
         yield from self._role()

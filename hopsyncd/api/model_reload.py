@@ -117,13 +117,13 @@ def has_other_models(config: Config, new_config: Config) -> bool:
 
 def run_in_thread(job: Callable[[], Result]) -> "Future[Result]":
     """Run a job on a new thread, which does not keep the process alive."""
-    done: Future[Result] = promise()
+    future: Future[Result] = promise()
 
     def run() -> None:
         try:
-            done.set_result(job())
+            future.set_result(job())
         except BaseException as error:  # noqa: BLE001 - raised again by the future
-            done.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="models", daemon=True).start()
-    return done
+    return future

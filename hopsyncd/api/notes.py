@@ -72,10 +72,10 @@ def _author_of(note: Path) -> bytes:
         return b""
     try:
         with note.open("rb") as opened:
-            found = _AUTHOR.match(opened.read(_HEAD_BYTES))
+            match = _AUTHOR.match(opened.read(_HEAD_BYTES))
     except OSError:  # the note was deleted meanwhile
         return b""
-    return found[1] if found else b""
+    return match[1] if match else b""
 
 
 def _put(folder: int, name: str, content: bytes) -> str:
@@ -90,8 +90,8 @@ def _put(folder: int, name: str, content: bytes) -> str:
         except FileExistsError:
             number += 1
             continue
-        with os.fdopen(handle, "wb") as made:
-            made.write(content)
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
         return file
 
 

@@ -40,18 +40,18 @@ def passage_row_of(head: Snapshot | None, hexadecimal: str) -> int:
 
     Raises NotFound or BadRequest.
     """
-    found = np.empty(0, dtype=np.int64)
+    matches = np.empty(0, dtype=np.int64)
     if head is not None:
         first, last = (min(int(hexadecimal.ljust(16, digit), 16), _MAX_ID) for digit in "0f")
         entries = head.passage_rows
         ids = head.passage_ids[entries]
-        found = entries[(first <= ids) & (ids <= last)]
-    if len(found) == 1:
-        return int(found[0])
-    if len(found):
+        matches = entries[(first <= ids) & (ids <= last)]
+    if len(matches) == 1:
+        return int(matches[0])
+    if len(matches):
         raise BadRequest(
             "The request was refused",
-            f"the ids of {len(found)} passages begin with {hexadecimal}",
+            f"the ids of {len(matches)} passages begin with {hexadecimal}",
             "Give more digits of the id",
         )
     raise _no_passage(hexadecimal, head)
@@ -105,7 +105,7 @@ def documents_answer(
     degraded: Sequence[str],
 ) -> DocumentsAnswer:
     """Return a page of the list of documents. Its `next` is the `after` of the following page."""
-    found = (
+    documents = (
         documents_after(
             connection,
             head.version.id,
@@ -118,7 +118,7 @@ def documents_answer(
         if head
         else []
     )
-    shown = found[: request.limit]
+    shown = documents[: request.limit]
     return {
         "version": head.version.id if head else 0,
         "degraded": list(degraded),
@@ -131,7 +131,7 @@ def documents_answer(
             }
             for occurrence in shown
         ],
-        "next": f"{shown[-1].source}/{shown[-1].path}" if len(found) > len(shown) else None,
+        "next": f"{shown[-1].source}/{shown[-1].path}" if len(documents) > len(shown) else None,
     }
 
 
@@ -149,14 +149,14 @@ def document_answer(
     """Return the passages of a document, in reading order. Raises NotFound."""
     version = head.version.id if head else 0
     hidden = head is None or hides(head.hidden, request.source, request.document)
-    found = None if hidden else document_at(connection, version, request.source, request.document)
-    if found is None:
+    stored = None if hidden else document_at(connection, version, request.source, request.document)
+    if stored is None:
         raise NotFound(
             f"There is no document {request.document}",
             f"version {version} has no document with this path in the source {request.source!r}",
             "Copy source and path from a search result" + _near(head, request),
         )
-    _, occurrences = found
+    _, occurrences = stored
     ids = {occurrence.passage for occurrence in occurrences}
     passages = known_passages(connection, ids)
     places = places_at(connection, version, ids, head.hidden if head else frozenset())
@@ -197,9 +197,9 @@ def _beginning_with(
     source: str, document: str, first_line: int, places: Sequence[Place]
 ) -> list[Place]:
     """Reorder the places so that the given place is the first."""
-    here = (source, document, first_line)
+    first_place = (source, document, first_line)
     return sorted(
-        places, key=lambda place: (place.source, place.document, place.first_line) != here
+        places, key=lambda place: (place.source, place.document, place.first_line) != first_place
     )
 
 
@@ -212,14 +212,16 @@ def neighbours_answer(
     """Return the passages near a passage in the graph, nearest first. Raises NotFound."""
     start = passage_row_of(head, request.id)
     assert head is not None
-    found = around(head, start, request.hops, request.limit)
-    shown = _answer_to_show(connection, head, found.distance, found.joints)
+    neighbours = around(head, start, request.hops, request.limit)
+    shown = _answer_to_show(connection, head, neighbours.distance, neighbours.joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
-        "passages": _passages(head, shown, found),
+        "passages": _passages(head, shown, neighbours),
         "edges": [
-            _edge(head, shown, joint) for joint in found.joints if _is_there(head, shown, joint)
+            _edge(head, shown, joint)
+            for joint in neighbours.joints
+            if _is_there(head, shown, joint)
         ],
     }
 
@@ -230,8 +232,8 @@ def paths_answer(
     """Return the paths from one passage to another, shortest first. Raises NotFound."""
     ends = passage_row_of(head, request.start), passage_row_of(head, request.end)
     assert head is not None
-    found = paths(head, *ends, request.max_hops, request.limit)
-    joints = [joint for path in found for joint in path]
+    found_paths = paths(head, *ends, request.max_hops, request.limit)
+    joints = [joint for path in found_paths for joint in path]
     passed = {end for joint in joints for end in (joint.start, joint.end)}
     shown = _answer_to_show(connection, head, passed, joints)
     return {
@@ -239,7 +241,7 @@ def paths_answer(
         "degraded": list(degraded),
         "paths": [
             [_path_hop(head, shown, joint) for joint in path]
-            for path in found
+            for path in found_paths
             if all(_is_there(head, shown, joint) for joint in path)
         ],
     }

@@ -126,8 +126,8 @@ class _DaemonModels(PromptedEncoder):
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Return the entities in texts. Raises _Unaided if the daemon cannot supply them."""
-        found: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
-        return found
+        names: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
+        return names
 
 
 class _Copy:
@@ -165,18 +165,18 @@ class _Copy:
             if number <= self.version:
                 return
             try:
-                wanted = version(self._connection, number)
-                if get_generation(self._connection, wanted.generation).encoder != self._models.name:
+                newest = version(self._connection, number)
+                if get_generation(self._connection, newest.generation).encoder != self._models.name:
                     raise _Outdated
                 if self._saved.is_renewed(self._index):
-                    self._read_again(wanted)
+                    self._read_again(newest)
                     return
                 after = self._index.version  # may be newer than the served version
                 if after < number:
                     follow(self._connection, self._index, self._models.name, after, number)
             except NoSuchVersion:  # a version was garbage collected
                 raise _Outdated from None
-        self._publish(wanted)
+        self._publish(newest)
 
     def _read_again(self, version: Version) -> None:
         """Replace the index, which has grown in memory, with the newly saved index on disk."""
@@ -191,25 +191,25 @@ class _Copy:
 
     def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:
         """Answer a message. Returns None if the daemon must answer. Raises _Outdated."""
-        asked = message.query if isinstance(message, AskMessage) else message
+        query = message.query if isinstance(message, AskMessage) else message
         with snapshot(self._connection):
             self._check()
-        if asked.encoder != self._models.name or int(asked.at) > self.version:
+        if query.encoder != self._models.name or int(query.at) > self.version:
             return None
-        if not self._engine.is_ready(int(asked.at), asked.hidden):
+        if not self._engine.is_ready(int(query.at), query.hidden):
             return None
-        self._models.told = asked.encoded
-        self._engine.set_walk_settings(asked.settings)
+        self._models.told = query.encoded
+        self._engine.set_walk_settings(query.settings)
         try:
             if isinstance(message, AskMessage):
-                return self._answer_question(asked, message.with_passages)
-            return self._answer_query(asked)
+                return self._answer_question(query, message.with_passages)
+            return self._answer_query(query)
         except (*REPORTABLE, _Unaided):  # the daemon answers, and reports the same error
             return None
 
     def _answer_query(self, message: QueryMessage) -> QueryAnswer:
         understood, search, hidden = message.understood, message.search, message.hidden
-        found = self._engine.query(
+        result = self._engine.query(
             understood.question,
             message.k,
             search,
@@ -217,11 +217,11 @@ class _Copy:
             hidden=hidden,
             wanted=understood.wanted,
         )
-        return answer_json(found, search, understood)
+        return answer_json(result, search, understood)
 
     def _answer_question(self, message: QueryMessage, with_passages: bool) -> AskAnswer:
         understood, search, hidden = message.understood, message.search, message.hidden
-        found, reply = self._asker.ask(
+        result, reply = self._asker.ask(
             understood.question,
             message.k,
             search,
@@ -229,7 +229,7 @@ class _Copy:
             hidden=hidden,
             wanted=understood.wanted,
         )
-        return reply_json(found, reply, [], understood, with_passages)
+        return reply_json(result, reply, [], understood, with_passages)
 
     def _check(self) -> None:
         """Raise _Outdated after a purge or a rebuild, which the change feed does not report."""
@@ -253,10 +253,10 @@ def serve(descriptor: int) -> None:
 
         def wants(request: Wanted) -> Any:
             pipe.send(request)
-            given = pipe.recv()
-            if given is None:
+            message = pipe.recv()
+            if message is None:
                 raise _Unaided
-            return given
+            return message
 
         copy = _Copy(pipe.recv(), wants)
         pipe.send(copy.version)

@@ -132,9 +132,9 @@ class QueryWorkers:
         """
         worker = self._take_worker(number)
         if worker is not None:
-            found: _Answer | None = self._ask(worker, message, compute)
-            if found is not None:
-                return found
+            reply: _Answer | None = self._ask(worker, message, compute)
+            if reply is not None:
+                return reply
             with self._changed:
                 self._answering_here += 1
         try:
@@ -183,7 +183,7 @@ class QueryWorkers:
     def _ask(self, worker: _Worker, message: QueryMessage | AskMessage, compute: Given) -> Any:
         """Return the worker's answer, or None if the worker was lost."""
         try:
-            found = worker.ask(message, compute, self._patience_s)
+            reply = worker.ask(message, compute, self._patience_s)
         except (OSError, EOFError) as error:
             self._discard(worker, error)
             return None
@@ -191,7 +191,7 @@ class QueryWorkers:
             self._discard(worker, error)
             raise
         self._release(worker)
-        return found
+        return reply
 
     def _release(self, worker: _Worker) -> None:
         with self._changed:
@@ -247,12 +247,12 @@ class QueryWorkers:
                 behind = self._find_outdated()
                 if behind:
                     behind.busy = True
-                wanted = self._wanted
+                settings = self._wanted
             if behind is None:
                 self._start()
                 continue
             try:
-                behind.version = behind.exchange(wanted, _START_S)
+                behind.version = behind.exchange(settings, _START_S)
             except (OSError, EOFError) as error:
                 self._discard(behind, error)
             else:
@@ -264,10 +264,10 @@ class QueryWorkers:
 
     def _find_outdated(self) -> _Worker | None:
         """Return a free worker with an older version than the wanted version, or None."""
-        found = (
+        outdated = (
             worker for worker in self._workers if worker.version < self._wanted and not worker.busy
         )
-        return next(found, None)
+        return next(outdated, None)
 
     def _start(self) -> None:
         """Start another worker. After repeated failures, only this process answers."""

@@ -154,7 +154,7 @@ class ReadService:
         acl, began_s = caller.acl, time.perf_counter()
 
         def answer_here() -> QueryAnswer:
-            found = state.engine.query(
+            result = state.engine.query(
                 understood.question,
                 k,
                 search,
@@ -163,7 +163,7 @@ class ReadService:
                 hidden=acl,
                 wanted=understood.wanted,
             )
-            return answer_json(found, search, understood)
+            return answer_json(result, search, understood)
 
         behind = self._parts.freshness.is_behind
         answer = self._answer_by_worker(state, understood, k, search, request.at, acl, answer_here)
@@ -200,8 +200,8 @@ class ReadService:
         query = QueryMessage(
             understood, k, search, str(number), acl, engine.settings, encoder, encoded
         )
-        given = partial(_compute_requested, models, encoder)
-        return self._parts.workers.answer(number, message(query), given, answer_here)
+        compute = partial(_compute_requested, models, encoder)
+        return self._parts.workers.answer(number, message(query), compute, answer_here)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
@@ -212,9 +212,9 @@ class ReadService:
                 index: query for index, query in enumerate(request.queries) if query.at == at
             }
             try:
-                with self._parts.state.engine.holding(at, caller.acl) as held:
+                with self._parts.state.engine.holding(at, caller.acl) as pinned:
                     for index, query in queries.items():
-                        answers[index] = self._answer_or_failure(query, held, caller, listener)
+                        answers[index] = self._answer_or_failure(query, pinned, caller, listener)
             except NoSuchVersion as error:
                 answers |= dict.fromkeys(queries, failure_of(error)[1])
         return {"answers": [answers[index] for index in sorted(answers)]}
@@ -256,7 +256,7 @@ class ReadService:
             listener.tell("progress", stage="answer", passages=len(answer.ranked), by=by)
 
         def answer_here() -> AskAnswer:
-            found, reply = asker.ask(
+            result, reply = asker.ask(
                 understood.question,
                 request.k,
                 search,
@@ -273,7 +273,7 @@ class ReadService:
                 thread=[Turn(turn.question, turn.answer) for turn in request.thread],
             )
             draft.finish(reply)
-            answer = reply_json(found, reply, [], understood, request.passages)
+            answer = reply_json(result, reply, [], understood, request.passages)
             return {**answer, "llm": add_price(answer["llm"], usage, state.config.llm)}
 
         behind = self._parts.freshness.is_behind
@@ -373,17 +373,17 @@ class ReadService:
         with snapshot(connection := self._parts.reader.connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
             hidden = caller.acl.hidden_among(source_names(connection).values())
-            found = history_diff(connection, *ends, hidden)
+            changes = history_diff(connection, *ends, hidden)
             if not hidden:
                 head = self._parts.state.engine.head
                 index = head.index if head else None
-                return diff_answer(connection, *ends, found, request.limit, request.graph, index)
+                return diff_answer(connection, *ends, changes, request.limit, request.graph, index)
         with self._parts.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass
         with self._parts.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
             assert before and after  # both versions exist, so both have snapshots
-            seen, index = restricted_diff(found, before, after), after.index
-            return diff_answer(connection, *ends, seen, request.limit, request.graph, index)
+            visible, index = restricted_diff(changes, before, after), after.index
+            return diff_answer(connection, *ends, visible, request.limit, request.graph, index)
 
 
 def _sources_of(answer: Answer) -> set[str]:

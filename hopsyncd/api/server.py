@@ -111,21 +111,21 @@ def _own_folder(folder: Path, group: int | None) -> None:
             if group is not None:
                 os.chown(folder, -1, group)
                 folder.chmod(0o710)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
             str(error.strerror).lower(),
             "Set daemon.socket to a path in a folder that belongs to you",
         ) from error
-    if found.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"the socket's folder belongs to user {found.st_uid}",
+            f"the socket's folder belongs to user {status.st_uid}",
             "Set daemon.socket to a path in a folder that belongs to you",
         )
-    mode = stat.S_IMODE(found.st_mode)
-    if group is not None and not (found.st_gid == group and mode & 0o010):
+    mode = stat.S_IMODE(status.st_mode)
+    if group is not None and not (status.st_gid == group and mode & 0o010):
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
             "the group in access.group cannot enter the socket's folder",
@@ -133,11 +133,11 @@ def _own_folder(folder: Path, group: int | None) -> None:
             " a folder that does not exist yet",
         )
     if mode & (0o077 if group is None else 0o027):
-        wanted = "700" if group is None else "710"
+        needed = "700" if group is None else "710"
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
             f"other users can enter the socket's folder, whose mode is {mode:04o}",
-            f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a separate folder",
+            f"Run `chmod {needed} {folder}`, or set daemon.socket to a path in a separate folder",
         )
 
 
@@ -189,10 +189,10 @@ def _clear_stale(path: Path) -> None:
     Raises SocketRefused for any other file at the path.
     """
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(status.st_mode):
         raise SocketRefused(
             f"Cannot listen on {path}",
             "there is a file at this path that is not a socket",
@@ -216,10 +216,10 @@ def _clear_stale(path: Path) -> None:
 
 def _remove_ours(path: Path, bound: os.stat_result) -> None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if (found.st_dev, found.st_ino) == (bound.st_dev, bound.st_ino):
+    if (status.st_dev, status.st_ino) == (bound.st_dev, bound.st_ino):
         path.unlink(missing_ok=True)
 
 

@@ -436,12 +436,12 @@ def _models_status(models: Models, progress: SwitchProgress | None) -> StatusMod
     generation = models.maker.generation.name if is_known else models.encoder.name
     reranker = models.reranker_endpoint
     # The endpoint of the next models already receives passages.
-    asked = models.next.encoder_endpoint if models.next else None
-    asked = asked or endpoint
+    next_endpoint = models.next.encoder_endpoint if models.next else None
+    next_endpoint = next_endpoint or endpoint
     return {
         "generation": generation,
         "recipe": generation,
-        "encoder_endpoint": asked.status() if asked else None,
+        "encoder_endpoint": next_endpoint.status() if next_endpoint else None,
         "reranker_endpoint": reranker.status() if reranker else None,
         "encoder_due": models.newer.encoder.name if models.newer else None,
         "preparing": models.preparing,

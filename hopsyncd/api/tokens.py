@@ -117,22 +117,22 @@ class TokenFile:
         what = f"Cannot read the tokens in {self._file}"
         try:
             with self._file.open("rb") as opened:
-                found = os.fstat(opened.fileno())
+                status = os.fstat(opened.fileno())
                 content = opened.read()
         except FileNotFoundError:
             return []
         except OSError as error:
             hint = f"Make yourself the owner of {self._file}, and run `chmod 600` on it"
             raise ConfigError(what, str(error.strerror).lower(), hint) from error
-        again = "Move the token file away, and create new tokens with `hopsyncd token create`"
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        advice = "Move the token file away, and create new tokens with `hopsyncd token create`"
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
             raise ConfigError(
-                what, "other users can change the token file, and may have added tokens", again
+                what, "other users can change the token file, and may have added tokens", advice
             )
         try:
             return _FILE.validate_json(content)
         except ValidationError:
-            raise ConfigError(what, "the token file is not a list of tokens", again) from None
+            raise ConfigError(what, "the token file is not a list of tokens", advice) from None
 
     def add(
         self,
@@ -147,7 +147,7 @@ class TokenFile:
         with self._changing() as tokens:
             ids = {token.id for token in tokens}
             new = next(new for new in iter(lambda: secrets.token_hex(4), "") if new not in ids)
-            made = Token(
+            new_token = Token(
                 new,
                 user,
                 role,
@@ -157,29 +157,29 @@ class TokenFile:
                 expires_s,
                 _digest(secret),
             )
-            tokens.append(made)
-        return made, f"hops_{made.id}_{secret}"
+            tokens.append(new_token)
+        return new_token, f"hops_{new_token.id}_{secret}"
 
     def remove(self, is_wanted: Callable[[Token], bool], description: str) -> list[Token]:
         """Remove and return the tokens for which `is_wanted` is true.
 
         Raises NotFound if there is no such token. `description` describes the token in the message.
         """
-        gone = self.remove_all(is_wanted)
-        if not gone:
+        removed = self.remove_all(is_wanted)
+        if not removed:
             raise NotFound(
                 "Cannot revoke the token",
                 f"there is no token {description}",
                 "`hopsyncd token list` shows all tokens",
             )
-        return gone
+        return removed
 
     def remove_all(self, is_wanted: Callable[[Token], bool]) -> list[Token]:
         """Remove the tokens for which `is_wanted` is true, and return them in a list."""
         with self._changing() as tokens:
-            gone = [token for token in tokens if is_wanted(token)]
+            removed = [token for token in tokens if is_wanted(token)]
             tokens[:] = [token for token in tokens if not is_wanted(token)]
-        return gone
+        return removed
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
@@ -220,9 +220,9 @@ class TokenUses:
         Returns {} if the file is missing or damaged.
         """
         with suppress(OSError, ValueError):
-            found = json.loads(self._file.read_bytes())
-            if isinstance(found, dict):
-                return {str(name): used for name, used in found.items() if isinstance(used, int)}
+            uses = json.loads(self._file.read_bytes())
+            if isinstance(uses, dict):
+                return {str(name): used for name, used in uses.items() if isinstance(used, int)}
         return {}
 
     def note(self, token: Token, tokens: Sequence[Token], now_s: float) -> None:
@@ -280,28 +280,28 @@ class Tokens:
     def _follow(self) -> None:
         """Reload the tokens if the file has changed."""
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:
             self._state, self._known = None, {}
             return
         state: object = (
-            found.st_ino,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
-            found.st_mode,
-            found.st_uid,
+            status.st_ino,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_mode,
+            status.st_uid,
         )
         if state == self._state:
             return
-        known = dict[str, Token]()
+        by_id = dict[str, Token]()
         try:
-            known = {token.id: token for token in TokenFile(self._file).read()}
+            by_id = {token.id: token for token in TokenFile(self._file).read()}
         except ConfigError as error:
             log.error("no token is valid, because the token file cannot be used", why=str(error))
             if isinstance(error.__cause__, OSError):
                 state = None  # try again at the next request
         # The tokens come first, so that no other thread uses old tokens with the new state.
-        self._known = known
+        self._known = by_id
         self._state = state
 
 
@@ -326,13 +326,13 @@ class OneToken:
 
 def warn_of_former_files(config: Config) -> None:
     """Log which token files of earlier versions still exist. They no longer give access."""
-    found = [name for name in _FORMER_NAMES if (config.daemon.data_dir / name).is_file()]
-    if found:
+    names = [name for name in _FORMER_NAMES if (config.daemon.data_dir / name).is_file()]
+    if names:
         log.warning(
             "token files of an earlier version no longer give access: make tokens with "
             "`hopsyncd token create`, and remove these files",
             folder=str(config.daemon.data_dir),
-            files=found,
+            files=names,
         )
 
 
@@ -342,11 +342,11 @@ def _digest(secret: str) -> str:
 
 def _replace(file: Path, value: Any) -> None:
     """Replace a JSON file atomically. Only its owner can read it."""
-    handle, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as written:
             json.dump(value, written, indent=1)
-        Path(made).replace(file)
+        Path(temporary).replace(file)
     except OSError:
-        Path(made).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise

@@ -189,8 +189,8 @@ def _cut_at(
     depth: int, places: Mapping[str, Counter[tuple[str, str]]]
 ) -> dict[tuple[str, str], Counter[str]]:
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for kind, found in places.items():
-        for (source, folder), number in found.items():
+    for kind, listed in places.items():
+        for (source, folder), number in listed.items():
             counts[source, "/".join(folder.split("/")[:depth])][kind] += number
     return counts
 
@@ -199,14 +199,14 @@ def _mail_names(
     connection: Connection, version: int, documents: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], str]:
     """Return the subject and sender of each mail at a version, by source name and path."""
-    wanted = {*documents}
-    found = (
-        documents_with_origin(connection, version, {path for _, path in wanted}) if wanted else ()
+    waiting = {*documents}
+    names = (
+        documents_with_origin(connection, version, {path for _, path in waiting}) if waiting else ()
     )
     return {
         (source, path): name
-        for source, path, origin, heading in found
-        if (source, path) in wanted and (name := mail_name(origin, heading))
+        for source, path, origin, heading in names
+        if (source, path) in waiting and (name := mail_name(origin, heading))
     }
 
 
@@ -239,8 +239,8 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
 def _edges(
     connection: Connection, edges: Sequence[Edge], index: LiveIndex | None
 ) -> list[DiffEdge]:
-    found = edge_ends(connection, edges, _find_passages(index, edges) if index else ())
-    ends = {id_ for edge in found for id_ in (edge.source, edge.target)}
+    found_ends = edge_ends(connection, edges, _find_passages(index, edges) if index else ())
+    ends = {id_ for edge in found_ends for id_ in (edge.source, edge.target)}
     shown = {passage["id"]: passage for passage in _passages(connection, sorted(ends))}
     return [
         {
@@ -248,7 +248,7 @@ def _edges(
             "to": shown[id_text(edge.target)],
             "question": edge.text,
         }
-        for edge in found
+        for edge in found_ends
     ]
 
 
@@ -302,14 +302,14 @@ def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
     """Count the visible content of a version."""
     before, after = (Visible.compute(index, version, hidden) for version in (number - 1, number))
     # A writer may have added passages that neither version has.
-    known = len(before.passage_rows)
-    had, has = before.passage_rows >= 0, after.passage_rows[:known] >= 0
+    old_count = len(before.passage_rows)
+    visible_before, visible_after = before.passage_rows >= 0, after.passage_rows[:old_count] >= 0
     return VisibleCounts(
         documents=int(np.count_nonzero(after.documents)),
         passages=int(np.count_nonzero(after.passages)),
         matches=count_matches(index, after.passages),
-        passages_added=int(np.count_nonzero(has & ~had)),
-        passages_removed=int(np.count_nonzero(had & ~has)),
+        passages_added=int(np.count_nonzero(visible_after & ~visible_before)),
+        passages_removed=int(np.count_nonzero(visible_before & ~visible_after)),
     )
 
 
@@ -350,8 +350,8 @@ def document_sentences(
 
     If there is no such document, the result is empty.
     """
-    found = document_at(connection, version, source, path)
-    occurrences = found[1] if found else ()
+    document = document_at(connection, version, source, path)
+    occurrences = document[1] if document else ()
     passages = known_passages(connection, {occurrence.passage for occurrence in occurrences})
     return [
         (passages[occurrence.passage].heading, text)
@@ -422,15 +422,15 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
     if touched is None:
         return None
     ended, begun = touched
-    gone = {key: content for key, content in ended.items() if key not in begun}
+    ended_only = {key: content for key, content in ended.items() if key not in begun}
     come = {key: content for key, content in begun.items() if key not in ended}
-    renamed = renames_of(gone, come)
+    renamed = renames_of(ended_only, come)
     moved = {
         (renaming.source, path) for renaming in renamed for path in (renaming.was, renaming.path)
     }
     changed = sorted(key for key in begun if key in ended)
     added = sorted(key for key in come if key not in moved)
-    removed = sorted(key for key in gone if key not in moved)
+    removed = sorted(key for key in ended_only if key not in moved)
     names = {
         **_mail_names(connection, number - 1, removed if len(removed) <= _NAMED else ()),
         **_mail_names(
@@ -467,7 +467,7 @@ def _names(paths: Sequence[str]) -> str:
     folders = [path.rpartition(" -> ")[2].split("/")[:-1] for path in paths]
     shared = 0
     while all(len(folder) > shared for folder in folders) and all(
-        folder[shared] == other[shared] for folder, other in pairwise(folders)
+        folder[shared] == next_folder[shared] for folder, next_folder in pairwise(folders)
     ):
         shared += 1
     shared_folder = "/".join(folders[0][:shared])

@@ -171,11 +171,11 @@ def digest_of(question: str) -> str:
 def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
     """Return the action in a database's column `act`, if it is usable."""
     try:
-        found = json.loads(act)
-        if not isinstance(found, dict) or not found.keys() <= {"exec", "webhook"}:
+        action = json.loads(act)
+        if not isinstance(action, dict) or not action.keys() <= {"exec", "webhook"}:
             return None
         return WatchAction.model_validate(
-            {"watch": watch, "question": digest_of(question), **found}
+            {"watch": watch, "question": digest_of(question), **action}
         )
     except (ValueError, RecursionError):  # pydantic's errors are ValueErrors
         return None
@@ -188,12 +188,12 @@ def _read(file: Path) -> _File:
     except FileNotFoundError:
         return _File()
     with os.fdopen(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             raise ValueError(f"is not a regular file of at most {_MAX_BYTES >> 20} MiB")
-        if found.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid():
             raise ValueError("belongs to another user")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             raise OpenToOthers("can be read or written by other users")
         return _File.model_validate_json(opened.read(_MAX_BYTES))
 
@@ -341,16 +341,16 @@ class WatchDelivery:
                 if number in oldest and oldest[number].notification.id == retry.notification
             }
             now_s = time.monotonic()
-            due = [
+            ready = [
                 delivery
                 for number, delivery in oldest.items()
                 if number not in self._busy
                 and (number not in self._retries or self._retries[number].due_s <= now_s)
             ]
-            if not due:
+            if not ready:
                 return None
             chosen = min(
-                due, key=lambda change: (self._served_s.get(change.watch.id, 0.0), change.watch.id)
+                ready, key=lambda due: (self._served_s.get(due.watch.id, 0.0), due.watch.id)
             )
             self._served_s[chosen.watch.id] = now_s
             self._busy.add(chosen.watch.id)
@@ -389,8 +389,8 @@ class WatchDelivery:
             self._start_program(delivery, report)
             return
         answer = post(str(delivery.action.webhook), report.encode())
-        known = self._retries.get(delivery.watch.id)
-        failures = known.failures if known and known.notification == delivery.notification.id else 0
+        retry = self._retries.get(delivery.watch.id)
+        failures = retry.failures if retry and retry.notification == delivery.notification.id else 0
         if answer.error and answer.may_pass and failures < len(_RETRIES_S):
             self._put_off(delivery, answer.error, _RETRIES_S[failures], failures + 1)
         else:
@@ -406,14 +406,14 @@ class WatchDelivery:
         self._wake()
 
     def _start_program(self, delivery: Delivery, report: str) -> None:
-        with tempfile.TemporaryFile() as given:
-            given.write(report.encode())
-            given.seek(0)
+        with tempfile.TemporaryFile() as message_file:
+            message_file.write(report.encode())
+            message_file.seek(0)
             try:
                 program = start_child(
                     delivery.action.exec,
                     {name: os.environ[name] for name in _VARIABLES if name in os.environ},
-                    stdin=given,
+                    stdin=message_file,
                     stdout=subprocess.DEVNULL,
                 )
             except OSError as error:

@@ -38,20 +38,20 @@ class Rights:
 
     @classmethod
     def from_acl(cls, acl: Acl, sources: Iterable[str]) -> "Rights":
-        known = frozenset(sources)
-        return cls(None if acl.visible is None else known, acl.hidden_among(known))
+        names = frozenset(sources)
+        return cls(None if acl.visible is None else names, acl.hidden_among(names))
 
     @classmethod
     def from_json(cls, text: str | None) -> "Rights":
         """Parse the rights in the column `rights`."""
         if text is None:
             return cls(None, frozenset())
-        read = json.loads(text)
+        fields = json.loads(text)
         folders = (
             HiddenFolders(source, tuple(patterns), tuple(decisions))
-            for source, patterns, decisions in read["folders"]
+            for source, patterns, decisions in fields["folders"]
         )
-        return cls(frozenset(read["sources"]), frozenset([*read["hidden"], *folders]))
+        return cls(frozenset(fields["sources"]), frozenset([*fields["hidden"], *folders]))
 
     def to_json(self) -> str | None:
         if self.sources is None:
@@ -116,8 +116,8 @@ class Makers:
 
     def find(self, watch: Watch) -> Caller | None:
         """Return the maker of a watch, or None if the maker may no longer watch questions."""
-        found = self._find(watch)
-        return found if found and found.may("write") else None
+        caller = self._find(watch)
+        return caller if caller and caller.may("write") else None
 
     def find_paused(
         self, watches: Iterable[Watch], question: str, act: str | None, caller: Caller
@@ -125,8 +125,8 @@ class Makers:
         """Return the caller's paused watch of the same question without a program or webhook."""
         if act and kind_of_act(act) != json.dumps({"mcp": True}):
             return None
-        same = (watch for watch in watches if (watch.question, watch.act) == (question, act))
-        own_watches = (watch for watch in same if is_maker(caller, watch))
+        equal = (watch for watch in watches if (watch.question, watch.act) == (question, act))
+        own_watches = (watch for watch in equal if is_maker(caller, watch))
         return next((watch for watch in own_watches if self.find(watch) is None), None)
 
     def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
@@ -147,26 +147,28 @@ class Makers:
             token = self._tokens.find_valid(login.removeprefix(_TOKEN))
             if token is None or token.user != maker:
                 return None
-            known = Credentials(holder=maker, group_names=frozenset(token.groups), token=token.id)
-            return self._access.remote_caller(token.role, known, token.sources)
+            credentials = Credentials(
+                holder=maker, group_names=frozenset(token.groups), token=token.id
+            )
+            return self._access.remote_caller(token.role, credentials, token.sources)
         if login.startswith(_LOCAL) and login.removeprefix(_LOCAL).isdecimal():
             return self._access.caller(credentials_of(int(login.removeprefix(_LOCAL))))
         person = self._page.find_user(maker) if login == _PAGE and self._page else None
         if person is None:
             return None
-        known = Credentials(holder=maker, group_names=frozenset(person.groups))
-        return self._access.remote_caller(person.role, known)
+        credentials = Credentials(holder=maker, group_names=frozenset(person.groups))
+        return self._access.remote_caller(person.role, credentials)
 
 
 def _why_paused(watch: Watch) -> str:
     """Explain in a sentence why a watch is paused, and what to do."""
-    again = "Watch the question again to continue."
+    advice = "Watch the question again to continue."
     if watch.login == _PAGE:
         return f"Paused, because {watch.maker} is not logged in. Log in to the server to continue."
     if (watch.login or "").startswith(_TOKEN):
         lost = "was revoked, has expired or was lost in a restore"
-        return f"Paused, because the token that made this watch {lost}. {again}"
-    return f"Paused, because {watch.maker} may not watch questions any more. {again}"
+        return f"Paused, because the token that made this watch {lost}. {advice}"
+    return f"Paused, because {watch.maker} may not watch questions any more. {advice}"
 
 
 def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:

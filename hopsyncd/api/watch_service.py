@@ -57,8 +57,8 @@ class WatchService:
         """Turn on the program or webhook that came with a copied or restored database."""
         if request.exec:
             self._require_own_record(caller)
-        wanted = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
-        self._parts.watched.allow(request.id, wanted)
+        action = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
+        self._parts.watched.allow(request.id, action)
         return self._watch(request.id, 1, caller)
 
     def _require_own_record(self, caller: Caller) -> None:
@@ -101,11 +101,11 @@ class WatchService:
 def resolve_program(arguments: Sequence[str]) -> list[str]:
     """Resolve the program to its absolute path, and return it with its arguments. Raises BadRequest
     if there is no such program."""
-    found = shutil.which(arguments[0])
-    if found is None:
+    program = shutil.which(arguments[0])
+    if program is None:
         raise BadRequest(
             "The question cannot be watched",
             f"there is no program {arguments[0]!r}",
             "Give the absolute path of the program",
         )
-    return [str(Path(found).absolute()), *arguments[1:]]
+    return [str(Path(program).absolute()), *arguments[1:]]

@@ -33,22 +33,22 @@ def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependenc
     """
     traced = asker.trace(question, _ANSWER_FROM, _PASSAGES, acl)
     assert traced is not None  # None only if no version is served
-    found, reply, dependencies = traced
-    return found.version, _state(found, reply), dependencies if acl.visible is None else None
+    result, reply, dependencies = traced
+    return result.version, _state(result, reply), dependencies if acl.visible is None else None
 
 
 def state_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | None:
     """Answer the question at a version. Returns None if the version is not kept."""
     try:
-        found, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at, hidden=acl)
+        result, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at, hidden=acl)
     except NoSuchVersion:
         return None
-    if found is None:
+    if result is None:
         return None
     return {
-        "version": found.version,
+        "version": result.version,
         "answer": reply.text if reply.found else None,
-        "passages": [_passage(found, rank) for rank in range(min(_PASSAGES, len(found.ranked)))],
+        "passages": [_passage(result, rank) for rank in range(min(_PASSAGES, len(result.ranked)))],
     }
 
 
@@ -86,21 +86,21 @@ def _version_reasons(
     """List the notification's newest versions that have a reason, newest first, each with its
     reason."""
     nothing = VisibleCounts(0, 0, 0, 0, 0)  # counts, which reasons do not show
-    found, before = list[tuple[int, str]](), notification.new + 1
+    reasons, before = list[tuple[int, str]](), notification.new + 1
     for _ in range(_MAX_PAGES):
         entries = history_log(connection, _PAGE, before)
         for entry in entries:
-            if entry.version.id <= notification.old or len(found) == _MAX_REASONS:
-                return found
+            if entry.version.id <= notification.old or len(reasons) == _MAX_REASONS:
+                return reasons
             shown = entry
             if hidden:
                 shown = visible_entry(connection, entry, hidden, lambda _: 0, lambda _: nothing)
             if shown.version.reason:
-                found.append((entry.version.id, shown.version.reason))
+                reasons.append((entry.version.id, shown.version.reason))
         if not entries:
             break
         before = entries[-1].version.id
-    return found
+    return reasons
 
 
 def _state(answer: Answer, reply: AskReply) -> str:
@@ -112,11 +112,11 @@ def _state(answer: Answer, reply: AskReply) -> str:
 
 def _beyond(state: WatchedState, other: WatchedState) -> set[str]:
     """Describe the first passages that only one state has, by heading and document."""
-    known = {passage["id"] for passage in other["passages"]}
+    ids = {passage["id"] for passage in other["passages"]}
     return {
         f"{title_of(passage)} ({document_name(passage)})"
         for passage in state["passages"]
-        if passage["id"] not in known
+        if passage["id"] not in ids
     }
 
 

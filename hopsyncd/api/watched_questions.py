@@ -132,7 +132,7 @@ class WatchedQuestions:
                 "Try again once `hopsyncd status` shows a version",
             )
         kinds = (("exec", program), ("webhook", webhook), ("mcp", mcp))
-        act = next((json.dumps({kind: True}) for kind, given in kinds if given), None)
+        act = next((json.dumps({kind: True}) for kind, is_set in kinds if is_set), None)
         if paused := self._makers.find_paused(self._all(), question, act, caller):
             self._worker.submit(
                 lambda pipeline: change_login(pipeline.connection, paused.id, login_of(caller))
@@ -141,7 +141,7 @@ class WatchedQuestions:
             return paused.id
         refuse_too_many(self._all(), caller)
         version, state, _ = ask_head(asker, question, caller.acl)
-        made = Watch(
+        watch = Watch(
             0,
             question,
             act,
@@ -152,7 +152,7 @@ class WatchedQuestions:
             login_of(caller),
             self._rights(caller).to_json(),
         )
-        added = self._worker.submit(lambda pipeline: add_watch(pipeline.connection, made))
+        added = self._worker.submit(lambda pipeline: add_watch(pipeline.connection, watch))
         number = added.result(_STORE_S)
         if program or webhook:
             try:
@@ -208,14 +208,14 @@ class WatchedQuestions:
 
     def problems(self) -> list[str]:
         """List why programs or webhooks are off, each with what to do."""
-        found = [self._actions.problem] if self._actions.problem else []
+        problems = [self._actions.problem] if self._actions.problem else []
         if off := self._off:
-            found.append(
+            problems.append(
                 f"Programs or webhooks are off for {plural(off, 'watched question')},"
                 " because the database was copied, restored or made by an older version."
                 " `hopsyncd watches` shows how to turn them on."
             )
-        return found
+        return problems
 
     def list_all(self, caller: Caller) -> list[Watched]:
         """List the caller's watched questions, oldest first. An admin gets all users' questions."""
@@ -382,8 +382,8 @@ class WatchedQuestions:
         if head is None or maker is None:
             self._dependencies.pop(watch.id, None)
             return
-        known = self._dependencies.get(watch.id)
-        if known is not None and not engine.may_differ(watch.question, known):
+        old_dependencies = self._dependencies.get(watch.id)
+        if old_dependencies is not None and not engine.may_differ(watch.question, old_dependencies):
             self._checked[watch.id] = head.version.id
             return
         version, state, dependencies = ask_head(asker, watch.question, maker.acl)

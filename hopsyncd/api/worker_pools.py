@@ -271,14 +271,14 @@ async def while_connected(request: Request, listener: Listener, work: Awaitable[
     listener is always marked as gone, because work that exceeded its time limit may still run.
     """
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_wait_for_disconnect(request))
+    disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         raise ClientGone
     finally:
-        gone.cancel()
+        disconnect.cancel()
         listener.note_disconnect()
         task.cancel()
 

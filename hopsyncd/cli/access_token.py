@@ -38,8 +38,8 @@ class _Expiry(click.ParamType[int | None]):
     ) -> int | None:
         if value == "never":
             return None
-        if found := _SPAN.fullmatch(value):
-            return int(time.time() + int(found["number"]) * _UNITS[found["unit"]].total_seconds())
+        if match := _SPAN.fullmatch(value):
+            return int(time.time() + int(match["number"]) * _UNITS[match["unit"]].total_seconds())
         try:
             end = datetime.combine(date.fromisoformat(value), datetime.min.time()).astimezone()
         except ValueError:
@@ -119,14 +119,14 @@ def create(
     if out and out.exists():
         raise click.UsageError(f"{out} exists already.")
     own_folder(config.daemon.data_dir)
-    made, text = TokenFile.from_config(config).add(user, role, expires_s, sources, groups)
+    created, text = TokenFile.from_config(config).add(user, role, expires_s, sources, groups)
     until = f"until {_day(expires_s)}" if expires_s else "without an expiry"
-    click.echo(f"Token {made.id} for {user}, with the role {role}, {until}.", err=True)
+    click.echo(f"Token {created.id} for {user}, with the role {role}, {until}.", err=True)
     if out:
         try:
             write_secret(out, text)
         except OSError as error:
-            TokenFile.from_config(config).remove(lambda token: token.id == made.id, made.id)
+            TokenFile.from_config(config).remove(lambda token: token.id == created.id, created.id)
             raise ConfigError(
                 f"Cannot write {out}", str(error.strerror).lower(), "Give another file"
             ) from error
@@ -144,10 +144,10 @@ def create(
 def _require_sources(config: Config, sources: Sequence[str]) -> None:
     from rapidfuzz import process
 
-    known = [source.name for source in config.sources]
+    names = [source.name for source in config.sources]
     for name in sources:
-        if name not in known:
-            near = process.extractOne(name, known, score_cutoff=60)
+        if name not in names:
+            near = process.extractOne(name, names, score_cutoff=60)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"No source is called {name!r}.{hint}")
 
@@ -202,15 +202,15 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
 
         EndedSessions.from_config(config).end(user)
         click.echo(f"Ended the web sessions of {user}.")
-        gone = file.remove_all(lambda token: token.user == user)
+        removed = file.remove_all(lambda token: token.user == user)
     elif user:
-        gone = file.remove(lambda token: token.user == user, f"of the user {user}")
+        removed = file.remove(lambda token: token.user == user, f"of the user {user}")
     else:
-        known = {token.id for token in file.read()}
-        wrong = next((id for id in ids if id not in known), ids[0])
-        wanted = frozenset(ids) if known.issuperset(ids) else frozenset[str]()
-        gone = file.remove(lambda token: token.id in wanted, f"with the id {wrong}")
-    for token in gone:
+        stored_ids = {token.id for token in file.read()}
+        wrong = next((id for id in ids if id not in stored_ids), ids[0])
+        revoked_ids = frozenset(ids) if stored_ids.issuperset(ids) else frozenset[str]()
+        removed = file.remove(lambda token: token.id in revoked_ids, f"with the id {wrong}")
+    for token in removed:
         click.echo(f"Revoked {token.id} of {token.user}.")
 
 

@@ -29,10 +29,10 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     """Parse a duration such as `30m` to seconds."""
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
-    if not found:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
+    if not match:
         raise click.BadParameter("use a number and s, m, h or d, such as 30m")
-    return float(found[1]) * _UNITS_S[found[2]]
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
 def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
@@ -104,23 +104,23 @@ def add(
     from hopsyncd.config.edit import add_source
     from hopsyncd.config.source_detection import detect_source
 
-    found = detect_source(
+    detected = detect_source(
         place, kind, {key: value for key, value in database_options.items() if value}
     )
     patterns = {"include": list(include) or None, "ignore": list(ignore) or None}
-    if any(patterns.values()) and found.keys["kind"] not in _FILE_KINDS:
+    if any(patterns.values()) and detected.keys["kind"] not in _FILE_KINDS:
         raise BadRequest(
             f"Cannot add {place}",
-            f"--include and --ignore do not apply to a source of kind {found.keys['kind']}",
+            f"--include and --ignore do not apply to a source of kind {detected.keys['kind']}",
             "Leave out --include and --ignore",
         )
     more = {"scan_every_s": every, "scan_at": at, **patterns}
-    keys = {**found.keys, **{key: value for key, value in more.items() if value is not None}}
+    keys = {**detected.keys, **{key: value for key, value in more.items() if value is not None}}
     file = config_path(context.obj)
     overlaps = _overlaps(keys, load_config(context.obj))
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
     click.echo(block)
-    for note in [*found.notes, *overlaps, *_notes_on(found.keys["kind"], every, at)]:
+    for note in [*detected.notes, *overlaps, *_notes_on(detected.keys["kind"], every, at)]:
         click.echo(note)
     if dry_run:
         click.echo(f"This was a dry run: {file} was not changed.")
@@ -186,9 +186,9 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     config = load_config(context.obj)
     configured = {source.name for source in config.sources}
     if name not in configured | (stored := stored_sources(config)):
-        known = ", ".join(sorted(configured | stored)) or "none"
+        names = ", ".join(sorted(configured | stored)) or "none"
         raise ConfigError(
-            f"Cannot remove {name}", f"no source is called {name!r}", f"The sources are: {known}"
+            f"Cannot remove {name}", f"no source is called {name!r}", f"The sources are: {names}"
         )
     if not yes:
         versions = "all versions for good" if purge else "the newest version"
@@ -197,10 +197,10 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     if name in configured:
         # First, so that a daemon that starts now does not fetch the documents again.
         remove_source(file, name)
-    done = _remove(config, name, purge)
+    answer = _remove(config, name, purge)
     reload_if_running(context.obj)
-    if not print_if_json(done, as_json):
-        _print_removal(done)
+    if not print_if_json(answer, as_json):
+        _print_removal(answer)
 
 
 def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
@@ -221,9 +221,9 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
 
 
 def _print_removal(answer: Mapping[str, Any]) -> None:
-    kept = "erased from all versions" if answer["purged"] else "older versions keep them"
+    what_remains = "erased from all versions" if answer["purged"] else "older versions keep them"
     click.echo(
-        f"Removed {answer['name']} with {plural(answer['documents'], 'document')} ({kept})."
+        f"Removed {answer['name']} with {plural(answer['documents'], 'document')} ({what_remains})."
         + (f" The newest version is {answer['version']}." if answer["version"] else "")
     )
     for source, document in answer["held_by"]:
@@ -245,15 +245,15 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
     """
     with client_of(context) as client:
         now: Mapping[str, Any] = client.status() if name else client.sources()
-    found = [source for source in now["sources"] if name in (None, source["name"])]
-    if name and not found:
-        known = ", ".join(source["name"] for source in now["sources"]) or "none"
+    shown = [source for source in now["sources"] if name in (None, source["name"])]
+    if name and not shown:
+        names = ", ".join(source["name"] for source in now["sources"]) or "none"
         raise BadRequest(
-            f"Cannot show {name}", f"no source is called {name!r}", f"The sources are: {known}"
+            f"Cannot show {name}", f"no source is called {name!r}", f"The sources are: {names}"
         )
-    if print_if_json(found[0] if name else now, as_json):
+    if print_if_json(shown[0] if name else now, as_json):
         return
-    for source in found:
+    for source in shown:
         if name:
             _print_details(source)
         else:
@@ -313,8 +313,8 @@ def pause(context: click.Context, name: str, as_json: bool) -> None:
 
     Example: hopsyncd pause project
     """
-    done = client_of(context).pause(name)
-    if not print_if_json(done, as_json):
+    answer = client_of(context).pause(name)
+    if not print_if_json(answer, as_json):
         click.echo(f"Paused {name}. Its documents stay searchable.")
 
 
@@ -327,6 +327,6 @@ def resume(context: click.Context, name: str, as_json: bool) -> None:
 
     Example: hopsyncd resume project
     """
-    done = client_of(context).resume(name)
-    if not print_if_json(done, as_json):
+    answer = client_of(context).resume(name)
+    if not print_if_json(answer, as_json):
         click.echo(f"Resumed {name}. It is being scanned.")

@@ -32,31 +32,31 @@ def audit(
 
     Example: hopsyncd audit --since yesterday --user ann
     """
-    found = client_of(context).audit(since=since, user=user, limit=limit)
-    if print_if_json(found, as_json):
+    answer = client_of(context).audit(since=since, user=user, limit=limit)
+    if print_if_json(answer, as_json):
         return
-    for entry in reversed(found["entries"]):
+    for entry in reversed(answer["entries"]):
         click.echo(_line(entry))
-    if not found["entries"]:
+    if not answer["entries"]:
         click.echo("Nothing is recorded.")
-    if not found["enabled"]:
+    if not answer["enabled"]:
         click.echo("Searches are not recorded: set `enabled = true` in [audit] to record them.")
-    if found["problem"]:
-        warn([f"{plural(found['lost'], 'request')} could not be recorded: {found['problem']}"])
-    if found["torn"]:
-        warn([f"{plural(found['torn'], 'line')} of the audit log cannot be read"])
+    if answer["problem"]:
+        warn([f"{plural(answer['lost'], 'request')} could not be recorded: {answer['problem']}"])
+    if answer["torn"]:
+        warn([f"{plural(answer['torn'], 'line')} of the audit log cannot be read"])
 
 
 def _line(entry: Mapping[str, Any]) -> str:
     """Format a recorded request as a line."""
     origin = entry["address"] or entry["program"] or entry["transport"]
-    asked = " ".join(
-        f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+    parameters = "".join(
+        f" {key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in entry["asked"].items()
     )
     results = "" if entry["results"] is None else f", {plural(entry['results'], 'result')}"
     sources = f" from {', '.join(entry['sources'])}" if entry["sources"] else ""
     return printable(
         f"{relative_time(entry['time'])}  {entry['user']} ({entry['role']}, {origin}):"
-        f" {entry['action']}{f' {asked}' if asked else ''}: {entry['status']}{results}{sources}"
+        f" {entry['action']}{parameters}: {entry['status']}{results}{sources}"
     )

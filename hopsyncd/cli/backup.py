@@ -69,15 +69,15 @@ def now(context: click.Context, file: Path | None, as_json: bool) -> None:
 
     Example: hopsyncd backup now
     """
-    done = send_long(context, calls.backup(str(file.absolute()) if file else None), "copying")
-    if print_if_json(done, as_json):
+    answer = send_long(context, calls.backup(str(file.absolute()) if file else None), "copying")
+    if print_if_json(answer, as_json):
         return
-    checked = ", and found no errors in it" if done["name"] else ""
+    checked = ", and found no errors in it" if answer["name"] else ""
     click.echo(
-        f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version"
-        f" {done['version']}{checked}."
+        f"Wrote {answer['file']} ({answer['bytes'] / 1e6:.1f} MB), up to version"
+        f" {answer['version']}{checked}."
     )
-    for name in done["removed"]:
+    for name in answer["removed"]:
         click.echo(f"Deleted the older backup {name}.")
 
 
@@ -100,7 +100,7 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
 
     config = load_config(context.obj)
     place = folder or _folder_of(config)
-    found: list[dict[str, Any]] = [
+    backups: list[dict[str, Any]] = [
         {
             "name": backup.name,
             "created": moment_text(backup.manifest.created_ms),
@@ -114,11 +114,11 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
         for backup in _list_backups(place)
     ]
     replaced = [str(file) for file in _find_replaced(config, list_replaced)]
-    if print_if_json({"folder": str(place), "backups": found, "replaced": replaced}, as_json):
+    if print_if_json({"folder": str(place), "backups": backups, "replaced": replaced}, as_json):
         return
-    if not found:
+    if not backups:
         click.echo(f"There is no backup in {place}. `hopsyncd backup now` makes one.")
-    for row in found:
+    for row in backups:
         click.echo(
             f"{row['name']}: version {row['version']}, {plural(row['documents'], 'document')},"
             f" {row['bytes'] / 1e6:.1f} MB, {relative_time(row['created'])}"
@@ -196,15 +196,15 @@ def restore(
     if database.exists() and not yes:
         confirm("Replace the database?", "The database was not replaced")
     stage(database, printable(copy.parent.name), chosen, verify_copy, time.time_ns() // 1_000_000)
-    done, service = _swap(config, database)
+    restored, service = _swap(config, database)
     started = _start(service)
-    if done is None:
+    if restored is None:
         message = "A daemon that was started meanwhile has completed the restore."
         click.echo(message, err=as_json)
         return
-    answer = {**asdict(done), "replaced": str(done.replaced or ""), "started": started}
+    answer = {**asdict(restored), "replaced": str(restored.replaced or ""), "started": started}
     if not print_if_json(answer, as_json):
-        _report(done, started)
+        _report(restored, started)
         if closed := _closed_by_backup(config, database):
             click.echo(
                 f"Closed to members in the backup, but not in your configuration:"
@@ -288,11 +288,11 @@ def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
     from store.backup_folder import Backup
 
     if isinstance(chosen, Backup):
-        made = chosen.manifest
+        manifest = chosen.manifest
         click.echo(
-            f"The backup {chosen.name} has version {made.version} with"
-            f" {plural(made.documents, 'document')}, made"
-            f" {relative_time(moment_text(made.created_ms))}."
+            f"The backup {chosen.name} has version {manifest.version} with"
+            f" {plural(manifest.documents, 'document')}, made"
+            f" {relative_time(moment_text(manifest.created_ms))}."
         )
     if loss.unreadable:
         click.echo(f"All later changes in {database} will be lost: {loss.unreadable}.")
@@ -314,11 +314,11 @@ def _loss_lines(loss: "Loss") -> list[str]:
         )
     elif loss.versions:
         lines.append(f"{plural(loss.versions, 'version')}, the newest {newest}")
-    for what, names in (("tag", loss.tags), ("watched question", loss.watches)):
+    for noun, names in (("tag", loss.tags), ("watched question", loss.watches)):
         if names:
             shown = ", ".join(printable(name) for name in names[:_SHOWN])
             more = ", …" if len(names) > _SHOWN else ""
-            lines.append(f"{plural(len(names), what)}: {shown}{more}")
+            lines.append(f"{plural(len(names), noun)}: {shown}{more}")
     return lines or ["nothing, because the backup has every change"]
 
 

@@ -51,8 +51,8 @@ def complete_version(
     """Complete tags and the newest versions, if a daemon answers in time."""
     items = [CompletionItem("head", help="the newest version")]
     for version in _versions(context):
-        what = f"version {version['version']}: {version['reason']}"
-        items += [CompletionItem(tag, help=what) for tag in version["tags"]]
+        description = f"version {version['version']}: {version['reason']}"
+        items += [CompletionItem(tag, help=description) for tag in version["tags"]]
         items.append(CompletionItem(str(version["version"]), help=version["reason"]))
     return [item for item in items if item.value.startswith(begun)]
 

@@ -227,8 +227,8 @@ def _measure_folder(config: Config, options: Mapping[str, Any]) -> "Measured":
 def _measure_self(config: Config, options: Mapping[str, Any]) -> "Measured":
     if options["corpus"] or options["folder"] or options["questions_from"]:
         raise click.UsageError("Use --self without a corpus, folder or recorded questions.")
-    wanted = options["questions"] or "50"
-    if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
+    number = options["questions"] or "50"
+    if not (number.isascii() and number.isdecimal()) or not 1 <= int(number) <= 1000:
         raise click.UsageError("With --self, --questions must be a number from 1 to 1000.")
     from hopsyncd.evaluation.index_questions import NOTES, evaluate_index
     from hopsyncd.evaluation.report import Measured
@@ -236,7 +236,7 @@ def _measure_self(config: Config, options: Mapping[str, Any]) -> "Measured":
     experiment = _experiment(config, options, _models(config, options), _PLAIN_STRATEGIES)
     database, by_llm = config.database, options["by_llm"]
     with _progress(experiment, 0, 0) as shown:
-        result = evaluate_index(database, int(wanted), options["seed"], shown, by_llm=by_llm)
+        result = evaluate_index(database, int(number), options["seed"], shown, by_llm=by_llm)
     return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)
 
 

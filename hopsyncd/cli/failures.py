@@ -86,9 +86,9 @@ def _print(as_json: bool, code: str, message: str, hint: str) -> None:
         return
     if hint and not sys.stderr.isatty():
         message, hint = f"{message}. {hint}", ""
-    first, *others = [*message.split("\n"), *([hint] if hint else [])]
+    first, *more_lines = [*message.split("\n"), *([hint] if hint else [])]
     _print_named("hopsyncd:", printable(first))
-    for line in others:
+    for line in more_lines:
         echo_line(printable(line), err=True)
 
 

@@ -94,23 +94,23 @@ def graph(
             ids = [start]
         else:
             ids = _passages_of(client, document or start or "", source, at)
-        found = [client.neighbours(id_, hops=hops, limit=limit, at=at) for id_ in ids]
-        whole = _merge(found)
+        answers = [client.neighbours(id_, hops=hops, limit=limit, at=at) for id_ in ids]
+        whole = _merge(answers)
         if print_if_json(whole, as_json or shape == "json", client):
             return
     if shape == "dot":
         click.echo("\n".join(_dot_lines(whole)))
     else:
         warn(whole["degraded"])
-        for part in found:
+        for part in answers:
             echo_drawn(_tree(part, verbose))
         click.secho(f"version {whole['version']}", fg="cyan")
 
 
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
     """Return the ids of a document's passages. Raises the errors of `find_document`."""
-    name, found = find_document(client, document, source, at)
-    ids = list(dict.fromkeys(passage["id"] for passage in found["passages"]))
+    name, answer = find_document(client, document, source, at)
+    ids = list(dict.fromkeys(passage["id"] for passage in answer["passages"]))
     if not ids:
         raise click.UsageError(f"{name}: {document} has no text, so it has no passages.")
     return ids
@@ -140,16 +140,16 @@ def _tree(neighbourhood: Mapping[str, Any], verbose: bool) -> "Tree":
     from rich.tree import Tree
 
     passages = {passage["id"]: passage for passage in neighbourhood["passages"]}
-    start, *others = sorted(passages.values(), key=lambda passage: passage["distance"])
+    start, *more_passages = sorted(passages.values(), key=lambda passage: passage["distance"])
     drawn = {start["id"]: Tree(_label(start, "", verbose), guide_style="cyan")}
-    for passage in others:
+    for passage in more_passages:
         joints = (
-            (edge, other)
+            (edge, neighbour)
             for edge in neighbourhood["edges"]
-            for other in ({edge["from"], edge["to"]} - {passage["id"]})
+            for neighbour in ({edge["from"], edge["to"]} - {passage["id"]})
             if passage["id"] in (edge["from"], edge["to"])
-            and other in drawn
-            and passages[other]["distance"] < passage["distance"]
+            and neighbour in drawn
+            and passages[neighbour]["distance"] < passage["distance"]
         )
         edge, above = next(joints, (None, ""))
         if edge:

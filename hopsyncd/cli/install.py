@@ -257,11 +257,11 @@ def install(
 @_system
 def uninstall(system: bool) -> None:
     """Stop the daemon and remove the service files. The index and the configuration stay."""
-    found = [path for path in _places(system) if path.exists()]
-    if not found:
+    files = [path for path in _places(system) if path.exists()]
+    if not files:
         click.echo("No service is installed.")
         return
-    _remove(found, system)
+    _remove(files, system)
     if not _is_mac():
         _run([*_systemctl(system), "daemon-reload"], must=False)
 
@@ -274,10 +274,10 @@ def service_status(context: click.Context, system: bool) -> None:
 
     If the service is not running, the exit status is 3.
     """
-    found = [path for path in _places(system) if path.exists()]
-    for path in found:
+    files = [path for path in _places(system) if path.exists()]
+    for path in files:
         click.echo(f"Installed: {path}")
-    if not found:
+    if not files:
         click.echo("No service is installed. Install one with `hopsyncd service install`.")
         context.exit(3)
     if _is_mac():

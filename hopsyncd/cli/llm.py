@@ -139,16 +139,16 @@ def _context_text(report: Mapping[str, Any]) -> str:
             f"a prompt of about {size} tokens may have been cut; raise the context of the server"
             " (Ollama: OLLAMA_CONTEXT_LENGTH=8192)"
         )
-    read = f"a prompt of about {size} tokens is read completely"
+    fits = f"a prompt of about {size} tokens is read completely"
     if report["long_prompt_refused"]:
-        return f"{read}; a longer prompt is refused ({printable(report['long_prompt_refused'])})"
+        return f"{fits}; a longer prompt is refused ({printable(report['long_prompt_refused'])})"
     if longer is None:
-        return read
+        return fits
     size = longer["estimated_tokens"]
     return (
         f"a prompt of about {size} tokens is read completely"
         if longer["is_right"]
-        else (f"{read}, but a prompt of {size} tokens is not: do not raise tokens_per_question")
+        else (f"{fits}, but a prompt of {size} tokens is not: do not raise tokens_per_question")
     )
 
 

@@ -226,11 +226,11 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
     """
     with client_of(context) as client:
         if delete:
-            done, message = client.untag(name), f"Deleted the tag {name}."
+            answer, message = client.untag(name), f"Deleted the tag {name}."
         else:
             tagged = client.tag(name, version)
-            done, message = tagged, f"Tagged version {tagged['version']} as {name}."
-    if not print_if_json(done, as_json):
+            answer, message = tagged, f"Tagged version {tagged['version']} as {name}."
+    if not print_if_json(answer, as_json):
         click.echo(message)
 
 
@@ -247,14 +247,14 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 
     Example: hopsyncd restore before-the-move --source notes
     """
-    done = send_long(context, calls.restore(version, sources), "restoring")
-    if print_if_json(done, as_json):
+    answer = send_long(context, calls.restore(version, sources), "restoring")
+    if print_if_json(answer, as_json):
         return
-    if not done["changed"]:
-        click.echo(f"Nothing to do: the documents are the same as in version {done['restored']}.")
+    if not answer["changed"]:
+        click.echo(f"Nothing to do: the documents are the same as in version {answer['restored']}.")
         return
-    click.echo(f"Version {done['version']} has the documents of version {done['restored']}.")
-    for source in done["sources"]:
+    click.echo(f"Version {answer['version']} has the documents of version {answer['restored']}.")
+    for source in answer["sources"]:
         if source["pinned"]:
             click.echo(
                 f"{source['name']}: {plural(source['pinned'], 'document')} pinned. They differ from"
@@ -273,7 +273,7 @@ def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> 
 
     Example: hopsyncd release
     """
-    done = send_long(context, calls.release(sources))
-    if print_if_json(done, as_json):
+    answer = send_long(context, calls.release(sources))
+    if print_if_json(answer, as_json):
         return
-    print_sync_report(done)
+    print_sync_report(answer)

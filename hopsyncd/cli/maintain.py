@@ -28,22 +28,22 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 
     Example: hopsyncd check --deep
     """
-    found: Mapping[str, Any]
+    report: Mapping[str, Any]
     try:
-        found = send_long(context, calls.check(deep))
+        report = send_long(context, calls.check(deep))
     except DaemonUnavailable:
-        found = _check_without_daemon(context, deep)
+        report = _check_without_daemon(context, deep)
     if as_json:
-        print_json(found)
-    for finding in () if as_json else found["findings"]:
+        print_json(report)
+    for finding in () if as_json else report["findings"]:
         click.echo(
             f"{finding['invariant']}: {printable(finding['where'])}: {printable(finding['detail'])}"
         )
         click.echo(f"    {finding['hint']}")
-    if found["findings"]:
+    if report["findings"]:
         context.exit(1)
     if not as_json:
-        click.echo(f"Version {found['version']} has no errors{' (deep check)' if deep else ''}.")
+        click.echo(f"Version {report['version']} has no errors{' (deep check)' if deep else ''}.")
 
 
 def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, Any]:
@@ -109,11 +109,11 @@ def rebuild(
             )
         if dry_run:
             return
-    done = send_long(context, calls.rebuild(encoder), "rebuilding")
-    if print_if_json(done, as_json):
+    answer = send_long(context, calls.rebuild(encoder), "rebuilding")
+    if print_if_json(answer, as_json):
         return
     detail = "All passages have new vectors." if encoder else "The stored questions were used."
-    click.echo(f"Rebuilt. Serving version {done['version']}. {detail}")
+    click.echo(f"Rebuilt. Serving version {answer['version']}. {detail}")
 
 
 def _print_estimate(
@@ -131,27 +131,27 @@ def _print_estimate(
             "Run `hopsyncd serve` to create the database and index the sources",
         )
     with closing(open_reader(config.database)) as connection:
-        found = estimate_rebuild(connection, config)
+        costs = estimate_rebuild(connection, config)
     cost = None
     if encoder_price is not None or llm_price is not None:
-        spent = found.encoder_tokens * (encoder_price or 0) + found.llm_tokens * (llm_price or 0)
+        spent = costs.encoder_tokens * (encoder_price or 0) + costs.llm_tokens * (llm_price or 0)
         cost = round(spent / 1e6, 4)
-    if print_if_json({**asdict(found), "cost": cost}, as_json):
+    if print_if_json({**asdict(costs), "cost": cost}, as_json):
         return
-    if not found.lacking and not found.llm_calls:
-        click.echo(f"All {plural(found.passages, 'passage')} are ready for the configured models.")
+    if not costs.lacking and not costs.llm_calls:
+        click.echo(f"All {plural(costs.passages, 'passage')} are ready for the configured models.")
         return
     click.echo(
-        f"{found.lacking:,} of {plural(found.passages, 'passage')} must be prepared with"
-        f" {printable(found.encoder)}: about {found.texts:,} texts."
+        f"{costs.lacking:,} of {plural(costs.passages, 'passage')} must be prepared with"
+        f" {printable(costs.encoder)}: about {costs.texts:,} texts."
     )
-    if found.seconds is not None:
-        click.echo(f"time: about {duration(found.seconds)} if the machine has no other work")
+    if costs.seconds is not None:
+        click.echo(f"time: about {duration(costs.seconds)} if the machine has no other work")
     elif address := config.models.encoder_address:
-        click.echo(f"encoder: about {found.encoder_tokens:,} tokens to {address.base_url}")
-    if found.llm_calls:
+        click.echo(f"encoder: about {costs.encoder_tokens:,} tokens to {address.base_url}")
+    if costs.llm_calls:
         click.echo(
-            f"LLM: about {found.llm_calls:,} calls, {found.llm_tokens:,} tokens to"
+            f"LLM: about {costs.llm_calls:,} calls, {costs.llm_tokens:,} tokens to"
             f" {config.llm.base_url}"
         )
     if cost is not None:
@@ -233,14 +233,14 @@ def recover(context: click.Context, yes: bool) -> None:
             confirm("Continue without the lost changes?", "The database was not recovered")
         with closing(open_writer(database, accept_loss=True)) as connection:
             newest = head(connection)
-            found = check(connection, deep=True)
+            report = check(connection, deep=True)
     click.echo(
         f"The newest version is {newest.id if newest else 0}; `hopsyncd serve` continues from it."
     )
-    for finding in found:
+    for finding in report:
         click.echo(f"{finding.invariant}: {printable(finding.where)}: {printable(finding.detail)}")
-    if found:
-        click.echo(f"The check found {plural(len(found), 'error')}. Restore a backup instead.")
+    if report:
+        click.echo(f"The check found {plural(len(report), 'error')}. Restore a backup instead.")
         context.exit(1)
 
 
@@ -255,17 +255,19 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
     Example: hopsyncd gc --dry-run
     """
-    done: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
-    if print_if_json(done, as_json):
+    answer: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
+    if print_if_json(answer, as_json):
         return
     verb = "would be deleted" if dry_run else "deleted"
     parts = ("documents", "passages", "question_sets", "matches")
-    if not done["versions"] and not any(done[name] for name in parts):
+    if not answer["versions"] and not any(answer[name] for name in parts):
         click.echo("Nothing to delete: [retention] or a tag keeps every version.")
         return
-    counts = ", ".join(f"{done[name]:,} {name.replace('_', ' ')}" for name in parts)
-    freed = done["bytes"] if dry_run else done["freed_bytes"]
-    click.echo(f"{plural(len(done['versions']), 'version')} {verb}: {_numbers(done['versions'])}")
+    counts = ", ".join(f"{answer[name]:,} {name.replace('_', ' ')}" for name in parts)
+    freed = answer["bytes"] if dry_run else answer["freed_bytes"]
+    click.echo(
+        f"{plural(len(answer['versions']), 'version')} {verb}: {_numbers(answer['versions'])}"
+    )
     click.echo(f"Including {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB freed.")
 
 
@@ -296,17 +298,17 @@ def purge(
     """
     if not again and not yes:
         confirm(f"Erase {document} from all versions for good?", f"{document} was not purged")
-    done = send_long(context, calls.purge(document, source, again), "purging")
+    answer = send_long(context, calls.purge(document, source, again), "purging")
     if as_json:
-        print_json(done)
+        print_json(answer)
     elif again:
         click.echo(
             "The next scan indexes the document."
-            if done["included"]
+            if answer["included"]
             else "The document was not purged."
         )
     else:
-        _print_purge(done)
+        _print_purge(answer)
         folder = load_config(context.obj).backup.dir
         if folder and folder.exists():
             click.echo(f"Backups in {folder} may still contain the document.")

@@ -286,8 +286,8 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         return
     if query["absent"] and (query["passages"] or not query["filter"]):
         absent = " or ".join(f"'{printable(word)}'" for word in query["absent"])
-        where = f" in {printable(query['filter'])}" if query["filter"] else ""
-        echo_line(f"No passage{where} contains {absent}.", fg="yellow", err=True)
+        place = f" in {printable(query['filter'])}" if query["filter"] else ""
+        echo_line(f"No passage{place} contains {absent}.", fg="yellow", err=True)
     for word in query["words"]:
         text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
         echo_line(text, fg="cyan", err=True)
@@ -304,7 +304,7 @@ def print_understood(answer: Mapping[str, Any]) -> None:
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"
-    what = f"{printable(query['question'])!r} in {printable(query['filter'])}"
-    echo_line(f"searched for {what}: {scope}", fg="cyan", err=True)
+    phrase = f"{printable(query['question'])!r} in {printable(query['filter'])}"
+    echo_line(f"searched for {phrase}: {scope}", fg="cyan", err=True)
     if query["hint"]:
         warn([query["hint"]])

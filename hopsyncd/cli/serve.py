@@ -98,29 +98,29 @@ def reload(context: click.Context, as_json: bool) -> None:
     Example: hopsyncd reload
     """
     load_config(context.obj)  # reports mistakes with their line numbers
-    done = client_of(context).reload()
-    if print_if_json(done, as_json):
+    answer = client_of(context).reload()
+    if print_if_json(answer, as_json):
         return
-    sources = done["sources"]
+    sources = answer["sources"]
     lines = [f"source added: {name}" for name in sources["added"]]
     lines += [f"source changed: {name}" for name in sources["changed"]]
     lines += [f"source removed: {name}" for name in sources["removed"]]
-    lines += [f"changed: {key}" for key in done["changed"]]
-    if lines or not done["restart_needed"]:
+    lines += [f"changed: {key}" for key in answer["changed"]]
+    if lines or not answer["restart_needed"]:
         click.echo("\n".join(lines or ["Nothing has changed."]))
-    if done["pending"]:
+    if answer["pending"]:
         warn(["the changes take effect after the current batch"])
-    if waiting := done["restart_needed"]:
+    if waiting := answer["restart_needed"]:
         warn([f"takes effect after a restart of the daemon: {', '.join(waiting)}"])
 
 
 def reload_if_running(config_file: Path | None) -> str:
     """Make a running daemon apply the changed file, and return a sentence about the result."""
     try:
-        done = Client(load_config(config_file).daemon.socket).reload()
+        answer = Client(load_config(config_file).daemon.socket).reload()
     except DaemonUnavailable:
         return "The change takes effect when the daemon starts."
-    if done["pending"]:
+    if answer["pending"]:
         return "The daemon will apply the change after the current batch."
     return "The daemon has applied the change."
 
@@ -223,19 +223,19 @@ def doctor(context: click.Context, as_json: bool) -> None:
     """
     from hopsyncd.doctor.examine import examine
 
-    found = []
+    findings = []
     server = server_of(context)
     for finding in examine(context.obj, server.connect if server else None):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             click.secho(f"{finding.level:4} ", fg=_COLOURS[finding.level], nl=False)
-            first, *others = f"{finding.check}: {finding.detail}".split("\n")
+            first, *more_lines = f"{finding.check}: {finding.detail}".split("\n")
             click.echo(printable(first))
-            for line in [*others, *(finding.remedy or "").split("\n")]:
+            for line in [*more_lines, *(finding.remedy or "").split("\n")]:
                 if line.strip():
                     click.echo(f"     {printable(line.strip())}")
-    failed = any(finding.level == "fail" for finding in found)
+    failed = any(finding.level == "fail" for finding in findings)
     if as_json:
-        print_json({"healthy": not failed, "findings": [asdict(finding) for finding in found]})
+        print_json({"healthy": not failed, "findings": [asdict(finding) for finding in findings]})
     if failed:
         context.exit(1)

@@ -80,19 +80,19 @@ def server_of(context: click.Context) -> Server | None:
 
     Options and environment variables override the configuration.
     """
-    given = context.find_root().params
+    options = context.find_root().params
     try:
-        client = load_config(given["config_file"]).client
+        client = load_config(options["config_file"]).client
     except ConfigError:
         client = ClientConfig()  # client_of reports the mistake
-    address = given["server"] or client.server
+    address = options["server"] or client.server
     if not address:
         return None
     if address.rstrip("/") == client.server.rstrip("/"):
-        token_file, ca = given["token_file"] or client.token_file, given["ca"] or client.ca
+        token_file, ca = options["token_file"] or client.token_file, options["ca"] or client.ca
         return Server(address, token_file, ca)
     configured = client.server if client.token_file else ""
-    return Server(address, given["token_file"], given["ca"], configured)
+    return Server(address, options["token_file"], options["ca"], configured)
 
 
 def refuse_elsewhere(context: click.Context, command: str | None) -> None:
@@ -141,10 +141,10 @@ def hoist_options(arguments: Sequence[str]) -> list[str]:
     """
     ended = arguments.index("--") if "--" in arguments else len(arguments)
     moved, stay = list[str](), list[str]()
-    left = iter(arguments[:ended])
-    for argument in left:
+    remaining = iter(arguments[:ended])
+    for argument in remaining:
         if argument in OPTIONS:
-            moved += [argument, *([value] if (value := next(left, None)) is not None else [])]
+            moved += [argument, *([value] if (value := next(remaining, None)) is not None else [])]
         elif argument.startswith(tuple(f"{option}=" for option in OPTIONS)):
             moved.append(argument)
         else:
@@ -162,11 +162,11 @@ def _keyring_token(address: str) -> str | None:
     except ImportError:
         return None
     try:
-        found = keyring.get_password(_KEYRING_SERVICE, address)
+        token = keyring.get_password(_KEYRING_SERVICE, address)
     except Exception as error:
         raise ConfigError(
             f"Cannot contact {address}",
             f"the keyring cannot be read: {error}",
             "Give the file of your token: --token-file FILE",
         ) from error
-    return str(found) if found else None
+    return str(token) if token else None

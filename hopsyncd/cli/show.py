@@ -43,7 +43,7 @@ def find_document(
     daemon's answer. Raises RequestFailed, NotFound, or click.UsageError if several sources have
     the document.
     """
-    names = [source] if source else [known["name"] for known in client.sources()["sources"]]
+    names = [source] if source else [row["name"] for row in client.sources()["sources"]]
     candidates = {(name, document) for name in names}
     candidates |= {*_find_in_folders(client, document)} if source is None else set()
     if source is None:
@@ -118,8 +118,8 @@ def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
 
 def _read_suggestions(hint: str) -> list[str]:
     """Return the documents that a hint of the daemon suggests, each as `source: path`."""
-    _, found, names = hint.partition("; similar: ")
-    return names.split(", ") if found else []
+    _, marker, names = hint.partition("; similar: ")
+    return names.split(", ") if marker else []
 
 
 def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
@@ -133,13 +133,13 @@ def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
     True
     """
     name = wanted.casefold().strip("/")
-    found = []
+    paths = []
     for place in near:
         source, _, path = place.partition(": ")
         whole = PurePosixPath("/", path.casefold())
         if name and any(str(path).endswith(f"/{name}") for path in (whole, whole.with_suffix(""))):
-            found.append((source, path))
-    return found[0] if len(found) == 1 else None
+            paths.append((source, path))
+    return paths[0] if len(paths) == 1 else None
 
 
 def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
@@ -158,18 +158,18 @@ def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | No
     passages: Sequence[Mapping[str, Any]] = answer["passages"]
     number = int(line[1]) if line else None
     if heading:
-        wanted = heading.casefold().strip()
+        title = heading.casefold().strip()
         below = [
             passage
             for passage in passages
-            if wanted in (part.casefold() for part in passage["heading"])
+            if title in (part.casefold() for part in passage["heading"])
         ]
         if not below:
-            known = dict.fromkeys(part for passage in passages for part in passage["heading"])
+            headings = dict.fromkeys(part for passage in passages for part in passage["heading"])
             raise NotFound(
                 f"There is no heading {heading!r} in {document}",
-                f"the headings are: {', '.join(known)}"
-                if known
+                f"the headings are: {', '.join(headings)}"
+                if headings
                 else "the document has no headings",
                 "Leave out the heading to see the whole document",
             )
@@ -208,24 +208,24 @@ def show(
               hopsyncd show "people/ada.md#Youth"
     """
     with client_of(context) as client:
-        found, _ = _find(client, named, at)
+        answer, _ = _find(client, named, at)
         place_of = place_printer(client)
-        if print_if_json(found, as_json, client):
+        if print_if_json(answer, as_json, client):
             return
-    warn(found["degraded"])
+    warn(answer["degraded"])
     if skipped:
-        if "skipped" not in found:
+        if "skipped" not in answer:
             raise click.UsageError("--skipped needs a document, not the id of a passage.")
-        counts = found["skipped"]
+        counts = answer["skipped"]
         for kind, count in sorted(counts.items()):
             click.echo(f"{printable(kind)}: {count:,}")
         if not counts:
             click.echo("Nothing in this file was skipped.")
         return
-    if not found["passages"]:
+    if not answer["passages"]:
         click.echo(f"{printable(named)} has no text.")
     above: Sequence[str] = ()
-    for passage in found["passages"]:
+    for passage in answer["passages"]:
         if list(passage["heading"]) != above:
             click.secho(heading_text(passage), bold=True)
             above = list(passage["heading"])
@@ -249,14 +249,14 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
     Example: hopsyncd open 68e8242676714bee
     """
     with client_of(context) as client:
-        found, line = _find(client, named, at)
-        if not found["passages"] or not found["passages"][0]["document"]:
+        answer, line = _find(client, named, at)
+        if not answer["passages"] or not answer["passages"][0]["document"]:
             raise NotFound(
                 f"Cannot open {named}",
                 "no document of this version contains the passage",
                 "Choose another version with --at",
             )
-        place = found["passages"][0]
+        place = answer["passages"][0]
         sources = sources_here(client)
     target, is_text = target_of(place, sources)
     if line is None:

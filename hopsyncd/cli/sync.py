@@ -64,16 +64,16 @@ def sync(
 
 def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     limit = None if as_json else _SHOWN
-    found: Mapping[str, Any]
+    answer: Mapping[str, Any]
     try:
-        found = client_of(context).preview(names, limit)
+        answer = client_of(context).preview(names, limit)
     except DaemonUnavailable:
-        found = _preview_alone(context, names, limit)
-    if print_if_json(found, as_json):
+        answer = _preview_alone(context, names, limit)
+    if print_if_json(answer, as_json):
         return
-    for source in found["sources"]:
+    for source in answer["sources"]:
         _print_preview(source)
-    if waiting := sum(found["waiting"].values()):
+    if waiting := sum(answer["waiting"].values()):
         click.echo(f"Already waiting for questions from the LLM: {plural(waiting, 'passage')}.")
     click.echo("This was a dry run: nothing was changed, and no LLM was called.")
 
@@ -84,14 +84,14 @@ def _preview_alone(
     from hopsyncd.ingest.preview import preview_file
 
     config = load_config(context.obj)
-    known = [source.name for source in config.sources]
-    if unknown := set(names) - set(known):
+    all_names = [source.name for source in config.sources]
+    if unknown := set(names) - set(all_names):
         raise BadRequest(
             f"Cannot preview {sorted(unknown)[0]}",
             f"no source is called {sorted(unknown)[0]!r}",
-            f"The sources are: {', '.join(known) or 'none'}",
+            f"The sources are: {', '.join(all_names) or 'none'}",
         )
-    return preview_file(config, names or known, limit)
+    return preview_file(config, names or all_names, limit)
 
 
 def _print_preview(source: Mapping[str, Any]) -> None:

@@ -110,8 +110,8 @@ def echo_line(
 ) -> None:
     """Print a line, broken between words at a terminal."""
     wrapped = wrap(text, line_columns(err=err), indent, hanging) or indent
-    given = {name: value for name, value in style.items() if value is not None}
-    click.echo(click.style(wrapped, **given) if given else wrapped, err=err)
+    set_styles = {name: value for name, value in style.items() if value is not None}
+    click.echo(click.style(wrapped, **set_styles) if set_styles else wrapped, err=err)
 
 
 def echo_facts(facts: Iterable[str], indent: str = "") -> None:
@@ -133,15 +133,15 @@ def spinner(doing: str) -> Iterator[None]:
     if not sys.stderr.isatty() or color_choice(os.environ) is False:
         yield
         return
-    done = Event()
+    stopped = Event()
 
     def turn() -> None:
-        if done.wait(_SPIN_AFTER_S):
+        if stopped.wait(_SPIN_AFTER_S):
             return
         for frame in cycle(_FRAMES):
             sys.stderr.write(f"\r{frame} {doing}")
             sys.stderr.flush()
-            if done.wait(_FRAME_S):
+            if stopped.wait(_FRAME_S):
                 sys.stderr.write("\r\x1b[K")
                 sys.stderr.flush()
                 return
@@ -151,7 +151,7 @@ def spinner(doing: str) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
+        stopped.set()
         turning.join()
 
 
@@ -162,14 +162,14 @@ def mark_words(line: str, question: str, **style: Any) -> str:
     # Loads SQLite and NumPy.
     from hopsyncd.text.words import index_terms
 
-    wanted = {*index_terms(question)} - {*index_terms(COMMON_WORDS)}
+    marked_terms = {*index_terms(question)} - {*index_terms(COMMON_WORDS)}
 
     def mark(word: re.Match[str]) -> str:
-        if not wanted & {*index_terms(word[0])}:
+        if not marked_terms & {*index_terms(word[0])}:
             return word[0]
         return click.style(word[0], **style) if sys.stdout.isatty() else f"**{word[0]}**"
 
-    return re.sub(r"\w+", mark, line) if wanted else line
+    return re.sub(r"\w+", mark, line) if marked_terms else line
 
 
 def visible_length(text: str) -> int:

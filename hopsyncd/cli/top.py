@@ -103,8 +103,8 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
 def _print_audit(audit: Mapping[str, Any]) -> None:
     """Print that requests are recorded, and how many of the records are missing."""
     if audit["enabled"]:
-        what = "requests and their questions are" if audit["questions"] else "requests are"
-        click.echo(f"{what} recorded for {plural(audit['keep_days'], 'day')}: `hopsyncd audit`")
+        recorded = "requests and their questions are" if audit["questions"] else "requests are"
+        click.echo(f"{recorded} recorded for {plural(audit['keep_days'], 'day')}: `hopsyncd audit`")
     if audit["problem"]:
         lost = plural(audit["lost"], "request")
         reason = printable(audit["problem"])
@@ -155,15 +155,15 @@ def _print_models(models: Mapping[str, Any]) -> None:
         click.echo(f"preparing {preparing}")
     if switch := models["switch"]:
         _print_switch(switch)
-    if due := models["encoder_due"]:
-        click.echo(f"a newer encoder is available: {due}; `hopsyncd rebuild --encoder` uses it")
+    if newer := models["encoder_due"]:
+        click.echo(f"a newer encoder is available: {newer}; `hopsyncd rebuild --encoder` uses it")
 
 
 def _print_switch(switch: Mapping[str, Any]) -> None:
-    left = "" if switch["left_s"] is None else f", {duration(switch['left_s'])} left"
+    time_left = "" if switch["left_s"] is None else f", {duration(switch['left_s'])} left"
     click.echo(
         f"switching to {printable(switch['encoder'])}: {switch['passages_done']:,} of"
-        f" {plural(switch['passages_total'], 'passage')} ready{left}; until then the former"
+        f" {plural(switch['passages_total'], 'passage')} ready{time_left}; until then the former"
         " models answer"
     )
     if switch["problem"]:
@@ -400,7 +400,7 @@ def _frame(samples: Sequence[_Sample]) -> "Group":
     now = samples[-1]
     status, stats = now.status, now.stats
     queries = _rate(samples, lambda sample: sample.stats["queries"])
-    load = [f"{stats[name]:,} {what}" for name, what in _LOAD.items() if name in stats]
+    load = [f"{stats[name]:,} {noun}" for name, noun in _LOAD.items() if name in stats]
     lines: list[RenderableType] = [
         Text(
             f"version {status['version']}: {plural(status['documents'], 'document')},"

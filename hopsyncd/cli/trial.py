@@ -155,12 +155,12 @@ def _print_progress(client: Client, ended: Event) -> None:
         else:
             return
         lead = "\r" if sys.stdout.isatty() else ""
-        found = client.examples()["questions"]
+        questions = client.examples()["questions"]
         count = plural(state["documents"], "document")
         click.echo(f"{lead}Indexed {count}, {plural(state['passages'], 'passage')}.")
-        if found:
+        if questions:
             click.echo("Questions that need two of these documents:")
-        for question in found:
+        for question in questions:
             click.echo(f"  {printable(question['question'])}")
             click.echo(f"    {printable(' → '.join(question['path']))}")
     except REPORTABLE:

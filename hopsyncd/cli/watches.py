@@ -57,11 +57,11 @@ def watch(
         why = f"{program} is not a valid command line: {str(error).lower()}"
         raise click.BadParameter(why, param_hint="--exec") from error
     with client_of(context) as client:
-        done = client.watch(question, exec=arguments, webhook=webhook, mcp=mcp)
-    if print_if_json(done, as_json):
+        answer = client.watch(question, exec=arguments, webhook=webhook, mcp=mcp)
+    if print_if_json(answer, as_json):
         return
-    click.echo(f"Watching the question as number {done['watch']['id']}. The current answer:")
-    _print_state(done["now"])
+    click.echo(f"Watching the question as number {answer['watch']['id']}. The current answer:")
+    _print_state(answer["now"])
 
 
 @click.command()
@@ -124,8 +124,8 @@ def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
     """Show the program or webhook that is off, ask for confirmation, and turn it on."""
     shown = client.watch_changes(number)["watch"]
     disabled = shown["disabled"] or {}
-    kind, what = next(iter(disabled.items()), ("", cast(Any, True)))
-    if what is True:
+    kind, action = next(iter(disabled.items()), ("", cast(Any, True)))
+    if action is True:
         raise BadRequest(
             f"Watch {number} cannot be turned on",
             "the watch has no program or webhook that is turned off",
@@ -133,14 +133,14 @@ def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
         )
     if not yes:
         click.echo(f"At each change of the answer to: {printable(shown['question'])}")
-        click.echo(f"  {_action_text(kind, what)}")
+        click.echo(f"  {_action_text(kind, action)}")
         confirm(f"Turn on watch {number}?", f"Watch {number} stays off")
     if kind == "exec":
-        done = client.allow_watch(number, exec=what)
+        answer = client.allow_watch(number, exec=action)
     else:
-        done = client.allow_watch(number, webhook=what)
-    if not print_if_json(done, as_json):
-        click.echo(f"Watch {number} is on: {_action_text(kind, what)}")
+        answer = client.allow_watch(number, webhook=action)
+    if not print_if_json(answer, as_json):
+        click.echo(f"Watch {number} is on: {_action_text(kind, action)}")
 
 
 def _action_text(kind: str, action: Any) -> str:
@@ -159,9 +159,9 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
     Example: hopsyncd unwatch 3
     """
     with client_of(context) as client:
-        done = client.unwatch(number)
-    if not print_if_json(done, as_json):
-        click.echo(f"Stopped watching question {done['id']}.")
+        answer = client.unwatch(number)
+    if not print_if_json(answer, as_json):
+        click.echo(f"Stopped watching question {answer['id']}.")
 
 
 def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
@@ -179,15 +179,15 @@ def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
         click.secho(
             f"   the last change could not be delivered: {printable(watch['error'])}", fg="yellow"
         )
-    for kind, what in (watch["disabled"] or {}).items():
-        if what is True:
+    for kind, act in (watch["disabled"] or {}).items():
+        if act is True:
             kinds = {"exec": "program", "webhook": "webhook"}
             text = (
                 f"the {kinds.get(kind, kind)} is unknown on this machine; watch the question again"
             )
         else:
             text = (
-                f"off, because it came with the database: {_action_text(kind, what)}. Turn on with"
+                f"off, because it came with the database: {_action_text(kind, act)}. Turn on with"
                 f" `hopsyncd watches {watch['id']} --allow`"
             )
         click.secho(f"   {text}", fg="yellow")

@@ -131,9 +131,11 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verb
                 echo_sentence(line, " " * 13)
         if verbose:
             _print_routes(row)
-    if same := len(rows) - len(shown):
+    if unchanged := len(rows) - len(shown):
         click.echo()
-        echo_line(f"{same} of {len(rows)} passages did not change; --verbose shows all passages")
+        echo_line(
+            f"{unchanged} of {len(rows)} passages did not change; --verbose shows all passages"
+        )
 
 
 def _print_routes(row: Mapping[str, Any]) -> None:

@@ -84,12 +84,12 @@ class _Connection(HTTPConnection):
         if isinstance(self._place, Remote):
             self.sock = self._connect_to(self._place)
             return
-        made = _Deadline(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock = made  # closed with the connection
+        connected = _Deadline(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = connected  # closed with the connection
         trusted = trusted_users(self._place)
-        made.settimeout(CONNECT_S)
-        made.connect(str(self._place))
-        check_peer(self._place, made, trusted)
+        connected.settimeout(CONNECT_S)
+        connected.connect(str(self._place))
+        check_peer(self._place, connected, trusted)
 
     @staticmethod
     def _connect_to(place: Remote) -> _Deadline:
@@ -256,11 +256,11 @@ class Client(Methods):
         """Return an idle connection, or open a new one."""
         while self._idle:
             with self._lock:
-                kept = self._idle.pop() if self._idle else None
-            if kept and kept.is_usable:
-                return kept
-            if kept:
-                kept.close()
+                idle = self._idle.pop() if self._idle else None
+            if idle and idle.is_usable:
+                return idle
+            if idle:
+                idle.close()
         connection = _Connection(self._place)
         try:
             connection.connect()

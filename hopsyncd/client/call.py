@@ -47,12 +47,12 @@ def call(
     >>> call("GET", "/v1/passages/{id}", {"id": "00e1", "at": "head"}).path
     '/v1/passages/00e1?at=head'
     """
-    given = {name: value for name, value in fields.items() if value is not None}
-    for name in [name for name in given if f"{{{name}}}" in path]:
-        path = path.replace(f"{{{name}}}", quote(str(given.pop(name)), safe=""))
+    set_fields = {name: value for name, value in fields.items() if value is not None}
+    for name in [name for name in set_fields if f"{{{name}}}" in path]:
+        path = path.replace(f"{{{name}}}", quote(str(set_fields.pop(name)), safe=""))
     if method == "POST":
-        return Call(method, path, given, is_text, answer)
-    query = urlencode({name: _query_value(value) for name, value in given.items()})
+        return Call(method, path, set_fields, is_text, answer)
+    query = urlencode({name: _query_value(value) for name, value in set_fields.items()})
     return Call(method, f"{path}?{query}" if query else path, None, is_text, answer)
 
 

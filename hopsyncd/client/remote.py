@@ -84,8 +84,8 @@ def remote_place(place: str, ca: Path | None = None) -> Remote | None:
                 "Write an address like https://notes.example.org:7717",
             )
         remote = Remote(host, port, tls, ca)
-    elif found := _HOST_AND_PORT.fullmatch(place):
-        remote = Remote(found["host"].strip("[]"), int(found["port"]), False)
+    elif match := _HOST_AND_PORT.fullmatch(place):
+        remote = Remote(match["host"].strip("[]"), int(match["port"]), False)
     else:
         return None
     if not (remote.tls or _is_loopback(remote.host)):

@@ -79,9 +79,9 @@ def answer_of(place: object, call: Call[Any], status: int, media_type: str, cont
     Raises RequestFailed, or DaemonUnavailable if the response cannot come from a daemon.
     """
     is_good = 200 <= status < 300
-    wanted = TEXT if call.is_text and is_good else JSON
-    check_type(place, status, media_type, wanted)
-    if wanted == TEXT:
+    expected_type = TEXT if call.is_text and is_good else JSON
+    check_type(place, status, media_type, expected_type)
+    if expected_type == TEXT:
         try:
             return content.decode()
         except UnicodeDecodeError as error:
@@ -103,8 +103,8 @@ def event_of(place: object, call: Call[Any], line: bytes) -> Event:
         _check(place, call, event.get("answer"))
     elif not isinstance(kind, str):
         raise unusable(place, "the stream contains a line that is not a valid event")
-    found: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
-    return found
+    typed_event: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
+    return typed_event
 
 
 def check_type(place: object, status: int, media_type: str, expected: str) -> None:
@@ -219,8 +219,8 @@ def _validator(name: str) -> SchemaValidator:
     from hopsyncd.answers import changed, daemon_state, drawn, found
 
     modules = (found, drawn, changed, daemon_state)
-    (wanted,) = {getattr(module, name) for module in modules if hasattr(module, name)}
-    return SchemaValidator(_without_literals(TypeAdapter(wanted).core_schema))
+    (model,) = {getattr(module, name) for module in modules if hasattr(module, name)}
+    return SchemaValidator(_without_literals(TypeAdapter(model).core_schema))
 
 
 def _without_literals(schema: Any) -> Any:

@@ -71,14 +71,14 @@ UNKNOWN = Credentials()
 def network_of(address: str) -> str:
     """Return the address or, for IPv6, the network in which a host can choose its addresses."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.version == 4:
+    if parsed.version == 4:
         return address
-    if mapped := found.ipv4_mapped:
+    if mapped := parsed.ipv4_mapped:
         return str(mapped)
-    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 @lru_cache
@@ -148,32 +148,34 @@ def trusted_users(path: Path) -> frozenset[int]:
     """
     trusted = {_ROOT, os.getuid()}
     ahead = list(reversed(path.absolute().parts))
-    here, others_may_write, links = Path(ahead.pop()), False, 0
+    part_path, others_may_write, links = Path(ahead.pop()), False, 0
     while True:
         try:
-            found = here.lstat()
+            status = part_path.lstat()
         except OSError:
             return frozenset(trusted)
-        if found.st_uid not in trusted:
+        if status.st_uid not in trusted:
             if others_may_write:
-                raise _untrusted_error(path, f"{here} belongs to {user_name(found.st_uid)}")
-            trusted.add(found.st_uid)
-        if stat.S_ISLNK(found.st_mode):
+                raise _untrusted_error(path, f"{part_path} belongs to {user_name(status.st_uid)}")
+            trusted.add(status.st_uid)
+        if stat.S_ISLNK(status.st_mode):
             if (links := links + 1) > _MAX_LINKS:
                 return frozenset(trusted)
-            ahead += reversed((here.parent / here.readlink()).parts)
-            here, others_may_write = Path(ahead.pop()), False
+            ahead += reversed((part_path.parent / part_path.readlink()).parts)
+            part_path, others_may_write = Path(ahead.pop()), False
             continue
-        if stat.S_ISDIR(found.st_mode):
-            others_may_write = _others_may_write(found)
-            if others_may_write and not found.st_mode & stat.S_ISVTX:
+        if stat.S_ISDIR(status.st_mode):
+            others_may_write = _others_may_write(status)
+            if others_may_write and not status.st_mode & stat.S_ISVTX:
                 raise _untrusted_error(
-                    path, f"other users can replace the files in {here}", f"Run `chmod go-w {here}`"
+                    path,
+                    f"other users can replace the files in {part_path}",
+                    f"Run `chmod go-w {part_path}`",
                 )
         if not ahead:
             return frozenset(trusted)
         part = ahead.pop()
-        here = here.parent if part == ".." else here / part
+        part_path = part_path.parent if part == ".." else part_path / part
 
 
 def check_peer(

@@ -396,7 +396,7 @@ def shipped_text() -> str:
 
 
 def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
-    taken: set[str] = set()
+    names: set[str] = set()
     for folder in dict.fromkeys(folder.expanduser().absolute() for folder in folders):
         path = Path(os.path.normpath(folder))
         if not path.is_dir():
@@ -409,8 +409,8 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
             raise ConfigError(
                 f"Cannot add the folder {path!r}", "the name is not UTF-8", "Rename the folder."
             ) from error
-        name = free_name(path.name, taken)
-        taken.add(name)
+        name = free_name(path.name, names)
+        names.add(name)
         quoted = toml_value(str(path).replace("$", "$$"))
         yield f"\n[[source]]\nname = {toml_value(name)}\npath = {quoted}\n"
 
@@ -436,9 +436,9 @@ def check_config(file: Path, text: str) -> Config:
     try:
         config = Config.model_validate(expanded, context={"base": file.parent})
     except ValidationError as error:
-        found = error.errors(include_url=False)
+        errors = error.errors(include_url=False)
         known = {mistake.key_path for mistake in mistakes}
-        mistakes.extend(m for e in found if (m := explain_error(e, _MODELS)).key_path not in known)
+        mistakes.extend(m for e in errors if (m := explain_error(e, _MODELS)).key_path not in known)
     if mistakes:
         raise config_error(file, text, mistakes, _MODELS)
     return config
@@ -468,11 +468,11 @@ def _expand(value: Any, path: KeyPath, mistakes: list[Mistake]) -> Any:
 
 def _duplicate_names(raw: dict[str, Any]) -> Iterator[Mistake]:
     sources = raw.get("source")
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, source in enumerate(sources if isinstance(sources, list) else []):
         name = source.get("name") if isinstance(source, dict) else None
-        if isinstance(name, str) and name in seen:
+        if isinstance(name, str) and name in names:
             why = f'another source is already named "{name}"'
             yield Mistake(("source", index, "name"), why, "Give each source its own name.")
         elif isinstance(name, str):
-            seen.add(name)
+            names.add(name)

@@ -34,15 +34,15 @@ def add_source(
     unchanged.
     """
     text = _read_valid(file)
-    taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
-    chosen = name or free_name(_stem(keys), taken - {""})
+    names = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
+    chosen = name or free_name(_stem(keys), names - {""})
     block = "[[source]]\n" + "".join(
         f"{key} = {toml_value(_escape_dollars(value))}\n"
         for key, value in {"name": chosen, **keys}.items()
     )
     new = f"{text.rstrip()}\n\n{block}"
-    *others, added = check_config(file, new).sources
-    same_place = [other.name for other in others if _place(other) == _place(added)]
+    *old_sources, added = check_config(file, new).sources
+    same_place = [old.name for old in old_sources if _place(old) == _place(added)]
     if same_place and not name:
         raise ConfigError(
             f"Cannot add {added.location}",
@@ -86,11 +86,11 @@ def remove_source(file: Path, name: str) -> None:
     sources = tomllib.loads(text).get("source", [])
     names = [source.get("name") for source in sources]
     if name not in names:
-        known = ", ".join(str(name) for name in names) or "none"
+        listed = ", ".join(str(name) for name in names) or "none"
         raise ConfigError(
             f"Cannot remove {name}",
             f"{file} has no source of that name",
-            f"The sources in the file are: {known}",
+            f"The sources in the file are: {listed}",
         )
     new = _without(text, names.index(name), sources[names.index(name)])
     if new is None:
@@ -115,10 +115,10 @@ def ignore_document(file: Path, name: str, path: str) -> None:
         raise ConfigError(
             failed, f"{file} has no source {name!r}", "`hopsyncd status` lists the sources"
         )
-    given = sources[index].get("ignore", [])
-    wanted = [*given, _escape_dollars(exact_pattern(path))]
-    new = _with_ignored(text, index, given, f"ignore = {toml_value(wanted)}\n")
-    sources[index] = {**sources[index], "ignore": wanted}
+    patterns = sources[index].get("ignore", [])
+    new_patterns = [*patterns, _escape_dollars(exact_pattern(path))]
+    new = _with_ignored(text, index, patterns, f"ignore = {toml_value(new_patterns)}\n")
+    sources[index] = {**sources[index], "ignore": new_patterns}
     if new is None or (_parse(new) or {}).get("source") != sources:
         raise ConfigError(
             failed,
@@ -169,11 +169,11 @@ def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
     if place not in lines_by_key:
         return None
     first = lines_by_key[place] - 1
-    others = [line for path, line in lines_by_key.items() if path[:2] != place and line > first + 1]
-    for end in range(first + 1, min(others, default=len(lines) + 1)):
+    later = [line for path, line in lines_by_key.items() if path[:2] != place and line > first + 1]
+    for end in range(first + 1, min(later, default=len(lines) + 1)):
         if _parse("".join(lines[first:end])) == {"source": [source]}:
-            kept = "".join([*lines[:first], *lines[end:]])
-            return re.sub(r"\n{3,}", "\n\n", kept).rstrip() + "\n"
+            shortened = "".join([*lines[:first], *lines[end:]])
+            return re.sub(r"\n{3,}", "\n\n", shortened).rstrip() + "\n"
     return None
 
 
@@ -272,11 +272,11 @@ def compare_configs(
     because the caller has loaded the new models.
     """
     sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
-    taken = {section: getattr(new_config, section) for section in sections}
+    new_sections = {section: getattr(new_config, section) for section in sections}
     for section, keys in _KEYS_AT_ONCE.items():
         values = {key: getattr(getattr(new_config, section), key) for key in keys}
-        taken[section] = getattr(in_force, section).model_copy(update=values)
-    config = in_force.model_copy(update=taken)
+        new_sections[section] = getattr(in_force, section).model_copy(update=values)
+    config = in_force.model_copy(update=new_sections)
     before, after = _by_name(in_force), _by_name(new_config)
     both = before.keys() & after.keys()
     return ConfigChange(

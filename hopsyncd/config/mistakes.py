@@ -215,17 +215,17 @@ def _nearest_key(key_path: KeyPath, section: str, models: Models) -> str:
     key = str(key_path[-1])
     model = models.get(section) if len(key_path) > 1 else None
     sections = dict.fromkeys(name.partition(" ")[0] for name in models)
-    known = list(model.model_fields) if model else list(sections)
-    near = difflib.get_close_matches(key, known, n=1)
+    keys = list(model.model_fields) if model else list(sections)
+    near = difflib.get_close_matches(key, keys, n=1)
     sections_with_key = ["source"] if key in SourceBase.model_fields else []
     sections_with_key = sections_with_key or [
-        n for n, other in models.items() if key in other.model_fields
+        n for n, candidate in models.items() if key in candidate.model_fields
     ]
     if near:
         return f"Did you mean `{near[0]}`?"
     if sections_with_key:
         return f"`{key}` belongs in {' or '.join(map(_header, sections_with_key))}."
-    return f"Known keys: {', '.join(known)}."
+    return f"Known keys: {', '.join(keys)}."
 
 
 def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Models) -> ConfigError:
@@ -280,13 +280,13 @@ def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
         start = headers[-1] + 1 if headers else 0
     for number, row in enumerate(rows[start : line - 1], start + 1):
         if row.partition("#")[0].partition("=")[0].strip() == name:
-            what = name if is_section else f"`{name}`"
+            noun = name if is_section else f"`{name}`"
             hint = (
                 f"Put the keys below line {number}, and remove the second {name}."
                 if is_section
                 else "Remove one of the two lines."
             )
-            return f"{what} is already at line {number}", hint
+            return f"{noun} is already at line {number}", hint
     return None
 
 

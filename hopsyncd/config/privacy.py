@@ -30,7 +30,7 @@ def secrets_of(config: Config) -> frozenset[str]:
     of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
     address = config.models.encoder_address
     of_encoder = os.environ.get(address.key_env, "").strip() if address else ""
-    return frozenset(found for found in (*_secrets(config), of_server, of_encoder) if found)
+    return frozenset(secret for secret in (*_secrets(config), of_server, of_encoder) if secret)
 
 
 def _secrets(model: BaseModel) -> Iterator[str]:

@@ -161,8 +161,8 @@ def date_ms(text: str, now: datetime | None = None) -> int | None:
     """
     text, zone = text.strip(), now.tzinfo if now else None
     try:
-        if found := _DAY.match(text):
-            year, month, day = (int(part or 1) for part in found.groups())
+        if match := _DAY.match(text):
+            year, month, day = (int(part or 1) for part in match.groups())
             moment = datetime(year, month, day, tzinfo=zone)
         elif now and (named := relative_moment(text, now)):
             moment = named

@@ -27,8 +27,8 @@ def make_secret(file: Path) -> str:
 def write_secret(file: Path, secret: str) -> None:
     """Create the file, readable only by its owner. Raises OSError, also if the file exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as made:
-        made.write(secret + "\n")
+    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as opened:
+        opened.write(secret + "\n")
 
 
 def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
@@ -40,14 +40,14 @@ def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHAR
         # O_NONBLOCK, because opening a pipe would block.
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "the path does not lead to a regular file")
             secret = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _refusal(file, error, kind) from error
     failed = f"Cannot use the {kind} in {file}"
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise SocketRefused(
             failed,
             f"other users can read the {kind} file",

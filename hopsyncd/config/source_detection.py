@@ -158,7 +158,7 @@ def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
 
 def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource:
     """Add the keys that can be derived from the database's tables to the user's keys."""
-    wanted = {"kind": "sqlite", "path": str(path), **user_keys}
+    keys = {"kind": "sqlite", "path": str(path), **user_keys}
     if user_keys.get("query"):
         if missing := [f"--{key}" for key in ("key", "text") if key not in user_keys]:
             raise _refusal_error(
@@ -166,7 +166,7 @@ def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource
                 f"a query needs {' and '.join(missing)} too",
                 "Name the columns of the query",
             )
-        return DetectedSource(wanted)
+        return DetectedSource(keys)
     tables = tables_of(path)
     named = user_keys.get("table")
     likely = [t for t in tables if t.name == named or (not named and t.key and t.text)]
@@ -180,9 +180,9 @@ def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource
             " of its text with --text; or write a SELECT as --query, with --key and --text",
         )
     if complete:
-        return DetectedSource(wanted)
-    found = likely[0]
-    suggested = {"table": found.name, "key": found.key, "text": found.text, "title": found.title}
+        return DetectedSource(keys)
+    match = likely[0]
+    suggested = {"table": match.name, "key": match.key, "text": match.text, "title": match.title}
     chosen = {
         key: value
         for key, value in suggested.items()
@@ -192,7 +192,7 @@ def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource
         f"{key} {value if isinstance(value, str) else ', '.join(value)}"
         for key, value in chosen.items()
     )
-    return DetectedSource({**wanted, **chosen}, (f"Chosen from the database: {words}.",))
+    return DetectedSource({**keys, **chosen}, (f"Chosen from the database: {words}.",))
 
 
 def _fills(table: Table, user_keys: Mapping[str, Any]) -> bool:

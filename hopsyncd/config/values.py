@@ -311,10 +311,10 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 def any_host_and_port(address: str) -> tuple[str, int]:
     """Split an address into host and port. Raises ValueError."""
-    found = _ADDRESS.fullmatch(address)
-    if not found or not 1 <= int(found["port"]) <= 65_535:
+    match = _ADDRESS.fullmatch(address)
+    if not match or not 1 <= int(match["port"]) <= 65_535:
         raise ValueError("the value must be an address and a port")
-    return str(ipaddress.ip_address(found["six"] or found["four"])), int(found["port"])
+    return str(ipaddress.ip_address(match["six"] or match["four"])), int(match["port"])
 
 
 def is_loopback(host: str) -> bool:
@@ -393,8 +393,8 @@ def daily_cron(times: str) -> str:
     >>> daily_cron("03:05"), daily_cron("0 3 * * sun")
     ('5 3 * * *', '0 3 * * sun')
     """
-    found = _DAILY.fullmatch(times)
-    return f"{int(found[2])} {int(found[1])} * * *" if found else times
+    match = _DAILY.fullmatch(times)
+    return f"{int(match[2])} {int(match[1])} * * *" if match else times
 
 
 def _check_times(times: str) -> None:

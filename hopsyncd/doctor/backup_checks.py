@@ -67,17 +67,17 @@ def _folder(folder: Path, config: Config) -> Iterator[Finding]:
     if writers := writers_besides_owner(folder):
         remedy = f"`chmod go-w {folder}`"
         yield Finding(_NAME, "fail", f"{writers} may write to {folder}", remedy)
-    found = list_backups(folder)
-    if not found:
+    backups = list_backups(folder)
+    if not backups:
         why = f"there is no backup in {folder}"
         yield Finding(_NAME, "warn", why, "`hopsyncd backup now` makes a backup")
         return
-    newest = found[0]
+    newest = backups[0]
     if _is_late(newest.manifest.created_ms, config):
         why = f"the newest backup, {newest.name}, is older than the schedule allows"
         yield Finding(_NAME, "warn", why, "Check that the daemon runs; see `hopsyncd schedule`")
     else:
-        count = plural(len(found), "backup")
+        count = plural(len(backups), "backup")
         yield report_ok(_NAME, f"{count} in {folder}, the newest {newest.name}")
     data = config.daemon.data_dir
     if data.exists() and data.stat().st_dev == folder.stat().st_dev:

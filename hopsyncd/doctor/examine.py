@@ -211,8 +211,8 @@ def _check_answer(config: Config) -> Iterator[Finding]:
     yield from _check_reload(status["configuration"])
     for problem in status["watch_problems"]:
         yield Finding("watched questions", "warn", problem, "See docs/history.md")
-    if found := sum(source["problems"] for source in status["sources"]):
-        detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
+    if problems := sum(source["problems"] for source in status["sources"]):
+        detail = f"{problems} document{'' if problems == 1 else 's'} cannot be read"
         yield Finding("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
     for source in status["sources"]:
         name = f"source {source['name']}"
@@ -245,12 +245,12 @@ def watch_actions(config: Config) -> Iterator[Finding]:
 def check_viewers(config: Config) -> Iterator[Finding]:
     """Check that each name in visible_to is in a token, or is a user or group of this machine."""
     tokens = TokenFile.from_config(config).read()
-    known = {f"user:{token.user}" for token in tokens}
-    known |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}
+    names = {f"user:{token.user}" for token in tokens}
+    names |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}
     for source in config.sources:
         lists = [source.visible_to, *(folder.visible_to for folder in source.paths)]
         for entry in dict.fromkeys(chain.from_iterable(lists)):
-            if entry not in known and not is_on_this_machine(entry):
+            if entry not in names and not is_on_this_machine(entry):
                 detail = f"visible_to names {entry}, but no user, group or token has that name"
                 remedy = "Correct the name, or make a token: `hopsyncd token create`"
                 yield Finding(f"source {source.name}", "warn", detail, remedy)

@@ -50,8 +50,8 @@ def find_local_llms(ports: dict[str, int] | None = None) -> list[LocalLlm]:
 
 async def _find(ports: dict[str, int]) -> list[LocalLlm]:
     async with bounded_http(use_proxies=False) as http:
-        asked = [_ask(http, program, port) for program, port in ports.items()]
-        return [server for server in await asyncio.gather(*asked) if server]
+        pending = [_ask(http, program, port) for program, port in ports.items()]
+        return [server for server in await asyncio.gather(*pending) if server]
 
 
 async def _ask(http: httpx2.AsyncClient, program: str, port: int) -> LocalLlm | None:

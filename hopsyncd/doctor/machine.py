@@ -49,18 +49,18 @@ _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
 def python() -> Iterator[Finding]:
-    found = platform.python_version()
+    version = platform.python_version()
     if sys.version_info < _LEAST_PYTHON:
-        yield Finding("python", "fail", f"Python {found}", "Install hopsyncd with 3.11 or newer")
+        yield Finding("python", "fail", f"Python {version}", "Install hopsyncd with 3.11 or newer")
     else:
-        yield report_ok("python", f"Python {found} on {platform.system()} {platform.machine()}")
+        yield report_ok("python", f"Python {version} on {platform.system()} {platform.machine()}")
 
 
 def descriptors() -> Iterator[Finding]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = f"{limit} descriptors can be open"
+    limit_text = f"{limit} descriptors can be open"
     remedy = "Raise the limit: `ulimit -n 4096`, or LimitNOFILE= in the unit"
-    yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, found, remedy)
+    yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, limit_text, remedy)
 
 
 def _enough(check: str, there_is: int, too_few: int, few: int, found: str, remedy: str) -> Finding:
@@ -71,27 +71,27 @@ def _enough(check: str, there_is: int, too_few: int, few: int, found: str, remed
 
 def clock() -> Iterator[Finding]:
     now = datetime.fromtimestamp(time.time(), UTC)
-    found = now.isoformat(timespec="seconds")
+    now_text = now.isoformat(timespec="seconds")
     if now.year < _LEAST_YEAR:
         remedy = "Set the clock, preferably from the network: `timedatectl set-ntp true`"
-        yield Finding("clock", "fail", f"the clock says {found}", remedy)
+        yield Finding("clock", "fail", f"the clock says {now_text}", remedy)
     else:
-        yield report_ok("clock", found)
+        yield report_ok("clock", now_text)
 
 
 def libraries() -> Iterator[Finding]:
     used = library()
-    found = f"SQLite {used.sqlite} ({used.module}), sqlite-vec {used.vec or 'missing'}"
+    versions = f"SQLite {used.sqlite} ({used.module}), sqlite-vec {used.vec or 'missing'}"
     if not used.vec or not used.fts5:
         missing = "full-text search" if used.vec else "the vector extension"
         remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
-        yield Finding("sqlite", "fail", f"{found}; without {missing}", remedy)
+        yield Finding("sqlite", "fail", f"{versions}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
         remedy = "Install pysqlite3, which includes a newer SQLite: `pip install pysqlite3`"
         why = "this SQLite version can damage a log that two connections write"
-        yield Finding("sqlite", "warn", f"{found}: {why}", remedy)
+        yield Finding("sqlite", "warn", f"{versions}: {why}", remedy)
     else:
-        yield report_ok("sqlite", f"{found}, with full-text search")
+        yield report_ok("sqlite", f"{versions}, with full-text search")
 
 
 def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
@@ -133,9 +133,9 @@ def disk(config: Config) -> Iterator[Finding]:
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
-    found = f"{free / 1e9:.1f} GB free for {config.daemon.data_dir}"
+    free_space = f"{free / 1e9:.1f} GB free for {config.daemon.data_dir}"
     remedy = "Free some space, or set daemon.data_dir to a folder on a larger disk"
-    yield _enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, found, remedy)
+    yield _enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, free_space, remedy)
 
 
 def file_events(config: Config) -> Iterator[Finding]:
@@ -145,22 +145,22 @@ def file_events(config: Config) -> Iterator[Finding]:
     if not (config.watch.enabled and roots and None not in limits.values()):
         return
     watched, counted = _folders(roots)
-    found = f"{'' if counted else 'over '}{watched} folders, {limits['max_user_watches']} watches"
+    counts = f"{'' if counted else 'over '}{watched} folders, {limits['max_user_watches']} watches"
     remedies = (
         "Run `sysctl fs.inotify.{}={}`, and set it in /etc/sysctl.d. Until then, scans find changes"
     )
     if watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 2 * watched))
-        yield Finding("file events", "fail", f"{found} allowed", remedy)
+        yield Finding("file events", "fail", f"{counts} allowed", remedy)
     elif len(roots) > (limits["max_user_instances"] or 0):
         why = f"{len(roots)} folders to watch, {limits['max_user_instances']} watchers allowed"
         remedy = remedies.format("max_user_instances", 2 * len(roots))
         yield Finding("file events", "fail", why, remedy)
     elif 2 * watched > (limits["max_user_watches"] or 0):
         remedy = remedies.format("max_user_watches", max(1 << 20, 4 * watched))
-        yield Finding("file events", "warn", f"{found} allowed for all programs together", remedy)
+        yield Finding("file events", "warn", f"{counts} allowed for all programs together", remedy)
     else:
-        yield report_ok("file events", f"{found} allowed")
+        yield report_ok("file events", f"{counts} allowed")
 
 
 def _limit(name: str) -> int | None:
@@ -212,19 +212,19 @@ def data_folder(config: Config) -> Iterator[Finding]:
     if not folder.exists():
         yield report_ok("data folder", f"{folder} is created at the first start")
         return
-    found = folder.stat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
         remedy = "Move the file away, or set daemon.data_dir"
         yield Finding("data folder", "fail", f"{folder} is not a folder", remedy)
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
         yield Finding("data folder", "fail", f"you may not write to {folder}", remedy)
     elif writers := writers_besides_owner(folder):
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
         why = f"{folder} has mode {mode}, so {writers} can write to it, and the daemon refuses it"
         yield Finding("data folder", "fail", why, f"Check the folder, then run: chmod 700 {folder}")
-    elif found.st_mode & 0o077:
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    elif status.st_mode & 0o077:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
         why = f"{folder} has mode {mode}, so others can read your documents in it"
         yield Finding("data folder", "warn", why, f"`chmod 700 {folder}`")
     else:
@@ -239,7 +239,7 @@ def database(config: Config) -> Iterator[Finding]:
         return
     try:
         with closing(open_reader(place)) as connection:
-            found = check(connection, deep=False)
+            report = check(connection, deep=False)
             newest = head(connection)
     except OlderSchema as error:
         yield Finding("database", "warn", f"{path}: {error.why}", error.hint)
@@ -247,14 +247,14 @@ def database(config: Config) -> Iterator[Finding]:
     except StoreError as error:
         yield Finding("database", "fail", f"{error.what}: {error.why}", error.hint)
         return
-    for finding in found:
+    for finding in report:
         detail = f"{finding.where}: {finding.detail} (invariant: {finding.invariant})"
         yield Finding("database", "fail", detail, finding.hint)
     now_ms = time.time_ns() // 1_000_000
     if newest and newest.created_ms > now_ms + _CLOCK_SLACK_MS:
         remedy = "Set the clock. Versions are ordered by number, so nothing is lost"
         yield Finding("database", "warn", f"version {newest.id} is dated in the future", remedy)
-    if not found:
+    if not report:
         served = f"version {newest.id}" if newest else "no version yet"
         yield report_ok("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
 

@@ -71,8 +71,8 @@ class Redactor:
         if not text or text in self._literals or _TIME.fullmatch(text):
             return text
         parts = " ".join(self._fit(part) or VALUE for part in _SEGMENTS.split(text))
-        kept = max(self._fit(text) or "", parts, key=lambda part: len(part.replace(VALUE, "")))
-        return kept if _WORD.search(kept) else self._number(text)
+        longest = max(self._fit(text) or "", parts, key=lambda part: len(part.replace(VALUE, "")))
+        return longest if _WORD.search(longest) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
         """Return the template that the text matches, with VALUE for each value, or None if it

@@ -106,19 +106,19 @@ def _versions() -> dict[str, Any]:
 
 def _packages(name: str) -> dict[str, str]:
     """Return the installed packages that a package requires, at any depth."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     waiting = [name]
     while waiting:
-        wanted = waiting.pop()
-        if wanted in found:
+        package_name = waiting.pop()
+        if package_name in versions:
             continue
         with suppress(metadata.PackageNotFoundError):
-            package = metadata.distribution(wanted)
-            found[wanted] = package.version
+            package = metadata.distribution(package_name)
+            versions[package_name] = package.version
             for requirement in package.requires or ():
                 if match := _REQUIREMENT.match(requirement):
                     waiting.append(match[0].lower())
-    return dict(sorted(found.items()))
+    return dict(sorted(versions.items()))
 
 
 def _machine(config: Config) -> dict[str, Any]:
@@ -166,5 +166,5 @@ def _log_line(line: str, redactor: Redactor) -> str:
     if not isinstance(event, dict):
         return redactor.text(line)
     trace = redactor.traceback(str(event.pop("exception", "")))
-    kept = redactor.value(event)
-    return json.dumps({**kept, "exception": trace} if trace else kept, ensure_ascii=False)
+    redacted = redactor.value(event)
+    return json.dumps({**redacted, "exception": trace} if trace else redacted, ensure_ascii=False)

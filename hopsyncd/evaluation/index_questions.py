@@ -73,9 +73,9 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
     """Yield the pairs of passages in different documents, in an order that depends on the seed."""
     edges = served.list_edges()
     sources, targets = edges.source_question, edges.target_question
-    asked, answered = served.index.outgoing, served.index.incoming
+    outgoing, incoming = served.index.outgoing, served.index.incoming
     for edge in np.random.default_rng(seed).permutation(len(sources)).tolist():
-        entries = int(asked.passage_row[sources[edge]]), int(answered.passage_row[targets[edge]])
+        entries = int(outgoing.passage_row[sources[edge]]), int(incoming.passage_row[targets[edge]])
         ends = tuple(PassageId(int(served.passage_ids[entry])) for entry in entries)
         places = places_at(connection, served.version.id, ends)
         documents = [
@@ -84,7 +84,7 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
         if documents[0] & documents[1]:
             continue
         passages = known_passages(connection, ends)
-        names = _names(connection, served, ends[0], int(asked.id[sources[edge]]))
+        names = _names(connection, served, ends[0], int(outgoing.id[sources[edge]]))
         yield Pair(passages[ends[0]], passages[ends[1]], names)
 
 
@@ -96,8 +96,8 @@ def _names(
     return next(
         (
             drafted.keywords
-            for made in sets_by_id(connection, ids)
-            for drafted in made.questions
+            for passage_set in sets_by_id(connection, ids)
+            for drafted in passage_set.questions
             if drafted.id == question
         ),
         frozenset(),
@@ -167,7 +167,7 @@ def _ask_about_target(
 ) -> Iterator[tuple[str, str]]:
     """Yield questions about the text after the name, each with its answer."""
     text = pair.target.text
-    known = f" {normalise(pair.source.text)} "
+    source_words = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
     for start, end in sentence_spans(text):
         for mention in mentions:
@@ -175,16 +175,16 @@ def _ask_about_target(
                 continue
             if not is_topic and (mention.start > start or " " not in name):
                 continue
-            for first, last, which in _things(text, start, end, mentions, language):
+            for first, last, phrase in _find_phrases(text, start, end, mentions, language):
                 between = text[mention.end : first].strip(_EDGES)
-                new = f" {normalise(text[first:last])} " not in known
+                new = f" {normalise(text[first:last])} " not in source_words
                 if first > mention.end and new and between:
                     if _RELATION.match(between) and len(between) <= _MAX_BETWEEN:
-                        yield f"{between} {which}", text[first:last]
+                        yield f"{between} {phrase}", text[first:last]
                     break
 
 
-def _things(
+def _find_phrases(
     text: str, start: int, end: int, mentions: Sequence[Mention], language: Language
 ) -> list[tuple[int, int, str]]:
     """Find possible answers in a sentence. Returns (start, end, question word), by position.
@@ -196,11 +196,11 @@ def _things(
     spans = [
         (start + entity.start, start + entity.end, f"which {entity.kind}") for entity in entities
     ]
-    taken = {first for first, _, _ in spans}
+    starts = {first for first, _, _ in spans}
     names = [
         (mention.start, mention.end, "what")
         for mention in mentions
-        if start <= mention.start < end and mention.start not in taken
+        if start <= mention.start < end and mention.start not in starts
     ]
     return sorted([*spans, *names])
 
@@ -335,11 +335,13 @@ def evaluate_index(
     Raises the errors of `make_index_questions`.
     """
     models, usage = experiment.models, Usage(max_calls=_CALLS * count)
-    made = make_index_questions(
+    batch = make_index_questions(
         database, models, count, seed, models.llm if by_llm else None, usage
     )
-    asked = ask_all_ways(database, made.served, gold_of(made.corpus), made.questions, experiment)
-    return Evaluation(asked, 0.0, made.served.version.passages, len(made.served.list_edges()))
+    answers = ask_all_ways(
+        database, batch.served, gold_of(batch.corpus), batch.questions, experiment
+    )
+    return Evaluation(answers, 0.0, batch.served.version.passages, len(batch.served.list_edges()))
 
 
 def make_index_questions(
@@ -366,10 +368,10 @@ def make_index_questions(
         served = load_snapshot(connection, newest)
         tried = islice(pairs(connection, served, seed), _TRIES * count)
         if llm is None:
-            made = _make_disjoint(
+            pairs_asked = _make_disjoint(
                 tried, corpus, lambda pair: make_question_by_rule(pair, models.language)
             )
-            questions = list(islice(made, count))
+            questions = list(islice(pairs_asked, count))
         else:
             chosen = list(islice(_make_disjoint(tried, corpus, lambda pair: pair), _SPARE * count))
     if llm is not None:
@@ -386,10 +388,10 @@ def _make_disjoint(
     for pair in pairs:
         if not corpus.keys().isdisjoint(pair.ids):
             continue
-        made = make(pair)
-        if made is not None:
+        question = make(pair)
+        if question is not None:
             corpus |= zip(pair.ids, (pair.source, pair.target), strict=True)
-            yield made
+            yield question
 
 
 def _nothing(why: str) -> BadRequest:

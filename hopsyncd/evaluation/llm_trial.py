@@ -83,9 +83,9 @@ def try_llm(llm: Llm, budget_tokens: int, clock: Callable[[], float] = time.perf
 
     LlmNonsense is not raised. Its reason becomes the `problem` of the result.
     """
-    asked = AskedQuestion(QUESTION)
-    material = made_up_material(room_for_passages(asked, budget_tokens))
-    call = call_for(asked, material)
+    question = AskedQuestion(QUESTION)
+    material = made_up_material(room_for_passages(question, budget_tokens))
+    call = call_for(question, material)
     usage, watch = Usage(), _Stopwatch(clock)
     began_s = clock()
     answer, cited, problem = "", frozenset[PassageId](), ""
@@ -124,15 +124,15 @@ def made_up_material(tokens: int) -> Material:
     """
     texts = [_FIRST, _LAST]
     number = 0
-    left = tokens - sum(map(_cost, texts))
-    while left > 0:
+    tokens_left = tokens - sum(map(_cost, texts))
+    while tokens_left > 0:
         filling = _FILLING.format(
             place=_PLACES[number % len(_PLACES)],
             name=_NAMES[number // len(_PLACES) % len(_NAMES)],
             year=1700 + number,
         )
-        left -= _cost(filling)
-        if left > 0:
+        tokens_left -= _cost(filling)
+        if tokens_left > 0:
             texts.insert(-1, filling)
         number += 1
     return _material(texts)

@@ -95,11 +95,11 @@ def answer_f1(answer: str, golds: Sequence[str]) -> float:
 def _words_f1(answer: str, gold: str) -> float:
     if answer != gold and (answer in _WHOLE or gold in _WHOLE):
         return 0.0
-    words, wanted = answer.split(), gold.split()
-    common = sum((Counter(words) & Counter(wanted)).values())
+    words, gold_words = answer.split(), gold.split()
+    common = sum((Counter(words) & Counter(gold_words)).values())
     if not common:
         return float(answer == gold)
-    return _harmonic(common / len(words), common / len(wanted))
+    return _harmonic(common / len(words), common / len(gold_words))
 
 
 def is_right(short: str, golds: Sequence[str]) -> bool:
@@ -123,8 +123,8 @@ def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
     """Return whether one of the texts contains a gold answer. The answers yes and no do not
     count.
     """
-    wanted = [answer_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
-    return any(_holds(answer_words(text), gold) for text in texts for gold in wanted)
+    gold_answers = [answer_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
+    return any(_holds(answer_words(text), gold) for text in texts for gold in gold_answers)
 
 
 def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -400,7 +400,7 @@ def find_missing(
     seeds, walk = (
         Engine(database, encoder, walking) for walking in (replace(settings, hops=0), settings)
     )
-    found = {}
+    missing = {}
     for engine in (seeds, walk):
         engine.publish(served)
     for question in questions:
@@ -409,8 +409,8 @@ def find_missing(
         assert first is not None and last is not None
         misses = tuple(_misses(question, gold, _passages(first), _passages(last)))
         if misses:
-            found[question.id] = Missing(misses, _describe_passages(last))
-    return found
+            missing[question.id] = Missing(misses, _describe_passages(last))
+    return missing
 
 
 def _passages(answer: Answer) -> list[PassageId]:

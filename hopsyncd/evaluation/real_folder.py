@@ -151,16 +151,16 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     If the quote spans two neighbours, the passage with the larger part is returned. Only words are
     compared, because readers remove most markup.
     """
-    wanted = _words(quote.text)
+    words = _words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
-        holders = [passage.id for passage in page if wanted in _words(shown(passage))]
+        holders = [passage.id for passage in page if words in _words(shown(passage))]
         if holders:
             yield from holders
             return
     for first, second in pairwise(page):
         left, right = _words(first.text), _words(second.text)
-        if wanted in left.rstrip() + right:
-            yield (first if _find_shared(left, wanted) >= len(wanted) / 2 else second).id
+        if words in left.rstrip() + right:
+            yield (first if _find_shared(left, words) >= len(words) / 2 else second).id
 
 
 def _words(text: str) -> str:
@@ -207,8 +207,8 @@ def index_folder(
     documents.
     """
     place.mkdir(parents=True, exist_ok=True)
-    read = with_pictures(source, config)
-    assert isinstance(read, FolderSource)
+    whole = with_pictures(source, config)
+    assert isinstance(whole, FolderSource)
     connection = open_writer(place / DATABASE_NAME)
     index = config.index
     tesseract = tesseract_of(config)
@@ -237,7 +237,7 @@ def index_folder(
             extract=extraction.extract,
         )
         scope = Scope(afresh=True, accept_empty=True)
-        outcome = sync.sync(Source(row, source.name, folder_of(read, config)), scope)
+        outcome = sync.sync(Source(row, source.name, folder_of(whole, config)), scope)
         newest = head(connection)
         if outcome.problem or newest is None:
             raise BadRequest(
@@ -272,12 +272,12 @@ def measured_folder(
     database = place / DATABASE_NAME
     with closing(open_reader(database)) as connection, snapshot(connection):
         gold = find_gold_passages(connection, served.version.id, questions)
-    asked = [question.gold for question in questions]
+    gold_questions = [question.gold for question in questions]
     return Evaluation(
-        ask_all_ways(database, served, gold, asked, experiment),
+        ask_all_ways(database, served, gold, gold_questions, experiment),
         index_s,
         served.version.passages,
         len(served.list_edges()),
         tuple(name for name, passages in gold.items() if not passages),
-        find_missing(database, served, gold, asked, models.encoder, experiment.walk),
+        find_missing(database, served, gold, gold_questions, models.encoder, experiment.walk),
     )

@@ -55,8 +55,8 @@ def recorded_maker(
             "Each passage of the corpus needs a line {id, incoming: [...], outgoing: [...]}",
         )
     digest = hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
-    asked = {passage.id: lines[id_] for id_, passage in corpus.items()}
-    return LlmQuestionMaker(RecordedAsker(f"recorded@{digest}", asked), language, encoder, mode)
+    lines_of = {passage.id: lines[id_] for id_, passage in corpus.items()}
+    return LlmQuestionMaker(RecordedAsker(f"recorded@{digest}", lines_of), language, encoder, mode)
 
 
 def _read_lines(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
@@ -122,8 +122,8 @@ class VectorCache(PromptedEncoder):
         vectors."""
         missing = [row for row, key in enumerate(keys) if key not in self._kept]
         if missing:
-            made = encode([texts[row] for row in missing])
-            added = dict(zip([keys[row] for row in missing], made, strict=True))
+            new_vectors = encode([texts[row] for row in missing])
+            added = dict(zip([keys[row] for row in missing], new_vectors, strict=True))
             with self._lock:
                 self._append(added)
                 self._kept |= added

@@ -110,8 +110,8 @@ def evaluate(
     maker = experiment.models.maker
     served = build(folder, corpus, maker, experiment.budget_factor, experiment.on_passages)
     index_s = time.perf_counter() - began_s
-    asked = ask_all_ways(folder / DATABASE_NAME, served, gold_of(corpus), questions, experiment)
-    return Evaluation(asked, index_s, served.version.passages, len(served.list_edges()))
+    answers = ask_all_ways(folder / DATABASE_NAME, served, gold_of(corpus), questions, experiment)
+    return Evaluation(answers, index_s, served.version.passages, len(served.list_edges()))
 
 
 def ask_all_ways(
@@ -200,7 +200,7 @@ def build(
 
 
 def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
-    read = tuple(
+    readings = tuple(
         ReadDocument(
             Document(
                 source,
@@ -213,7 +213,7 @@ def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
         )
         for line, passage in corpus.items()
     )
-    return Batch("evaluation", read)
+    return Batch("evaluation", readings)
 
 
 def outcomes(
@@ -231,11 +231,11 @@ def outcomes(
     """
     if not search.wants_llm:
         engine.query(questions[0].question, max(DEPTHS), search)
-    done = []
+    outcomes_so_far = []
     for question in questions:
-        done.append(_outcome(engine, search, gold, question, reply_to))
+        outcomes_so_far.append(_outcome(engine, search, gold, question, reply_to))
         on_question()
-    return done
+    return outcomes_so_far
 
 
 def _outcome(
@@ -249,11 +249,11 @@ def _outcome(
     answer = engine.query(question.question, max(DEPTHS), search)
     took_ms = (time.perf_counter() - began_s) * 1000
     assert answer is not None
-    found = tuple(ranked.passage for ranked in answer.ranked)
+    passages = tuple(ranked.passage for ranked in answer.ranked)
     measured = QuestionOutcome(
         question,
-        found,
-        {name: rank_of(found, gold[name]) for name in sorted(question.gold)},
+        passages,
+        {name: rank_of(passages, gold[name]) for name in sorted(question.gold)},
         took_ms,
         answer.llm.calls if answer.llm else 0,
         answer.llm.tokens if answer.llm else 0,
@@ -293,7 +293,7 @@ def searches_of(
     >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[2:]
     ['hop reasoner=walk', 'bm25']
     """
-    made: dict[str, Search] = {}
+    searches: dict[str, Search] = {}
     for strategy, profile, reasoner, top_k, n_hop, beam, rerank, method in product(
         strategies,
         profiles or (_PLAIN.profile,),
@@ -312,8 +312,8 @@ def searches_of(
         search = replace(heeded, method=method)
         if search.profile == "paper" and search.reasoner == "walk":
             continue
-        made.setdefault(_name(search), search)
-    return made
+        searches.setdefault(_name(search), search)
+    return searches
 
 
 def _without_ignored_parameters(search: Search) -> Search:

@@ -52,9 +52,10 @@ def may_name_columns(texts: Sequence[str]) -> bool:
 def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a first row is data, because it resembles the rows below it.
 
-    The row is data if one of its values occurs again in the same column, or if two values of a
-    column differ only in their digits, such as "Table 1" above "Table 2". Rows that repeat the
-    whole first row are ignored.
+    The row is data if some but not all of its values end with a colon, as in a form; if one of its
+    values occurs again in the same column; or if a value and the first value below it differ only
+    in their digits, such as "Table 1" above "Table 2". Rows that repeat the whole first row are
+    ignored.
 
     >>> is_data(["Table 1", "Age"], [["Table 2", "Sex"]]), is_data(["Table", "Age"], [["1", "44"]])
     (True, False)

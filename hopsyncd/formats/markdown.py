@@ -185,7 +185,7 @@ def _parser() -> MarkdownIt:
 
 
 def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
-    """Drop lists and paragraphs that consist of links within the page.
+    """Drop tables of contents: lists and paragraphs of two or more links within the page.
 
     They are counted in `skipped`.
     """

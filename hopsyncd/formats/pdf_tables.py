@@ -335,7 +335,8 @@ def _wrapped_cell(
 
 
 def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
-    """Group spans that are next to each other on the page but in separate parts of the file."""
+    """Group spans by column if the file has the columns one after the other. Returns None for a
+    table."""
     columns = _columns(rows)
     spans = sorted((span for row in rows for span in row), key=lambda span: span.order)
     if any(span.is_value for span in spans):

@@ -114,20 +114,20 @@ class ClusterMaker(BuiltinMaker):
     def _make_remotely(self, coming: Iterator[Passage]) -> Iterator[Sequence[MakeResult]]:
         ray, under_way = self._ray, dict[Any, list[Passage]]()
         group: list[Passage] = []  # the passages taken from `coming` that are not submitted yet
-        asked = ray.remote(num_cpus=1, max_retries=_TRIES)(make_on_worker)
+        remote_task = ray.remote(num_cpus=1, max_retries=_TRIES)(make_on_worker)
         try:
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
             while True:
                 while len(under_way) < most and (group := [*islice(coming, _TOGETHER)]):
-                    task = asked.remote(self._load, self._config, self._expected, group)
+                    task = remote_task.remote(self._load, self._config, self._expected, group)
                     under_way[task], group = group, []
                 if not under_way:
                     return
-                for done in ray.wait([*under_way], timeout=_WAIT_S)[0]:
-                    found = ray.get(done)
-                    if isinstance(found, Refusal):
-                        raise _Refused(found)
-                    yield [*zip(under_way.pop(done), found, strict=True)]
+                for finished in ray.wait([*under_way], timeout=_WAIT_S)[0]:
+                    result = ray.get(finished)
+                    if isinstance(result, Refusal):
+                        raise _Refused(result)
+                    yield [*zip(under_way.pop(finished), result, strict=True)]
                 yield ()
         except (ray.exceptions.RayError, ConnectionError, _Refused) as error:
             # Running tasks take about a second and are not cancelled. If a result arrives during
@@ -205,12 +205,12 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     Machines with equal fingerprints make equal question sets.
     """
     roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
-    made = [_probe_result(maker.make(passage)) for passage in _PROBE]
+    results = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {
         "code": _digest(file for root in roots for file in root.rglob("*.py")),
         "encoder": maker.generation.encoder,
         "language model": _digest(pipeline_folder(config.language_model).rglob("*")),
-        "result of the same passage": hashlib.sha256(repr(made).encode()).hexdigest(),
+        "result of the same passage": hashlib.sha256(repr(results).encode()).hexdigest(),
     }
 
 
@@ -236,8 +236,8 @@ def make_on_worker(
 
     Returns a Refusal if the worker's fingerprint differs from `expected`.
     """
-    maker, found = _load_once(load, config)
-    differs = tuple(name for name, digest in expected.items() if found.get(name) != digest)
+    maker, fingerprint = _load_once(load, config)
+    differs = tuple(name for name, digest in expected.items() if fingerprint.get(name) != digest)
     if differs:
         return Refusal(socket.gethostname(), differs)
     sets = (result for made in maker.make_each(passages) for _, result in made)

@@ -385,8 +385,8 @@ class CrossReranker:
             if self._model is None:
                 self._model = self._load()
             # One text at a time, as in the encoder: in a batch, padding changes the last bits.
-            found = self._model.predict(pairs, batch_size=1, show_progress_bar=False)
-        return [float(score) for score in found]
+            predictions = self._model.predict(pairs, batch_size=1, show_progress_bar=False)
+        return [float(score) for score in predictions]
 
     def _load(self) -> Any:
         # Nothing is downloaded at run time.

@@ -53,18 +53,18 @@ def load_serving_models(config: Config, in_use: str = "") -> Models:
     if the configured models cannot be loaded. If only the models of the stored vectors cannot be
     loaded, a warning is logged, and the configured models are returned.
     """
-    wanted = load_models(config, in_use)
-    name = _generation_name(config.llm, wanted.language, wanted.encoder, wanted.llm)
+    models = load_models(config, in_use)
+    name = _generation_name(config.llm, models.language, models.encoder, models.llm)
     file = config.daemon.data_dir / FILE_NAME
     former = None
     if in_use and name != in_use:
-        former = _load_former(config, wanted, in_use, _recall(file, in_use))
+        former = _load_former(config, models, in_use, _recall(file, in_use))
     _remember(file, name, _Settings(config.models, config.llm))
     if former is None:
-        return wanted
-    if former.encoder is not wanted.encoder:
+        return models
+    if former.encoder is not models.encoder:
         threading.Thread(target=warm_up_encoder, args=(former.encoder,)).start()
-    return replace(former, next=wanted)
+    return replace(former, next=models)
 
 
 def load_for_estimate(config: Config) -> tuple[Models, str]:
@@ -93,9 +93,9 @@ def _load_former(
         language: Language = wanted.language
         if models.language_model != config.models.language_model:
             language = SpacyLanguage(models.language_model)
-        same = {field: getattr(config.models, field) for field in _UNUSED_BY_FORMER}
+        fields = {field: getattr(config.models, field) for field in _UNUSED_BY_FORMER}
         encoder = wanted.encoder
-        if models.model_copy(update=same) != config.models:
+        if models.model_copy(update=fields) != config.models:
             encoder = load_encoder(config.model_copy(update={"models": models}), in_use)
         unasked = _Unasked(llm) if llm.base_url else None
         if _generation_name(llm, language, encoder, unasked) != in_use:
@@ -162,9 +162,10 @@ def _recall(file: Path, name: str) -> _Settings | None:
     error.
     """
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))[name]
+        recorded = json.loads(file.read_text(encoding="utf-8"))[name]
         return _Settings(
-            ModelsConfig.model_validate(kept["models"]), LlmConfig.model_validate(kept["llm"])
+            ModelsConfig.model_validate(recorded["models"]),
+            LlmConfig.model_validate(recorded["llm"]),
         )
     except FileNotFoundError:
         return None
@@ -176,16 +177,16 @@ def _recall(file: Path, name: str) -> _Settings | None:
 def _remember(file: Path, name: str, settings: _Settings) -> None:
     """Store the settings of a generation. A failure is logged."""
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        recorded = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        known = {}
+        recorded = {}
     llm = settings.llm.model_dump(mode="json")
     entry = {"models": settings.models.model_dump(mode="json"), "llm": llm}
-    if not isinstance(known, dict) or known.get(name) == entry:
+    if not isinstance(recorded, dict) or recorded.get(name) == entry:
         return
     new = file.with_suffix(f".{os.getpid()}")
     try:
-        new.write_text(json.dumps({**known, name: entry}, indent=1), encoding="utf-8")
+        new.write_text(json.dumps({**recorded, name: entry}, indent=1), encoding="utf-8")
         new.replace(file)
     except OSError as error:
         log.warning(

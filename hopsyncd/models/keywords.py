@@ -169,8 +169,8 @@ def document_names(names: Iterable[str]) -> frozenset[str]:
     >>> document_names(("2026-11-01", "Untitled 2", "<1@example.org>"))
     frozenset()
     """
-    called = (normalise(name) for name in names if "@" not in name)
-    return frozenset(name for name in called if _is_distinctive(name))
+    normalised = (normalise(name) for name in names if "@" not in name)
+    return frozenset(name for name in normalised if _is_distinctive(name))
 
 
 def _is_distinctive(name: str) -> bool:

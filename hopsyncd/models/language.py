@@ -86,13 +86,13 @@ class SpacyLanguage:
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         """Raises ModelUnavailable if the model cannot be loaded."""
-        found = self._request("mentions", texts)
-        return [tuple(Mention(*fields) for fields in of_text) for of_text in found]
+        spans = self._request("mentions", texts)
+        return [tuple(Mention(*fields) for fields in of_text) for of_text in spans]
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Raises ModelUnavailable if the model cannot be loaded."""
-        found = self._request("entities", texts)
-        return [tuple(Entity(*fields) for fields in of_text) for of_text in found]
+        spans = self._request("entities", texts)
+        return [tuple(Entity(*fields) for fields in of_text) for of_text in spans]
 
     def wake(self) -> None:
         """Start the process if it is not running. Call this before a text is expected. Does not

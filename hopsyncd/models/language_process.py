@@ -108,8 +108,10 @@ def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         rule_tags = [pattern[rule["index"]].get("TAG") for pattern in rule["patterns"]]
         return {tag if isinstance(tag, str) else None for tag in rule_tags}
 
-    read = set().union(*(tags(rule) for rule in setting if rule["attrs"].get("POS") in _PARTS_READ))
-    return [rule for rule in setting if None in read | tags(rule) or read & tags(rule)]
+    parts = set().union(
+        *(tags(rule) for rule in setting if rule["attrs"].get("POS") in _PARTS_READ)
+    )
+    return [rule for rule in setting if None in parts | tags(rule) or parts & tags(rule)]
 
 
 def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
@@ -117,12 +119,12 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
 
     predict() is slow because it takes the interpreter's lock for each check of each action.
     """
-    found = recogniser.moves.init_batch(docs)
+    states = recogniser.moves.init_batch(docs)
     model = recogniser.model.predict(docs)
-    unfinished = [state for state in found if not state.is_final()]
+    unfinished = [state for state in states if not state.is_final()]
     while unfinished:
         unfinished = recogniser.transition_states(unfinished, model.predict(unfinished))
-    return found
+    return states
 
 
 def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
@@ -143,9 +145,9 @@ def _tuples(mentions: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
 def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
     """List the start, end and kind of the entities of known kinds. `doc` may be None."""
     return tuple(
-        (found.start_char, found.end_char, _KINDS[found.label_])
-        for found in (doc.ents if doc is not None else ())
-        if found.label_ in _KINDS
+        (entity.start_char, entity.end_char, _KINDS[entity.label_])
+        for entity in (doc.ents if doc is not None else ())
+        if entity.label_ in _KINDS
     )
 
 
@@ -198,7 +200,7 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
     pipeline: _Pipeline | None = None
     signal.signal(signal.SIGALRM, lambda *_: release_heap())
     for request in requests:
-        wanted, texts = json.loads(request)
+        operation, texts = json.loads(request)
         try:
             if pipeline is None:
                 pipeline = _Pipeline(model)
@@ -206,7 +208,7 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
         except (OSError, ImportError, ValueError) as error:
             reply: dict[str, Any] = {"why": str(error)}
         else:
-            reply = {"found": pipeline.find(wanted, texts)}
+            reply = {"found": pipeline.find(operation, texts)}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
         signal.setitimer(signal.ITIMER_REAL, _REST_S)  # Each reply restarts the timer.
@@ -223,8 +225,8 @@ def _is_in_language(text: str, function_words: Set[str]) -> bool:
     words = _WORD.findall(text.lower())
     if len(words) < _MIN_WORDS:
         return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
-    known = sum(word in function_words for word in words)
-    return known / len(words) >= _MIN_FUNCTION_WORDS
+    count = sum(word in function_words for word in words)
+    return count / len(words) >= _MIN_FUNCTION_WORDS
 
 
 def _latin_share(text: str) -> float:

@@ -149,18 +149,18 @@ class LlmQuestionMaker:
     def _make(self, passage: Passage, output: LlmOutput) -> QuestionSet:
         if isinstance(output, LlmStatements):
             (mentions,) = self._language.mentions([passage.text])
-            made = draft_statements(draft_questions(passage, mentions), output)
+            statements = draft_statements(draft_questions(passage, mentions), output)
         else:
-            made = self._asked_drafts(passage, output)
-        return embed_drafts(passage, made, self.generation, self._encoder)
+            statements = self._asked_drafts(passage, output)
+        return embed_drafts(passage, statements, self.generation, self._encoder)
 
     def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
         builtin = draft_questions(passage, mentions)
-        kept = builtin.questions if self._mode == "both" else ()
+        builtin_drafts = builtin.questions if self._mode == "both" else ()
         # The first context is the passage itself, because each set begins with its vector.
-        contexts = [*(builtin.contexts if kept else builtin.contexts[:1])]
-        drafts = [*kept]
+        contexts = [*(builtin.contexts if builtin_drafts else builtin.contexts[:1])]
+        drafts = [*builtin_drafts]
         questions = [
             *((Direction.INCOMING, text) for text in asked.incoming),
             *((Direction.OUTGOING, text) for text in asked.outgoing),

@@ -114,8 +114,8 @@ class QuestionsPart(PassagePart):
 def _parse_questions(part: QuestionsPart, passage: Passage) -> LlmQuestions | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
     incoming = _usable_questions(part.incoming, text, set(), MAX_INCOMING)
-    taken = {question.casefold() for question in incoming}
-    outgoing = _usable_questions(part.outgoing, text, taken, MAX_OUTGOING)
+    casefolded = {question.casefold() for question in incoming}
+    outgoing = _usable_questions(part.outgoing, text, casefolded, MAX_OUTGOING)
     if not incoming:
         return unusable_reply_error("the reply has no usable question that the passage answers")
     return LlmQuestions(incoming, outgoing)
@@ -135,7 +135,7 @@ def _usable_questions(
 ) -> tuple[str, ...]:
     """Return the first `most` usable questions about the passage `text`, without duplicates and
     without questions in `used`."""
-    kept: list[str] = []
+    usable: list[str] = []
     for question in questions:
         clean = strip_control_characters(question)
         if not clean or len(clean) > _MAX_QUESTION or clean.casefold() in used:
@@ -143,8 +143,8 @@ def _usable_questions(
         if has_foreign_link(clean, text):
             continue
         used.add(clean.casefold())
-        kept.append(clean)
-    return tuple(kept[:most])
+        usable.append(clean)
+    return tuple(usable[:most])
 
 
 def strip_control_characters(text: str) -> str:
@@ -333,9 +333,9 @@ class LlmExtractor:
                 if settled:
                     yield settled
             end = _stop_reason(errors, len(calls)) or (_later_error() if idle_rounds > 1 else None)
-        left = [passage for group in queue for passage in group]
-        if left and end is not None:
-            yield [(passage, first.get(passage, end)) for passage in left]
+        remaining = [passage for group in queue for passage in group]
+        if remaining and end is not None:
+            yield [(passage, first.get(passage, end)) for passage in remaining]
 
     def _results(self, reply: BaseModel | LlmError, group: Sequence[Passage]) -> list[Result]:
         if isinstance(reply, LlmError):

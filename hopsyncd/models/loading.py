@@ -85,12 +85,12 @@ class Models:
     def for_generation(self, name: str) -> "Models":
         """Return `next` or `newer` if it has the generation of this name, otherwise these
         models."""
-        for other in filter(None, (self.next, self.newer)):
-            endpoint = other.encoder_endpoint
+        for candidate in filter(None, (self.next, self.newer)):
+            endpoint = candidate.encoder_endpoint
             if endpoint and not endpoint.is_known:
                 continue
-            if other.maker.generation.name == name:
-                return other
+            if candidate.maker.generation.name == name:
+                return candidate
         return self
 
     @property

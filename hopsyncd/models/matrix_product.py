@@ -45,17 +45,17 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         if not is_of_weights or not len(x) or not (out is None or out.flags.c_contiguous):
             product: Matrix = super().gemm(x, y, out=out, trans1=trans1, trans2=trans2)
             return product
-        given = np.ascontiguousarray(x, dtype=np.float32)
-        made = np.empty((len(x), len(y)), dtype=np.float32) if out is None else out
+        rows = np.ascontiguousarray(x, dtype=np.float32)
+        result = np.empty((len(x), len(y)), dtype=np.float32) if out is None else out
         session = self._session(y)
         binding = session.io_binding()
         for bind, name, array in (
-            (binding.bind_input, "given", given),
-            (binding.bind_output, "made", made),
+            (binding.bind_input, "given", rows),
+            (binding.bind_output, "made", result),
         ):
             bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
         session.run_with_iobinding(binding)
-        return made
+        return result
 
     def _session(self, weights: Matrix) -> Any:
         """Create a session that multiplies by these weights. The weights are not copied."""

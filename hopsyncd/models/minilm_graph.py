@@ -146,7 +146,7 @@ class _Graph:
         activation, activation_scale, zero = self._add_node_outputs(
             "DynamicQuantizeLinear", [hidden], 3
         )
-        given = [
+        inputs = [
             activation,
             self._add_constant(f"{names[0]}.weight", whole),
             activation_scale,
@@ -155,8 +155,8 @@ class _Graph:
         ]
         if with_bias:
             bias = np.concatenate([self._weights[f"{name}.bias"] for name in names])
-            given += ["", self._add_constant(f"{names[0]}.bias", bias)]
-        return self._add_node("MatMulIntegerToFloat", given, domain=_CONTRIB)
+            inputs += ["", self._add_constant(f"{names[0]}.bias", bias)]
+        return self._add_node("MatMulIntegerToFloat", inputs, domain=_CONTRIB)
 
     def _layer_norm(self, name: str, hidden: str) -> str:
         weight, bias = (
@@ -175,8 +175,8 @@ class _Graph:
 
     def _shared_constant(self, name: str, value: NDArray[np.float32]) -> str:
         """Add a constant that several layers share."""
-        known = any(constant.name == name for constant in self._constants)
-        return name if known else self._add_constant(name, value)
+        is_present = any(constant.name == name for constant in self._constants)
+        return name if is_present else self._add_constant(name, value)
 
     def _add_node(self, kind: str, inputs: list[str], domain: str = "", **options: Any) -> str:
         return self._add_node_outputs(kind, inputs, 1, domain, **options)[0]

@@ -71,10 +71,10 @@ class OnnxEncoder:
     def _read_or_write_model(self) -> bytes:
         """Read the model from the cache. If it is missing or damaged, build and store it."""
         try:
-            kept = self._file.read_bytes()
+            cached = self._file.read_bytes()
         except OSError:
-            kept = b""
-        digest, graph = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
+            cached = b""
+        digest, graph = cached[:_DIGEST_BYTES], cached[_DIGEST_BYTES:]
         if graph and hashlib.sha256(graph).digest() == digest:
             return graph
         if self._shipped:
@@ -83,7 +83,7 @@ class OnnxEncoder:
                 "the model file is damaged",
                 "Install hopsyncd again",
             )
-        if kept:
+        if cached:
             log.warning(
                 "the encoder's cached model is damaged, so it is rebuilt", file=str(self._file)
             )

@@ -36,14 +36,14 @@ def is_value(text: str, start: int, end: int, keyword: str) -> bool:
     """
     words = keyword.split()
     numbers = [word for word in words if word.isdecimal()]
-    others = [word for word in words if not word.isdecimal()]
-    if others:
-        return bool(numbers) and all(word in _UNITS for word in others)
+    nonnumeric = [word for word in words if not word.isdecimal()]
+    if nonnumeric:
+        return bool(numbers) and all(word in _UNITS for word in nonnumeric)
     shown = text[start:end].strip()
     if _VERSION.match(shown):
         return False
-    if found := _ONE_POINT.match(shown):
-        return _is_amount(text, start, end, found[1], found[2])
+    if match := _ONE_POINT.match(shown):
+        return _is_amount(text, start, end, match[1], match[2])
     years = [word for word in words if _YEAR.match(word)]
     return not years or not all(word in years or _PART_OF_DATE.match(word) for word in words)
 
@@ -90,8 +90,8 @@ def label_spans(text: str) -> list[tuple[int, int]]:
                 (spans if len(cells) > 1 else alone).append((offset, offset + colon + 1))
             offset += len(cell) + len(_BETWEEN_CELLS)
         start += len(line) + 1
-    known = {text[begin:end] for begin, end in spans}
-    return sorted([*spans, *(span for span in alone if text[span[0] : span[1]] in known)])
+    texts = {text[begin:end] for begin, end in spans}
+    return sorted([*spans, *(span for span in alone if text[span[0] : span[1]] in texts)])
 
 
 def without_labels(
@@ -102,10 +102,10 @@ def without_labels(
     A span inside a label is dropped. If a span overlaps a label, only the part after the label is
     kept.
     """
-    kept: list[tuple[int, int]] = []
+    spans_left: list[tuple[int, int]] = []
     for start, end in spans:
         stops = (stop for begin, stop in labels if start < stop and begin < end)
         start_of_value = max(stops, default=start)
         if start_of_value < end:
-            kept.append((start_of_value, end))
-    return kept
+            spans_left.append((start_of_value, end))
+    return spans_left

@@ -113,9 +113,9 @@ def read_prompts(folder: Path) -> Prompts | None:
     try:
         with file.open("rb") as opened:
             settings = json.loads(opened.read(_MAX_CONFIG_BYTES))
-        given = settings.get("prompts") or {}
+        texts = settings.get("prompts") or {}
         default = str(settings.get("default_prompt_name"))
-        named = {str(name): text for name, text in given.items() if isinstance(text, str)}
+        named = {str(name): text for name, text in texts.items() if isinstance(text, str)}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, AttributeError, RecursionError) as error:

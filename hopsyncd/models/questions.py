@@ -206,8 +206,8 @@ def embed_drafts(
     provisional: bool = False,
 ) -> QuestionSet:
     """Compute ids and vectors for the drafts."""
-    (made,) = embed_each([passage], [drafts], generation, encoder, provisional=provisional)
-    return made
+    (passage_set,) = embed_each([passage], [drafts], generation, encoder, provisional=provisional)
+    return passage_set
 
 
 def embed_each(
@@ -221,15 +221,15 @@ def embed_each(
     """Compute ids and vectors for the drafts of several passages. All texts are encoded in one
     call."""
     passage_texts = [draft.contexts[: len(draft.contexts) - draft.asked] for draft in drafts]
-    asked = [draft.contexts[len(draft.contexts) - draft.asked :] for draft in drafts]
+    contexts = [draft.contexts[len(draft.contexts) - draft.asked :] for draft in drafts]
     vectors = iter(to_grid(encoder.encode([*chain(*passage_texts)])))
-    if any(asked):
-        asked_vectors = iter(to_grid(encode_questions(encoder, [*chain(*asked)])))
+    if any(contexts):
+        asked_vectors = iter(to_grid(encode_questions(encoder, [*chain(*contexts)])))
     else:
         asked_vectors = iter(())
     sets = []
     for passage, draft, texts, questions in zip(
-        passages, drafts, passage_texts, asked, strict=True
+        passages, drafts, passage_texts, contexts, strict=True
     ):
         in_set = set_id(passage.id, generation.name, provisional=provisional)
         rows = [*islice(vectors, len(texts)), *islice(asked_vectors, len(questions))]
@@ -364,10 +364,10 @@ class BuiltinMaker:
                 pending.append(passage)
 
     def _finish_next(self, pending: deque[Passage]) -> MakeResult:
-        made = self._making[pending[0].id].result()
+        question_set = self._making[pending[0].id].result()
         passage = pending.popleft()
         del self._making[passage.id]
-        return passage, made
+        return passage, question_set
 
     @property
     def provisional_generation(self) -> GenerationConfig:

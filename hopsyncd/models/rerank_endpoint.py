@@ -73,15 +73,15 @@ def read_scores(body: bytes, count: int) -> Scores:
     try:
         reply = from_json(body, allow_inf_nan=False)
         if isinstance(reply, list):
-            found = _BARE_SCORES.validate_python(reply)
+            scores = _BARE_SCORES.validate_python(reply)
         else:
-            found = _Scores.model_validate(reply).results
+            scores = _Scores.model_validate(reply).results
     except (ValidationError, ValueError, RecursionError) as error:
         raise UnusableReply(_NO_SCORES) from error
-    by_index = {score.index: score.score for score in found}
-    if len(found) != len(by_index) or by_index.keys() != {*range(count)}:
+    by_index = {score.index: score.score for score in scores}
+    if len(scores) != len(by_index) or by_index.keys() != {*range(count)}:
         raise UnusableReply(
-            f"the reply has {len(found)} scores, but must have one for each of {count} texts"
+            f"the reply has {len(scores)} scores, but must have one for each of {count} texts"
         )
     usage = reply.get("usage") if isinstance(reply, dict) else None
     return Scores([by_index[index] for index in range(count)], usage)
@@ -121,7 +121,7 @@ class HttpReranker:
         if not texts:
             return []
         try:
-            found = self._ask(
+            reply = self._ask(
                 question[:_MAX_CHARACTERS], [text[:_MAX_CHARACTERS] for text in texts]
             )
         except LlmError as error:
@@ -130,7 +130,7 @@ class HttpReranker:
                 self._failure = failure
             raise failure from error
         self._failure = None
-        return found.scores
+        return reply.scores
 
     def close(self) -> None:
         """Cancel the requests in progress, and refuse further requests."""

@@ -68,27 +68,27 @@ def find_pairs(headings: Sequence[str], text: str, title: str = "") -> list[Pair
     >>> find_pairs((), "It was late (it rained).")
     []
     """
-    found: dict[Pair, None] = {}
+    pairs: dict[Pair, None] = {}
     for part in (*headings[-1:], text):
         for pair in _find_in(unicodedata.normalize("NFC", part)):
-            found[pair] = None
-            if len(found) == _MOST_PAIRS:
-                return [*found]
+            pairs[pair] = None
+            if len(pairs) == _MOST_PAIRS:
+                return [*pairs]
     name = headings[0] if headings else title
     for alias in _find_aliases(text):
         if name and alias.lower() != name.lower():
-            found[Pair(alias, name)] = None
-    return [*found]
+            pairs[Pair(alias, name)] = None
+    return [*pairs]
 
 
 def _find_in(text: str) -> Iterator[Pair]:
     if "(" in text:
-        for found in _IN_BRACKETS.finditer(text):
-            yield from _read_brackets(text, found)
+        for match in _IN_BRACKETS.finditer(text):
+            yield from _read_brackets(text, match)
     for pattern in (_APPOSITION, _LINE):
-        for found in pattern.finditer(text):
-            if _is_short(found[1]) and (long := _match_initials(found[1], found[2])):
-                yield Pair(found[1], long)
+        for match in pattern.finditer(text):
+            if _is_short(match[1]) and (long := _match_initials(match[1], match[2])):
+                yield Pair(match[1], long)
 
 
 def _read_brackets(text: str, match: re.Match[str]) -> Iterator[Pair]:
@@ -135,12 +135,12 @@ def _is_numeronym(short: str, long: str) -> bool:
     """Return whether a short form contains the number of omitted letters, such as `K8s` and
     `i18n`.
     """
-    found = _NUMERONYM.fullmatch(short)
+    match = _NUMERONYM.fullmatch(short)
     return (
-        found is not None
+        match is not None
         and long.isalpha()
-        and len(long) == int(found[2]) + 2
-        and (long[0].lower(), long[-1].lower()) == (found[1].lower(), found[3].lower())
+        and len(long) == int(match[2]) + 2
+        and (long[0].lower(), long[-1].lower()) == (match[1].lower(), match[3].lower())
     )
 
 
@@ -221,8 +221,8 @@ def _is_long(short: str, long: str) -> bool:
 
 def _find_aliases(text: str) -> list[str]:
     """Return the aliases that the first passage of a note lists."""
-    found = _ALIASES.search(text)
-    aliases = found[1].split(", ")[:_MOST_ALIASES] if found else []
+    match = _ALIASES.search(text)
+    aliases = match[1].split(", ")[:_MOST_ALIASES] if match else []
     return [alias for alias in aliases if 0 < len(_WORD.findall(alias)) <= MOST_WORDS]
 
 

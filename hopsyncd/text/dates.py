@@ -95,14 +95,14 @@ def find_dates(text: str) -> Iterator[FoundDate]:
     if not _YEAR.search(text):
         return
     text = unicodedata.normalize("NFC", text)
-    for found in WRITTEN_DATE.finditer(text):
-        first_day, first_month, first_year, month, day, year = found.groups()
+    for match in WRITTEN_DATE.finditer(text):
+        first_day, first_month, first_year, month, day, year = match.groups()
         name = (first_month or month).lower()
         yield from _days(first_year or year, MONTHS.get(name, 0), first_day or day)
-    for found in _YEAR_FIRST.finditer(text):
-        yield from _days(found[1], int(found[3]), found[4])
-    for found in _YEAR_LAST.finditer(text):
-        yield from _read_year_last(int(found[1]), int(found[3]), found[4])
+    for match in _YEAR_FIRST.finditer(text):
+        yield from _days(match[1], int(match[3]), match[4])
+    for match in _YEAR_LAST.finditer(text):
+        yield from _read_year_last(int(match[1]), int(match[3]), match[4])
 
 
 def find_date_text(text: str) -> str:
@@ -111,8 +111,8 @@ def find_date_text(text: str) -> str:
     >>> find_date_text("Notes of 7 May 2025"), find_date_text("2026-02-24 Night shift")
     ('7 May 2025', '2026-02-24')
     """
-    found = [pattern.search(text) for pattern in (WRITTEN_DATE, _YEAR_FIRST, _YEAR_LAST)]
-    first = min(filter(None, found), key=lambda match: match.start(), default=None)
+    matches = [pattern.search(text) for pattern in (WRITTEN_DATE, _YEAR_FIRST, _YEAR_LAST)]
+    first = min(filter(None, matches), key=lambda match: match.start(), default=None)
     return first[0] if first else ""
 
 
@@ -170,10 +170,10 @@ def date_terms(text: str) -> Counter[str]:
     1
     """
     terms: Counter[str] = Counter()
-    for found in find_dates(text):
-        terms[day_term(found.day, found.order)] += 1
-        if found.proves:
-            terms[order_term(found.proves)] += 1
+    for written in find_dates(text):
+        terms[day_term(written.day, written.order)] += 1
+        if written.proves:
+            terms[order_term(written.proves)] += 1
     if is_day_first_language(text):
         terms[DAY_FIRST_LANGUAGE] = 1
     return terms
@@ -188,17 +188,17 @@ def find_asked_day(text: str, question: str) -> str | None:
     >>> find_asked_day("07.05.2025", "Who came on 07.05.2025?") is None
     True
     """
-    found = [*find_dates(text)]
-    if not found:
+    dates = [*find_dates(text)]
+    if not dates:
         return None
-    certain = {date.day for date in found if date.order is None}
+    certain = {date.day for date in dates if date.order is None}
     if certain:
         return min(certain)
     days = {date.proves for date in find_dates(question)} - {None}
     order = next(iter(days)) if len(days) == 1 else None
     if order is None and not days and is_day_first_language(question):
         order = "day first"
-    return next((date.day for date in found if date.order == order), None)
+    return next((date.day for date in dates if date.order == order), None)
 
 
 def find_days_in_name(path: str) -> tuple[str, ...]:
@@ -210,6 +210,6 @@ def find_days_in_name(path: str) -> tuple[str, ...]:
     name = path.rpartition("/")[2].replace("_", "-")
     days = [date.day for date in find_dates(name.replace("-", " ")) if date.order is None]
     days += [date.day for date in find_dates(name) if date.order is None]
-    for found in _COMPACT.finditer(name):
-        days += [date.day for date in _days(found[1], int(found[2]), found[3])]
+    for match in _COMPACT.finditer(name):
+        days += [date.day for date in _days(match[1], int(match[2]), match[3])]
     return tuple(dict.fromkeys(days))

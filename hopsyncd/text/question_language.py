@@ -134,7 +134,7 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
     """Return a score for each language. A word counts less if other languages also have it."""
     scores = dict.fromkeys(_FUNCTION_WORDS, 0.0)
     for word in words:
-        languages = [language for language, known in _FUNCTION_WORDS.items() if word in known]
+        languages = [language for language, listed in _FUNCTION_WORDS.items() if word in listed]
         worth = (2.0 if word in _ASKING else 1.0) / max(len(languages), 1)
         for language in languages:
             scores[language] += worth
@@ -169,5 +169,5 @@ def drop_foreign_function_words(text: str) -> str:
         is_abbreviation = len(match[0]) > 1 and match[0].isupper() and not text.isupper()
         return " " if match[0].lower() in foreign and not is_abbreviation else match[0]
 
-    left = _ALONE.sub(keep, text)
-    return left if _WORD.search(left) else text
+    remaining = _ALONE.sub(keep, text)
+    return remaining if _WORD.search(remaining) else text

@@ -111,10 +111,10 @@ _find_short_terms = lru_cache(_SHORT_CACHED)(
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the `index_terms` of several texts, computed together."""
-    found = {text: _TERM_CACHE.get(text) for text in texts}
-    cached = {text: terms for text, terms in found.items() if terms is not None}
-    if len(cached) < len(found):
-        new = [text for text in found if text not in cached]
+    by_text = {text: _TERM_CACHE.get(text) for text in texts}
+    cached = {text: terms for text, terms in by_text.items() if terms is not None}
+    if len(cached) < len(by_text):
+        new = [text for text in by_text if text not in cached]
         computed = {
             text: tuple(sorted(counts)) for text, counts in zip(new, term_counts(new), strict=True)
         }

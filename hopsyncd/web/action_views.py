@@ -100,8 +100,8 @@ class ActionViews(View):
         self._require_own_daemon()
         place = _require(form, "place").strip()
         self.client.reload()
-        found = detect_source(place)
-        name, _ = add_source(config_path(self._config_file), found.keys, form.get("name") or None)
+        source = detect_source(place)
+        name, _ = add_source(config_path(self._config_file), source.keys, form.get("name") or None)
         self.client.reload()
         return {"source": name}
 
@@ -146,8 +146,8 @@ class ActionViews(View):
         return {"document": str(passage["document"])}
 
     def _restore(self, form: Form) -> Form:
-        done = self.client.restore(_require(form, "version"))
-        return {"version": str(done["restored"])}
+        answer = self.client.restore(_require(form, "version"))
+        return {"version": str(answer["restored"])}
 
     def _release(self, form: Form) -> Form:
         self.client.release([form["source"]] if form.get("source") else [])

@@ -66,17 +66,17 @@ class ChangeViews(View):
     @run_view
     def compare(self, request: Request) -> Response:
         """Show the answers to a question at two versions, side by side."""
-        asked = read_asked(request)
-        given = request.query_params
-        old, new = given.get("old", "").strip(), given.get("new", "").strip() or "head"
+        search = read_asked(request)
+        parameters = request.query_params
+        old, new = parameters.get("old", "").strip(), parameters.get("new", "").strip() or "head"
         sides, ranks = [], []
-        if asked.question and old:
+        if search.question and old:
             for version in (old, new):
                 answer = self.client.ask(
-                    asked.question,
-                    k=asked.k,
-                    strategy=asked.strategy,
-                    match=asked.match,
+                    search.question,
+                    k=search.k,
+                    strategy=search.strategy,
+                    match=search.match,
                     at=version,
                     llm=False,
                     passages=True,

@@ -68,10 +68,10 @@ class EndedSessions:
         self._follow()
         now_s = time.time()
         times = {name: at_s for name, at_s in self._times.items() if now_s - at_s < _KEPT_S}
-        handle, made = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
+        handle, temporary = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
         with os.fdopen(handle, "w", encoding="utf-8") as written:
             json.dump({**times, user: now_s}, written)
-        Path(made).replace(self._file)
+        Path(temporary).replace(self._file)
 
     def _follow(self) -> None:
         """Reload the file if it has changed.
@@ -79,16 +79,16 @@ class EndedSessions:
         If the file is damaged, all sessions that began before its last change have ended.
         """
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:
             self._state, self._times = None, {}
             return
-        state = (found.st_ino, found.st_mtime_ns, found.st_size)
+        state = (status.st_ino, status.st_mtime_ns, status.st_size)
         if state == self._state:
             return
         try:
             self._times = _FILE.validate_json(self._file.read_bytes())
         except (OSError, ValidationError) as error:
             log.error("all sessions were ended", file=str(self._file), why=str(error))
-            self._times = {_EVERYBODY: found.st_mtime}
+            self._times = {_EVERYBODY: status.st_mtime}
         self._state = state

@@ -105,8 +105,8 @@ def mark_words(text: str, terms: frozenset[str]) -> Markup:
     """
     if not terms:
         return escape(text)
-    known = terms_of_each({word.lower() for word in _WORD.findall(text)})
-    wanted = {word for word, found in known.items() if not terms.isdisjoint(found)}
+    by_word = terms_of_each({word.lower() for word in _WORD.findall(text)})
+    wanted = {word for word, found in by_word.items() if not terms.isdisjoint(found)}
     parts, end = list[Markup](), 0
     for found in _WORD.finditer(text):
         if found[0].lower() in wanted:
@@ -123,8 +123,8 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
     parts = list(sentences(flat))
-    found = terms_of_each(parts)
-    scores = [len(terms & set(found[part])) for part in parts]
+    by_part = terms_of_each(parts)
+    scores = [len(terms & set(by_part[part])) for part in parts]
     best = max(range(len(parts)), key=lambda index: (scores[index], -index))
     start = "… " if best else ""
     cut = "".join(parts[best:])[:_SNIPPET_CHARACTERS]
@@ -153,7 +153,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
         by_number.setdefault(sentence["citation"], []).append(sentence["text"])
     if not by_number:  # an LLM wrote the answer, so the cards show no sentences
         by_number = {number: [] for number in cited}
-    asked = question_terms(answer.get("question", ""))
+    terms = question_terms(answer.get("question", ""))
     cards = list[Card]()
     for index, (number, texts) in enumerate(by_number.items()):
         passage = cited[number]
@@ -167,7 +167,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
             Card(
                 number=number,
                 passage=passage,
-                sentences=[mark_words(show_cells(text), asked) for text in texts],
+                sentences=[mark_words(show_cells(text), terms) for text in texts],
                 plain=" ".join(texts) or passage["text"],
                 modified=modified.get(document_key(passage)),
                 joined_by=joint,
@@ -190,19 +190,19 @@ aria-label="Source 1: a.md">[1]</a>.')
     """
     cited = {str(citation["number"]): citation for citation in citations}
     parts, end = list[Markup](), 0
-    for found in _CITATION_MARK.finditer(text):
-        passage = cited.get(found[1])
+    for match in _CITATION_MARK.finditer(text):
+        passage = cited.get(match[1])
         if passage is None:
             continue
-        parts.append(escape(text[end : found.start()]))
+        parts.append(escape(text[end : match.start()]))
         parts.append(
             Markup(
                 '<a class="cite" href="{}" data-open="{}" aria-label="Source {}: {}">{}</a>'
             ).format(
-                address(passage["id"]), passage["id"], found[1], document_title(passage), found[0]
+                address(passage["id"]), passage["id"], match[1], document_title(passage), match[0]
             )
         )
-        end = found.end()
+        end = match.end()
     return Markup("").join([*parts, escape(text[end:])])
 
 
@@ -257,8 +257,8 @@ def _whole(passage: Passage) -> str:
 
 
 def _whole_words(text: str, words: str) -> str:
-    found = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE)
-    return found[0] if found and words.strip() else ""
+    match = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE)
+    return match[0] if match and words.strip() else ""
 
 
 def document_key(passage: Passage) -> str:

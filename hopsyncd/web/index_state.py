@@ -42,10 +42,10 @@ class ImportClock:
         if source != self._source or share < self._began_share:
             self._source, self._began_s, self._began_share = source, now_s, share
             return None
-        took_s, done = now_s - self._began_s, share - self._began_share
-        if took_s < _LEAST_S or done <= 0:
+        took_s, progress = now_s - self._began_s, share - self._began_share
+        if took_s < _LEAST_S or progress <= 0:
             return None
-        return took_s * (1 - share) / done
+        return took_s * (1 - share) / progress
 
 
 def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:

@@ -42,17 +42,17 @@ class Asked:
 
 def read_asked(request: Request) -> Asked:
     """Read the search from a request. Invalid values are left out."""
-    given = request.query_params
-    strategy, match, tab = given.get("strategy"), given.get("match"), given.get("tab", "")
-    filters = dict.fromkeys(text.strip() for text in given.getlist("f"))
+    query = request.query_params
+    strategy, match, tab = query.get("strategy"), query.get("match"), query.get("tab", "")
+    filters = dict.fromkeys(text.strip() for text in query.getlist("f"))
     return Asked(
-        question=given.get("q", "").strip(),
+        question=query.get("q", "").strip(),
         filters=[filter_ for filter_ in filters if filter_][:_MAX_FILTERS],
-        k=min(max(read_number(given.get("k", "")) or _K, 1), _MOST),
+        k=min(max(read_number(query.get("k", "")) or _K, 1), _MOST),
         strategy=strategy if strategy in STRATEGIES else None,
         match=match if match in MATCHES else "auto",
-        at=given.get("at", "").strip() or _HEAD,
-        opened=given.get("open", "").strip(),
+        at=query.get("at", "").strip() or _HEAD,
+        opened=query.get("open", "").strip(),
         tab=tab if tab in ("related", "history") else "document",
     )
 
@@ -116,8 +116,10 @@ class Links:
 
     def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
         """Return the link to the search with the filters of these keys replaced by `added`."""
-        kept = [filter_ for filter_ in self._asked.filters if filter_.partition(":")[0] not in keys]
-        return self._search(f=[*kept, *added])
+        remaining = [
+            filter_ for filter_ in self._asked.filters if filter_.partition(":")[0] not in keys
+        ]
+        return self._search(f=[*remaining, *added])
 
     def _search(self, **fields: Any) -> str:
         query = query_string(self._search_fields() | fields)

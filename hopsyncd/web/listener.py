@@ -111,8 +111,8 @@ class Door:
 
     def is_open_to(self, cookie: str) -> bool:
         """Return whether a cookie belongs to a session."""
-        given = cookie.encode()
-        return any(hmac.compare_digest(given, session.encode()) for session in self._sessions)
+        raw = cookie.encode()
+        return any(hmac.compare_digest(raw, session.encode()) for session in self._sessions)
 
 
 def add_security_headers(send: Send) -> Send:
@@ -183,8 +183,8 @@ def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
     `request.cookies` is not used, because unquoting values takes quadratic time in some versions of
     Python. The values of hopsyncd's cookies are never quoted.
     """
-    given = request.headers.getlist("cookie")
-    pairs = [pair.partition("=") for header in given for pair in header[:_MAX_COOKIE].split(";")]
+    headers = request.headers.getlist("cookie")
+    pairs = [pair.partition("=") for header in headers for pair in header[:_MAX_COOKIE].split(";")]
     return [value.strip() for name, _, value in pairs if name.strip() == wanted][:_MAX_SESSIONS]
 
 
@@ -210,13 +210,13 @@ def kept_address(file: Path) -> str | None:
 
 def _write_own(file: Path, text: str) -> None:
     """Replace a file atomically. Only its owner can read it."""
-    handle, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as written:
             written.write(text)
-        Path(made).replace(file)
+        Path(temporary).replace(file)
     except OSError:
-        Path(made).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
@@ -235,14 +235,14 @@ def team_page(config: Config) -> "TeamPage | None":
 @contextmanager
 def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> Iterator[ASGIApp]:
     """Serve the web interface beside the daemon's application, if web.listen is set."""
-    kept = config.daemon.data_dir / KEPT_NAME
-    kept.unlink(missing_ok=True)  # left by a daemon that was killed
+    session_file = config.daemon.data_dir / KEPT_NAME
+    session_file.unlink(missing_ok=True)  # left by a daemon that was killed
     if not config.web.listen:
         yield app
         return
     from hopsyncd.web.pages import make_page  # slow to import
 
-    door = Door(config.web.listen, kept=kept)
+    door = Door(config.web.listen, kept=session_file)
     page = make_page(Client(config.daemon.socket), door, config_file=config_file)
     server = host_and_port(config.web.listen)
     door.new_address()
@@ -253,4 +253,4 @@ def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> 
     try:
         yield dispatch
     finally:
-        kept.unlink(missing_ok=True)
+        session_file.unlink(missing_ok=True)

@@ -49,8 +49,8 @@ def _event_lines(kind: str, version: int, event: Event) -> bytes:
 
 
 class SharedVersion:
-    """Returns the number of the newest version, and asks the daemon only once for the pages of all
-    users.
+    """Returns the number of the newest version. Asks the daemon at most once per half polling
+    interval, so that the pages of all users share the requests.
 
     Thread-safe.
     """
@@ -95,8 +95,8 @@ class VersionHub:
         The header `Last-Event-ID` of a browser that reconnects, or else the field `since`, has the
         version that the page knows.
         """
-        known = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        since = int(known) if _VERSION.fullmatch(known) else None
+        last_seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        since = int(last_seen) if _VERSION.fullmatch(last_seen) else None
         lines = self._lines(since)
         return StreamingResponse(lines, media_type="text/event-stream", headers=_HEADERS)
 
@@ -135,18 +135,18 @@ class VersionHub:
 
     async def _poll(self) -> None:
         """Ask the daemon repeatedly, until no page listens or the program or the daemon ends."""
-        known: int | None = None
+        last_seen: int | None = None
         while self._listeners:
             try:
                 version = await self._run(self._version)
                 event = None
-                if known is not None and version != known:
-                    event = await self._run(partial(self._changes, known, version))
+                if last_seen is not None and version != last_seen:
+                    event = await self._run(partial(self._changes, last_seen, version))
             except REPORTABLE:
                 break
-            if version != known:
+            if version != last_seen:
                 self._active_s = time.monotonic()
-            known = version
+            last_seen = version
             if event:
                 for queue in self._listeners:
                     queue.put_nowait(event)
@@ -169,22 +169,22 @@ class VersionHub:
         if not old:
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}
         try:
-            found = self._client.diff(str(old), str(new), _MOST_NAMED, graph=False)
+            changes = self._client.diff(str(old), str(new), _MOST_NAMED, graph=False)
         except RequestFailed:  # a version was garbage collected meanwhile
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}
-        if not any(found["counts"]["documents"].values()):
+        if not any(changes["counts"]["documents"].values()):
             return None
         documents = [
             {
                 "key": f"{item['source']}/{item['document']}",
                 "name": document_name(item).rpartition("/")[2],
-                "what": what,
+                "what": change,
             }
-            for what, listed in (
-                ("added", found["documents"]["added"]),
-                ("changed", found["documents"]["changed"]),
-                ("renamed", found["documents"]["renamed"]),
-                ("removed", found["documents"]["removed"]),
+            for change, listed in (
+                ("added", changes["documents"]["added"]),
+                ("changed", changes["documents"]["changed"]),
+                ("renamed", changes["documents"]["renamed"]),
+                ("removed", changes["documents"]["removed"]),
             )
             for item in listed
         ]

@@ -59,9 +59,9 @@ class PendingLogins:
             self._by_state.pop(
                 next(state for state, login in self._by_state.items() if login.network == busiest)
             )
-        known = {login.browser for login in self._by_state.values()}
-        browser = next((cookie for cookie in cookies if cookie in known), "") or _secret()
-        made = PendingLogin(
+        browsers = {login.browser for login in self._by_state.values()}
+        browser = next((cookie for cookie in cookies if cookie in browsers), "") or _secret()
+        new_login = PendingLogin(
             _secret(),
             _secret(),
             _secret(),
@@ -71,15 +71,15 @@ class PendingLogins:
             network_of(address),
             self._now_s(),
         )
-        self._by_state[_digest(made.state)] = made
-        return made
+        self._by_state[_digest(new_login.state)] = new_login
+        return new_login
 
     def take(self, state: str, cookies: Collection[str]) -> PendingLogin | None:
         """Remove and return the login with this state. Returns None if there is no such login, or
         if another browser began it."""
         self._forget_old()
-        found = self._by_state.get(_digest(state))
-        if found is None or found.browser not in cookies:
+        login = self._by_state.get(_digest(state))
+        if login is None or login.browser not in cookies:
             return None
         return self._by_state.pop(_digest(state))
 

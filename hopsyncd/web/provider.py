@@ -160,32 +160,34 @@ class Provider:
     def endpoints(self) -> Endpoints:
         """Return the addresses of the provider. Raises LoginFailed."""
         with self._lock:
-            known, read_s = self._endpoints
-            kept_s = _FAILURE_KEPT_S if isinstance(known, LoginFailed) else _KEPT_S
-            if known is None or self._now_s() - read_s > kept_s:
+            cached, read_s = self._endpoints
+            kept_s = _FAILURE_KEPT_S if isinstance(cached, LoginFailed) else _KEPT_S
+            if cached is None or self._now_s() - read_s > kept_s:
                 try:
-                    known = self._discover()
+                    cached = self._discover()
                 except LoginFailed as error:
                     # Without a new description, the cached one stays in use.
-                    known = error if not isinstance(known, Endpoints) else known
-                self._endpoints = known, self._now_s()
-        if isinstance(known, LoginFailed):
-            raise provider_down(known.detail)
-        return known
+                    cached = error if not isinstance(cached, Endpoints) else cached
+                self._endpoints = cached, self._now_s()
+        if isinstance(cached, LoginFailed):
+            raise provider_down(cached.detail)
+        return cached
 
     def _discover(self) -> Endpoints:
         issuer = self._settings.issuer
-        found = self._fetch("GET", issuer.rstrip("/") + "/.well-known/openid-configuration")
-        if found.get("issuer") != issuer:
+        metadata = self._fetch("GET", issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if metadata.get("issuer") != issuer:
             raise provider_down(
-                f"the provider's issuer is {found.get('issuer')!r} instead of {issuer!r}"
+                f"the provider's issuer is {metadata.get('issuer')!r} instead of {issuer!r}"
             )
-        methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        methods = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return Endpoints(
-            self._address(found, "authorization_endpoint"),
-            self._address(found, "token_endpoint"),
-            self._address(found, "jwks_uri"),
-            self._address(found, "end_session_endpoint") if "end_session_endpoint" in found else "",
+            self._address(metadata, "authorization_endpoint"),
+            self._address(metadata, "token_endpoint"),
+            self._address(metadata, "jwks_uri"),
+            self._address(metadata, "end_session_endpoint")
+            if "end_session_endpoint" in metadata
+            else "",
             "client_secret_basic" not in methods,
         )
 
@@ -215,10 +217,10 @@ class Provider:
         else:
             fields["client_id"] = settings.client_id
             fields |= {"client_secret": self._secret} if self._secret else {}
-        found = self._fetch("POST", endpoints.token, fields, auth)
-        token = found.get("id_token")
+        reply = self._fetch("POST", endpoints.token, fields, auth)
+        token = reply.get("id_token")
         if not isinstance(token, str):
-            raise _refusal(f"the response has no ID token ({found.get('error')!r})")
+            raise _refusal(f"the response has no ID token ({reply.get('error')!r})")
         return token
 
     def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
@@ -251,8 +253,8 @@ class Provider:
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
         """Return the provider's key with the id `kid`. If that key is not cached, reload the
         keys."""
-        for again in (False, True):
-            keys = self._read_keys(again)
+        for refresh in (False, True):
+            keys = self._read_keys(refresh)
             fitting = [
                 key
                 for key in keys
@@ -268,8 +270,8 @@ class Provider:
     def _read_keys(self, again: bool) -> list[dict[str, Any]]:
         keys, read_s = self._keys
         if again or not keys or self._now_s() - read_s > _KEPT_S:
-            found = self._fetch("GET", self.endpoints().keys).get("keys")
-            listed = found if isinstance(found, list) else []
+            key_list = self._fetch("GET", self.endpoints().keys).get("keys")
+            listed = key_list if isinstance(key_list, list) else []
             keys = [key for key in listed if isinstance(key, dict)][:_MAX_KEYS]
             self._keys = keys, self._now_s()
         return keys
@@ -293,13 +295,13 @@ class Provider:
         except (httpx2.HTTPError, OSError) as error:
             raise provider_down(f"{address}: {type(error).__name__}: {error}") from error
         try:
-            found = json.loads(body)
+            reply = json.loads(body)
         except (ValueError, RecursionError):
-            found = None
-        if status == 200 and isinstance(found, dict):
-            return found
+            reply = None
+        if status == 200 and isinstance(reply, dict):
+            return reply
         if method == "POST" and 400 <= status < 500:
-            kind = found.get("error") if isinstance(found, dict) else None
+            kind = reply.get("error") if isinstance(reply, dict) else None
             raise _refusal(f"the token endpoint answers {status} ({kind!r})")
         raise provider_down(f"{address}: the response with status {status} is not usable")
 
@@ -309,9 +311,9 @@ def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
 
     If several roles apply, the person gets the most powerful role.
     """
-    for name, wanted in settings.required_claims.items():
-        if _claim(claims, name) != wanted:
-            raise _no_access(f"the claim {name} is not {wanted!r}")
+    for name, required in settings.required_claims.items():
+        if _claim(claims, name) != required:
+            raise _no_access(f"the claim {name} is not {required!r}")
     user = _claim(claims, settings.user_claim)
     is_verified = claims.get("email_verified", True) in (True, "true")
     if settings.user_claim == "email" and not is_verified:

@@ -95,10 +95,10 @@ def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tupl
     >>> list(_new_headings(["Ada", "Youth"], ["Ada", "Work", "Notes"]))
     [(3, 'Work'), (4, 'Notes')]
     """
-    same = 0
-    while same < min(len(above), len(heading)) and above[same] == heading[same]:
-        same += 1
-    for level, text in enumerate(heading[same:], same + 2):
+    shared = 0
+    while shared < min(len(above), len(heading)) and above[shared] == heading[shared]:
+        shared += 1
+    for level, text in enumerate(heading[shared:], shared + 2):
         yield min(level, _MOST_HEADINGS), text
 
 
@@ -163,14 +163,14 @@ def show_box(text: str) -> str:
 def _table_html(rows: Sequence[Sequence[str]]) -> Markup:
     """Convert rows to a table. If all cells begin with a label and a colon, the labels become
     headers."""
-    found = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
-    if all(all(row) for row in found):
-        names = [[cell[1] for cell in row if cell] for row in found]
+    labels = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
+    if all(all(row) for row in labels):
+        names = [[cell[1] for cell in row if cell] for row in labels]
         if any(len({*row}) < len(row) for row in names):
-            return _side_by_side_html(names, [[cell[2] for cell in row if cell] for row in found])
+            return _side_by_side_html(names, [[cell[2] for cell in row if cell] for row in labels])
         columns = dict.fromkeys(name for row in names for name in row)
         head = _row_html(columns, "th")
-        labelled = [{cell[1]: cell[2] for cell in row if cell} for row in found]
+        labelled = [{cell[1]: cell[2] for cell in row if cell} for row in labels]
         body = [_row_html([row.get(name, "") for name in columns], "td") for row in labelled]
         return _wrap_table(Markup("<thead>{}</thead>").format(head), body)
     return _wrap_table(Markup(""), [_row_html(row, "td") for row in rows])
@@ -196,8 +196,8 @@ def _wrap_table(head: Markup, body: Sequence[Markup]) -> Markup:
 
 def _row_html(cells: Sequence[str] | Mapping[str, Any], kind: str) -> Markup:
     scope = ' scope="col"' if kind == "th" else ""
-    made = (Markup(f"<{kind}{scope}>{{}}</{kind}>").format(cell.strip()) for cell in cells)
-    return Markup("<tr>{}</tr>").format(Markup("").join(made))
+    html_cells = (Markup(f"<{kind}{scope}>{{}}</{kind}>").format(cell.strip()) for cell in cells)
+    return Markup("<tr>{}</tr>").format(Markup("").join(html_cells))
 
 
 def passage_citation(quoted: str, passage: Passage, version: int) -> str:

@@ -89,10 +89,10 @@ def query_string(fields: Mapping[str, Any]) -> str:
     >>> query_string({"q": "a b", "at": "head", "k": None, "f": ["type:md", "tag:x"]})
     'q=a+b&f=type%3Amd&f=tag%3Ax'
     """
-    kept = {
+    set_parameters = {
         name: field for name, field in fields.items() if field not in (None, "", "head", [], ())
     }
-    return urlencode(kept, doseq=True)
+    return urlencode(set_parameters, doseq=True)
 
 
 def with_code(message: str) -> Markup:

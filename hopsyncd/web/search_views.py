@@ -46,9 +46,9 @@ class SearchViews(View):
                 request, "ask.html", answer=None, opened=None, **self._welcome(request)
             )
         # Without JavaScript, a link asks the LLM. Otherwise the script does, and streams.
-        found = self._search(request, asked, by_llm="llm" in request.query_params)
+        results = self._search(request, asked, by_llm="llm" in request.query_params)
         opened = self._open(asked.opened, asked.at, asked.tab) if asked.opened else None
-        return self.html(request, "ask.html", **found, opened=opened)
+        return self.html(request, "ask.html", **results, opened=opened)
 
     @run_view
     def results(self, request: Request) -> Response:
@@ -105,14 +105,14 @@ class SearchViews(View):
         understood = answer["understood"]
         question = understood["question"] if understood and understood["question"] else asked.words
         used = explain_hops(answer["chain"])
-        others = explain_hops(hop for passage in passages for hop in passage["hops"])
+        explanations = explain_hops(hop for passage in passages for hop in passage["hops"])
         return {
             "answer": {**answer, "question": question},
             "cards": make_cards({**answer, "question": question}, modified),
             "groups": group_by_document(passages, question, modified),
             "facets": facets,
             "histogram": make_histogram(facets["facets"]["month"], links, asked.filters),
-            "how": _how(used, others),
+            "how": _how(used, explanations),
             "can_show_more": asked.k < _MOST_K and len(passages) >= _ANSWER_K,
             "opened_id": asked.opened,
         }
@@ -189,24 +189,24 @@ class SearchViews(View):
             if passage["id"] not in (edge["from"], edge["to"]):
                 continue
             leaves = edge["from"] == passage["id"]
-            other = ends[edge["to"] if leaves else edge["from"]]
-            key = f"{other['source']}/{other['document']}"
-            if other["document"] == passage["document"] or key in related:
+            end = ends[edge["to"] if leaves else edge["from"]]
+            key = f"{end['source']}/{end['document']}"
+            if end["document"] == passage["document"] or key in related:
                 continue
-            full = {**other, "text": other["start"]}
+            full = {**end, "text": end["start"]}
             name = shared_name(passage, full)
             reason, name = _reason(edge, leaves=leaves, name=name)
-            if name and name in other["heading"]:
+            if name and name in end["heading"]:
                 reason = f"{document_title(passage)} mentions"
             elif name and name in passage["heading"]:
-                reason = f"{document_title(other)} mentions"
-            related[key] = {**other, "title": title_of(other), "reason": reason, "name": name}
+                reason = f"{document_title(end)} mentions"
+            related[key] = {**end, "title": title_of(end), "reason": reason, "name": name}
         return list(related.values())[:_RELATED]
 
 
 def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
-    known = {(reason.start_id, reason.end_id) for reason in used}
-    rest = [reason for reason in others if (reason.start_id, reason.end_id) not in known][
+    used_edges = {(reason.start_id, reason.end_id) for reason in used}
+    rest = [reason for reason in others if (reason.start_id, reason.end_id) not in used_edges][
         :_MOST_REASONS
     ]
     return {"used": used, "others": rest}

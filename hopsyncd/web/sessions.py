@@ -79,18 +79,18 @@ class Sessions:
             self.end(min(self._by_cookie.values(), key=lambda session: session.used_s))
         cookie, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._now_s()
         key = token or f"page_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        made = Session(user, person, key, _digest(cookie), now_s, now_s)
-        self._by_cookie[made.cookie_sha256] = made
+        new_session = Session(user, person, key, _digest(cookie), now_s, now_s)
+        self._by_cookie[new_session.cookie_sha256] = new_session
         if person:
-            self._by_key[key] = made
-        return made, cookie
+            self._by_key[key] = new_session
+        return new_session, cookie
 
     def find(self, cookies: Iterable[str]) -> Session | None:
         """Return the session of the first cookie whose session is still open, or None."""
         for cookie in cookies:
-            found = self._by_cookie.get(_digest(cookie))
-            if found and self.is_open(found):
-                return found
+            session = self._by_cookie.get(_digest(cookie))
+            if session and self.is_open(session):
+                return session
         return None
 
     def note_use(self, session: Session) -> None:
@@ -116,8 +116,8 @@ class Sessions:
 
     def find_person(self, key: str) -> Person | None:
         """Return the user whose open session has this key, or None if no session has it."""
-        found = self._by_key.get(key)
-        return found.person if found and self.is_open(found) else None
+        session = self._by_key.get(key)
+        return session.person if session and self.is_open(session) else None
 
     def find_user(self, user: str) -> Person | None:
         """Return the user with this name, in the role and with the groups of the newest open

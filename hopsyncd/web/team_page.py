@@ -180,14 +180,14 @@ class TeamPage:
 
     async def _complete_login(self, request: Request, provider: Provider) -> Response:
         """Complete a login. The provider has redirected the browser to this address with a code."""
-        given = request.query_params
+        query = request.query_params
         try:
-            if any(len(given.getlist(name)) > 1 for name in given):
+            if any(len(query.getlist(name)) > 1 for name in query):
                 raise _expired_login_error("a field occurs twice")
-            pending = self._pending.take(given.get("state", ""), cookies_of(request, LOGIN_COOKIE))
+            pending = self._pending.take(query.get("state", ""), cookies_of(request, LOGIN_COOKIE))
             if pending is None:
                 raise _expired_login_error("this browser did not begin the login")
-            log_in = partial(provider.log_in, given, pending.verifier, pending.nonce)
+            log_in = partial(provider.log_in, query, pending.verifier, pending.nonce)
             person = await run_sync(log_in, limiter=self._logins)
         except LoginFailed as error:
             return self._report_failure(error, request)
@@ -282,10 +282,10 @@ class TeamPage:
             return self._message(403, "The form is not valid for your session", "Reload the page")
         self._end(session)
         log.info("a user logged out of the web interface", user=session.user)
-        left = RedirectResponse("/", 303)
-        _set_cookie(left, SESSION_COOKIE, "", "strict", 0)
-        _set_cookie(left, LOGGED_OUT_COOKIE, "1", "strict")
-        return left
+        response = RedirectResponse("/", 303)
+        _set_cookie(response, SESSION_COOKIE, "", "strict", 0)
+        _set_cookie(response, LOGGED_OUT_COOKIE, "1", "strict")
+        return response
 
     async def _show_logged_out(self) -> Response:
         provider, place = self._provider, ""

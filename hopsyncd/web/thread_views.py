@@ -174,23 +174,23 @@ def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
             return {"event": "citation", "card": card_json(event["citation"])}
         case "withdrawn":
             return {"event": "withdrawn", "why": _make_printable(event["why"])}
-    kept = ("event", "stage", "passages", "by")
-    return {name: event[name] for name in kept if name in event}
+    fields = ("event", "stage", "passages", "by")
+    return {name: event[name] for name in fields if name in event}
 
 
 def _read_question(posted: str) -> Call[Any]:
     """Return the call for a posted question. Raises RequestFailed."""
-    given = _parse(posted)
-    if not isinstance(given, dict):
+    fields = _parse(posted)
+    if not isinstance(fields, dict):
         raise _refusal()
-    strategy, match = given.get("strategy"), given.get("match")
-    filters = given.get("filters") or []
+    strategy, match = fields.get("strategy"), fields.get("match")
+    filters = fields.get("filters") or []
     if not isinstance(filters, list):
         raise _refusal()
-    thread = given.get("thread") or []
+    thread = fields.get("thread") or []
     return calls.ask(
-        str(given.get("question", "")),
-        at=str(given.get("at") or "head"),
+        str(fields.get("question", "")),
+        at=str(fields.get("at") or "head"),
         strategy=strategy if strategy in STRATEGIES else None,
         match=match if match in MATCHES else "auto",
         filters=[str(filter_) for filter_ in filters],

@@ -188,8 +188,8 @@ class View:
         """Return the facets of the filters, and when the documents of these passages were
         modified."""
         keys = list(dict.fromkeys(filter(None, map(document_key, passages))))[:100]
-        found = self.client.facets(at=at, filters=filters, documents=keys)
-        return found, dict(zip(keys, found["modified"], strict=True))
+        facets = self.client.facets(at=at, filters=filters, documents=keys)
+        return facets, dict(zip(keys, facets["modified"], strict=True))
 
     async def form_of(
         self, request: Request, max_bytes: int = _MAX_FORM_BYTES
@@ -234,10 +234,10 @@ class View:
 
 def _confirmation(request: Request) -> str:
     """Return the sentence that confirms the action before this request, or "" without an action."""
-    given = request.query_params
-    sentence = DONE.get(given.get("done", ""), "")
+    parameters = request.query_params
+    sentence = DONE.get(parameters.get("done", ""), "")
     for name in ("source", "document", "version"):
-        sentence = sentence.replace(f"{{{name}}}", given.get(name, "")[:200])
+        sentence = sentence.replace(f"{{{name}}}", parameters.get(name, "")[:200])
     return sentence
 
 

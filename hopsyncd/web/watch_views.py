@@ -40,13 +40,13 @@ class WatchViews(View):
     @run_view
     def _watch(self, request: Request, question: str) -> Response:
         watched = self.client.watches()["watches"]
-        same = [
+        equal_watches = [
             watch
             for watch in watched
             if watch["question"] == question.strip() and not watch["action"]
         ]
-        known = [watch for watch in same if not watch["unavailable"]]
-        watch = known[0] if known else self.client.watch(question)["watch"]
+        available = [watch for watch in equal_watches if not watch["unavailable"]]
+        watch = available[0] if available else self.client.watch(question)["watch"]
         return self.redirect(f"/watches/{watch['id']}")
 
     async def unwatch(self, request: Request) -> Response:

@@ -30,9 +30,9 @@ def rename_arguments(arguments: Mapping[str, Any], parameters: Collection[str]) 
     """
     renamed = {}
     for name, value in arguments.items():
-        other = _OTHER_NAMES.get(name, name)
-        fits = name not in parameters and other in parameters and other not in arguments
-        renamed[other if fits else name] = value
+        new_name = _OTHER_NAMES.get(name, name)
+        fits = name not in parameters and new_name in parameters and new_name not in arguments
+        renamed[new_name if fits else name] = value
     return renamed
 
 
@@ -78,16 +78,16 @@ def lean_schema(schema: Any) -> Any:
         return [lean_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {
+    lean = {
         name: lean_schema(part)
         for name, part in schema.items()
         if not (name in _UNNEEDED and not isinstance(part, dict))
     }
-    variants = [variant for variant in kept.get("anyOf", ()) if variant != {"type": "null"}]
+    variants = [variant for variant in lean.get("anyOf", ()) if variant != {"type": "null"}]
     if len(variants) == 1:
-        kept |= variants[0]
-        del kept["anyOf"]
-    return kept
+        lean |= variants[0]
+        del lean["anyOf"]
+    return lean
 
 
 def mistake_line(tool: str, error: ValidationError, parameters: Collection[str]) -> str:
@@ -103,8 +103,8 @@ def mistake_line(tool: str, error: ValidationError, parameters: Collection[str])
         if message
         else f"is not valid ({first['msg'].removeprefix('Value error, ').lower()})"
     )
-    given = repr(first["input"])[:_SHOWN]
-    return f"`{name}` of {tool} {text}, but {given} was given."
+    value = repr(first["input"])[:_SHOWN]
+    return f"`{name}` of {tool} {text}, but {value} was given."
 
 
 _SHOWN = 60

@@ -17,14 +17,14 @@ def changed_documents(
 ) -> list[dict[str, Any]]:
     """List the documents that differ, edited documents first. `places` limits the documents."""
     lines = _lines_of(diff)
-    found = []
+    documents = []
     for kind, document in _documents(diff):
         place = (document["source"], document["document"])
         if places is not None and place not in places:
             continue
         path = local_file(*place, sources)
         shown = [line[:_LINE_CHARACTERS] for line in lines.get(place, ())]
-        found.append(
+        documents.append(
             {
                 "change": kind,
                 **{key: document[key] for key in ("source", "document", "was") if key in document},
@@ -34,7 +34,7 @@ def changed_documents(
                 **({"more_lines": len(shown) - _LINES} if len(shown) > _LINES else {}),
             }
         )
-    return found
+    return documents
 
 
 def documents_about(
@@ -49,7 +49,7 @@ def documents_about(
     from hopsyncd.retrieve.sentences import function_terms
     from hopsyncd.text.words import index_terms
 
-    found = {
+    documents = {
         (passage["source"], passage["document"])
         for answer in answers
         for passage in answer["passages"]
@@ -58,8 +58,10 @@ def documents_about(
     terms = {*index_terms(about)} - function_terms()
     for place, lines in _lines_of(diff).items():
         if terms and any(terms <= {*index_terms(line)} for line in lines):
-            found.add(place)
-    return found & {(document["source"], document["document"]) for _, document in _documents(diff)}
+            documents.add(place)
+    return documents & {
+        (document["source"], document["document"]) for _, document in _documents(diff)
+    }
 
 
 def _documents(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

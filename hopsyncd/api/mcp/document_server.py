@@ -152,18 +152,18 @@ class WatchBus(InMemorySubscriptionBus):
         return end
 
     async def _ask(self) -> None:
-        known: Mapping[str, object] | None = None
+        watches: Mapping[str, object] | None = None
         while self._listeners:
             try:
-                found = await asyncio.to_thread(watched_questions, self._client)
+                current = await asyncio.to_thread(watched_questions, self._client)
             except REPORTABLE:  # no daemon answers; the next poll publishes the changes
-                found = None
-            if found is not None:
-                now = {uri: (watch["changes"], watch["changed"]) for uri, watch in found.items()}
+                current = None
+            if current is not None:
+                now = {uri: (watch["changes"], watch["changed"]) for uri, watch in current.items()}
                 for uri, state in now.items():
-                    if known is not None and state != known.get(uri, (0, None)):
+                    if watches is not None and state != watches.get(uri, (0, None)):
                         await self.publish(ResourceUpdated(uri))
-                known = now
+                watches = now
             await asyncio.sleep(self._ask_s)
 
 
@@ -269,8 +269,8 @@ def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
         ends: dict[str, Callable[[], None]] = {}
         connection.state[_SUBSCRIBED] = ends
         connection.exit_stack.callback(_end_all, ends)
-    found: dict[str, Callable[[], None]] = connection.state[_SUBSCRIBED]
-    return found
+    subscriptions: dict[str, Callable[[], None]] = connection.state[_SUBSCRIBED]
+    return subscriptions
 
 
 def _end_all(ends: Mapping[str, Callable[[], None]]) -> None:
@@ -289,11 +289,11 @@ def make_server(
     """
     server = DocumentServer(client, has_inbox=inbox is not None)
     tools = Tools(client)
-    for read in (
+    for tool in (
         *(tools.search, tools.ask, tools.get),
         *(tools.neighbours, tools.status, tools.history, tools.changes),
     ):
-        _add(server, read, is_structured, read_only=True)
+        _add(server, tool, is_structured, read_only=True)
     if allow_write:
         writing = WritingTools(client, inbox)
         if inbox or client.is_remote:

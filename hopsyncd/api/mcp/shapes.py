@@ -46,9 +46,9 @@ def _document_title(passage: Mapping[str, Any]) -> str:
 
 def _origin_brief(origin: Mapping[str, str]) -> dict[str, str]:
     """Return the author, day, commit and address, without values that are too long to cite."""
-    found = {name: str(origin.get(name) or "") for name in _ORIGIN_FIELDS}
-    found |= {"date": found["date"][:10], "commit": found["commit"][:10]}
-    return {name: text for name, text in found.items() if 0 < len(text) <= _ORIGIN_CHARACTERS}
+    fields = {name: str(origin.get(name) or "") for name in _ORIGIN_FIELDS}
+    fields |= {"date": fields["date"][:10], "commit": fields["commit"][:10]}
+    return {name: text for name, text in fields.items() if 0 < len(text) <= _ORIGIN_CHARACTERS}
 
 
 def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
     if heading := heading_line(passage):
         brief["heading"] = heading
     brief["quote"] = passage["text"]
-    if others := (passage.get("also_in") or ())[:_PLACES]:
-        brief["also_in"] = [f"{place['source']}: {place['document']}" for place in others]
+    if places := (passage.get("also_in") or ())[:_PLACES]:
+        brief["also_in"] = [f"{place['source']}: {place['document']}" for place in places]
     if similar := passage.get("similar"):
         brief["similar"] = similar_line(similar)
     return brief
@@ -130,9 +130,9 @@ def fit_grouped(
     while count:
         bare: list[dict[str, Any]] = [{} for _ in range(count)]
         room = {**frame, "documents": group(passages[:count], bare, sources)}
-        kept = fit_quotes(room, briefs[:count], max_tokens)
-        if len(kept) == count:
-            return group(passages, kept, sources), kept
+        fitting = fit_quotes(room, briefs[:count], max_tokens)
+        if len(fitting) == count:
+            return group(passages, fitting, sources), fitting
         count -= 1
     return [], []
 
@@ -143,11 +143,11 @@ def document_text(passages: Sequence[Mapping[str, Any]]) -> list[str]:
     above: Sequence[str] = ()
     for passage in passages:
         heading = passage["heading"]
-        same = 0
-        while same < min(len(above), len(heading)) and above[same] == heading[same]:
-            same += 1
+        shared = 0
+        while shared < min(len(above), len(heading)) and above[shared] == heading[shared]:
+            shared += 1
         lines = [
-            f"{'#' * level} {heading[level - 1]}" for level in range(same + 1, len(heading) + 1)
+            f"{'#' * level} {heading[level - 1]}" for level in range(shared + 1, len(heading) + 1)
         ]
         parts.append("\n\n".join([*lines, passage["text"]]))
         above = heading
@@ -186,7 +186,7 @@ def largest(build: Callable[[int], dict[str, Any]], count: int, max_tokens: int)
 
 
 def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("version", "created", "reason", "tags", "documents", "passages")
+    fields = ("version", "created", "reason", "tags", "documents", "passages")
     changes = {
         name: entry[name]
         for name in (
@@ -195,12 +195,12 @@ def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
         )
         if entry[name]
     }
-    return {**{name: entry[name] for name in kept}, **changes}
+    return {**{name: entry[name] for name in fields}, **changes}
 
 
 def source_brief(source: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("name", "kind", "state", "documents", "problems")
-    brief = {name: source[name] for name in kept}
+    fields = ("name", "kind", "state", "documents", "problems")
+    brief = {name: source[name] for name in fields}
     if source["problem"]:
         brief["problem"] = f"{source['problem']}. {source['hint']}"
     return brief
@@ -228,12 +228,12 @@ def shares(requests: Sequence[int], total: int) -> list[int]:
     >>> shares([10, 100, 200], 150)
     [10, 70, 70]
     """
-    given, left = [0] * len(requests), max(total, 0)
+    granted, tokens_left = [0] * len(requests), max(total, 0)
     modest_first = sorted(range(len(requests)), key=lambda index: requests[index])
-    for done, index in enumerate(modest_first):
-        given[index] = min(requests[index], left // (len(requests) - done))
-        left -= given[index]
-    return given
+    for rank, index in enumerate(modest_first):
+        granted[index] = min(requests[index], tokens_left // (len(requests) - rank))
+        tokens_left -= granted[index]
+    return granted
 
 
 def shorten(text: str, max_tokens: int) -> str:
@@ -262,14 +262,14 @@ def fit_quotes(
     `shortened`.
     """
     bare = [token_count({**quoted, "quote": "", "shortened": True}) for quoted in quoting]
-    wanted = [token_count(quoted["quote"]) for quoted in quoting]
+    lengths = [token_count(quoted["quote"]) for quoted in quoting]
     room = max_tokens - token_count(frame)
-    least = [min(tokens, _LEAST_QUOTE_TOKENS) for tokens in wanted]
-    kept = len(quoting)
-    while kept and sum(bare[:kept]) + sum(least[:kept]) > room:
-        kept -= 1
-    given = shares(wanted[:kept], room - sum(bare[:kept]))
-    return [_cut(quoted, tokens) for quoted, tokens in zip(quoting[:kept], given, strict=True)]
+    least = [min(tokens, _LEAST_QUOTE_TOKENS) for tokens in lengths]
+    count = len(quoting)
+    while count and sum(bare[:count]) + sum(least[:count]) > room:
+        count -= 1
+    granted = shares(lengths[:count], room - sum(bare[:count]))
+    return [_cut(quoted, tokens) for quoted, tokens in zip(quoting[:count], granted, strict=True)]
 
 
 def _cut(quoted: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:

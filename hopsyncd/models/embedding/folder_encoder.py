@@ -78,13 +78,13 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     if not has_onnxruntime():
         return SentenceEncoder(model, sha256, threads)
     can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
-    kept = cache / f"{PREFIX}{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
+    export = cache / f"{PREFIX}{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
     encoder: Encoder | None = None
     # Try twice, because another process may remove the export before it is locked.
     for _ in range(2):
-        choice = read_choice(kept)
+        choice = read_choice(export)
         if choice is None and can_export:
-            choice = _export(folder, kept)
+            choice = _export(folder, export)
         if choice is None:
             encoder = None
             break
@@ -93,14 +93,14 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
         else:
             predecessor = f"{Path(path).name}@{digest[:16]}"
             name = f"{predecessor}/{EXPORT}-{choice.runtime}-{choice.graph}"
-            encoder = FolderEncoder(name, predecessor, kept, choice, threads)
+            encoder = FolderEncoder(name, predecessor, export, choice, threads)
         try:
-            keep_in_use(encoder, kept)
+            keep_in_use(encoder, export)
             break
         except OSError as error:
             log.warning(
                 "cannot lock the exported encoder, so another process may delete it",
-                folder=str(kept),
+                folder=str(export),
                 why=str(error),
             )
     return encoder or SentenceEncoder(model, sha256, threads)
@@ -108,14 +108,14 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
 
 def _digest_of_settings(folder: Path, weights: str) -> str:
     """Compute a digest of all files that affect the vectors. `weights` is the weights' digest."""
-    found = hashlib.sha256(weights.encode())
+    digest_so_far = hashlib.sha256(weights.encode())
     files = {file for pattern in _SETTINGS for file in folder.glob(pattern)}
     for file in sorted(files):
         if file.name not in _IGNORED and file.is_file():
             with suppress(OSError), file.open("rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-                found.update(f"{file.relative_to(folder)} {digest}\n".encode())
-    return found.hexdigest()
+                digest_so_far.update(f"{file.relative_to(folder)} {digest}\n".encode())
+    return digest_so_far.hexdigest()
 
 
 def _export(folder: Path, target: Path) -> Choice | None:

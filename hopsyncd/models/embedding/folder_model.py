@@ -102,12 +102,12 @@ class FolderModel:
         for row, text in enumerate(texts):
             tokens[row, : len(text)] = text
             mask[row, : len(text)] = 1
-        given = {
+        inputs = {
             "input_ids": tokens,
             "attention_mask": mask,
             "token_type_ids": np.zeros_like(tokens),
         }
-        (states,) = self._body.run([self._output], {name: given[name] for name in self._inputs})
+        (states,) = self._body.run([self._output], {name: inputs[name] for name in self._inputs})
         pooled = [
             self._tail.run(None, {self._states: all_states[None, : len(text)]})[0]
             for all_states, text in zip(states, texts, strict=True)

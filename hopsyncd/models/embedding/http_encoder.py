@@ -258,10 +258,10 @@ class HttpEncoder(PromptedEncoder):
 
     def _check_probe(self, vector: NDArray[np.float32], expected: Vectors) -> None:
         """Compare the probe's vector with the stored vector. Raises LlmRefused if they differ."""
-        (found,) = to_grid(vector[np.newaxis])
-        if len(found) != len(expected):
-            self._refuse(f"vectors have {len(found)} numbers, not {len(expected)} as before")
-        cosine = float(found.astype(np.float64) @ expected.astype(np.float64)) / GRID**2
+        (rounded,) = to_grid(vector[np.newaxis])
+        if len(rounded) != len(expected):
+            self._refuse(f"vectors have {len(rounded)} numbers, not {len(expected)} as before")
+        cosine = float(rounded.astype(np.float64) @ expected.astype(np.float64)) / GRID**2
         if cosine < _SAME:
             self._refuse(f"a test text no longer has its stored vector (cosine {cosine:.2f})")
         self._checked_s = self._timing.monotonic_s()

@@ -200,11 +200,11 @@ class _Original:
         import torch
 
         with torch.inference_mode():
-            found = [
+            batches = [
                 self._model(self._model.preprocess([text]))["sentence_embedding"].numpy()
                 for text in texts
             ]
-        return np.concatenate(found)
+        return np.concatenate(batches)
 
     def write(self, target: Path) -> Choice:
         """Write the graphs and the tokenizer to the folder. Returns how to run the model."""
@@ -225,13 +225,13 @@ class _Original:
         )
 
         def pool(states: Any) -> Any:
-            found = {
+            nodes = {
                 "token_embeddings": states,
                 "attention_mask": torch.ones_like(states[:, :, 0], dtype=torch.int64),
             }
             for part in rest:
-                found = part(found)
-            return found["sentence_embedding"]
+                nodes = part(nodes)
+            return nodes["sentence_embedding"]
 
         with torch.inference_mode():
             states = first(features)["token_embeddings"][:1].clone()

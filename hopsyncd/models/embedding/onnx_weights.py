@@ -44,9 +44,9 @@ def quantise(model: ModelProto) -> None:
     del graph.node[:]
     graph.node.extend(nodes)
     used = {name for node in graph.node for name in node.input}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    used_tensors = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
-    graph.initializer.extend([*kept, *added.values()])
+    graph.initializer.extend([*used_tensors, *added.values()])
     if all(opset.domain != _CONTRIB for opset in model.opset_import):
         model.opset_import.append(helper.make_opsetid(_CONTRIB, 1))
 

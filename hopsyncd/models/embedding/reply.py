@@ -44,16 +44,16 @@ def read_embeddings(body: bytes, texts: int, dimensions: int | None) -> Embeddin
     if len(items) != texts:
         raise UnusableReply(f"the reply has {len(items)} embeddings for {texts} texts")
     rows = [_read_vector(item) for item in _in_order(items)]
-    found = len(rows[0]) if rows else 0
-    if any(len(row) != found for row in rows):
+    width = len(rows[0]) if rows else 0
+    if any(len(row) != width for row in rows):
         raise UnusableReply("the embeddings differ in length")
-    if dimensions is not None and rows and found != dimensions:
-        raise UnusableReply(f"the embeddings have {found} numbers, not {dimensions} as before")
-    if rows and not 0 < found <= MAX_DIMENSIONS:
+    if dimensions is not None and rows and width != dimensions:
+        raise UnusableReply(f"the embeddings have {width} numbers, not {dimensions} as before")
+    if rows and not 0 < width <= MAX_DIMENSIONS:
         raise UnusableReply(
-            f"the embeddings have {found} numbers, but only 1 to {MAX_DIMENSIONS} are allowed"
+            f"the embeddings have {width} numbers, but only 1 to {MAX_DIMENSIONS} are allowed"
         )
-    vectors = np.array(rows, dtype=np.float32).reshape(texts, found)
+    vectors = np.array(rows, dtype=np.float32).reshape(texts, width)
     if not np.isfinite(vectors).all():
         raise UnusableReply("an embedding has a number that is not finite")
     if not vectors.any(axis=1).all():
@@ -85,13 +85,13 @@ def _in_order(items: Sequence[Any]) -> Sequence[Any]:
 
 
 def _read_vector(item: Any) -> NDArray[np.float32]:
-    given = item.get("embedding") if isinstance(item, dict) else None
+    vector = item.get("embedding") if isinstance(item, dict) else None
     try:
-        if isinstance(given, str):
-            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
-        if isinstance(given, list) and all(type(number) in (int, float) for number in given):
+        if isinstance(vector, str):
+            return np.frombuffer(base64.b64decode(vector, validate=True), dtype="<f4")
+        if isinstance(vector, list) and all(type(number) in (int, float) for number in vector):
             with np.errstate(over="ignore"):
-                return np.array(given, dtype=np.float64).astype(np.float32)
+                return np.array(vector, dtype=np.float64).astype(np.float32)
     except (ValueError, binascii.Error, OverflowError) as error:
         raise UnusableReply("an embedding is not a list of numbers") from error
     raise UnusableReply("an embedding is not a list of numbers")

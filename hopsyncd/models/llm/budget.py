@@ -40,10 +40,10 @@ class Usage:
     def reserve(self, tokens: int) -> None:
         """Reserve one request of at most `tokens`. Raises BudgetSpent."""
         with self._lock:
-            wanted = self.tokens + self._reserved_tokens + tokens
+            total = self.tokens + self._reserved_tokens + tokens
             if self._max_calls is not None and self.calls >= self._max_calls:
                 raise _spent(f"this request has used all of its {self._max_calls} calls")
-            if self._max_tokens is not None and wanted > self._max_tokens:
+            if self._max_tokens is not None and total > self._max_tokens:
                 raise _spent(
                     f"the next call could exceed this request's limit of {self._max_tokens} tokens"
                 )

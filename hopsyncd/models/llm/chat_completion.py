@@ -294,8 +294,8 @@ def _is_finite(value: object) -> bool:
 
 
 def _mistakes(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [f"{'.'.join(map(str, e['loc'])) or 'the object'}: {e['msg']}" for e in found]
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [f"{'.'.join(map(str, e['loc'])) or 'the object'}: {e['msg']}" for e in errors]
     if len(lines) > _SHOWN_MISTAKES:
         lines[_SHOWN_MISTAKES:] = [f"and {len(lines) - _SHOWN_MISTAKES} more"]
     return "; ".join(map(printable_line, lines))

@@ -143,8 +143,8 @@ class OpenAiLlm:
                 }
                 waiting = {*futures}
                 while waiting:
-                    done, waiting = wait(waiting, _YIELD_EVERY_S, FIRST_COMPLETED)
-                    for future in done:
+                    finished, waiting = wait(waiting, _YIELD_EVERY_S, FIRST_COMPLETED)
+                    for future in finished:
                         yield futures[future], future.result()
                     yield_to_edits()
         finally:
@@ -213,12 +213,12 @@ class OpenAiLlm:
         return failed
 
     def _reply(self, request: CompletionRequest, shape: type[Reply]) -> Reply:
-        text, kept = self._replies.once(
+        text, is_cached = self._replies.once(
             _key(self.name, request.call, shape),
             lambda: self._checked_json(request),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
-        if kept:
+        if is_cached:
             request.usage.count_cached()
         return shape.model_validate_json(text)
 

@@ -160,10 +160,10 @@ class Breaker:
     def check(self) -> None:
         """Raise the endpoint's last error if the breaker is open."""
         with self._lock:
-            left, why = self._open_until - self._clock(), self._why
-        if left > 0 and why is not None:
+            seconds_left, why = self._open_until - self._clock(), self._why
+        if seconds_left > 0 and why is not None:
             raise type(why)(
-                why.what, f"{why.why}; the next attempt is in {math.ceil(left)} s", why.hint
+                why.what, f"{why.why}; the next attempt is in {math.ceil(seconds_left)} s", why.hint
             )
 
     @property
