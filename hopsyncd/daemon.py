@@ -240,22 +240,18 @@ class Daemon:
             self._refuse(error)
             raise
 
-    def _load_and_apply(self, new_config: Config) -> ConfigChange:
-        models = self._models.load(self._serving.state, new_config)
-        follow = partial(self._models.apply_following, self._serving, new_config, models)
+    def _load_and_apply(self, new: Config) -> ConfigChange:
+        models = self._models.load(self._serving.state, new)
+        follow = partial(self._models.apply_following, self._serving, new, models)
         follow = partial(follow, self._engine_of, self._watchers)
         if self._follower and (following := self._follower.submit(follow)):
             return following.result()
-        return self._worker.submit(
-            lambda pipeline: self._apply(pipeline, new_config, models)
-        ).result()
+        return self._worker.submit(lambda pipeline: self._apply(pipeline, new, models)).result()
 
-    def _apply(
-        self, pipeline: SourceSync, new_config: Config, models: Models | None
-    ) -> ConfigChange:
+    def _apply(self, pipeline: SourceSync, new: Config, models: Models | None) -> ConfigChange:
         """Apply a configuration on the worker's thread. After an error, the old one stays."""
         state = self._serving.state
-        applied = compare_configs(state.config, new_config, with_models=models is not None)
+        applied = compare_configs(state.config, new, with_models=models is not None)
         config, before = applied.config, self._tasks
         re_added = self._removed & before.keys() & {source.name for source in config.sources}
         renewed = {*applied.added, *applied.changed, *re_added}

@@ -60,9 +60,8 @@ def find_page(
 class PageImages:
     """Renders pages one at a time, and caches the last pages. Thread-safe."""
 
-    def __init__(self, limits: Limits = _LIMITS, idle_s: float = _IDLE_S) -> None:
-        self._process = ExtractionProcess(limits=limits)
-        self._idle_s = idle_s
+    def __init__(self) -> None:
+        self._process = ExtractionProcess(limits=_LIMITS)
         self._kept = OrderedDict[tuple[bytes, int, str], Block]()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -107,7 +106,7 @@ class PageImages:
         finally:
             if self._timer:
                 self._timer.cancel()
-            self._timer = threading.Timer(self._idle_s + 1, self._end_idle)
+            self._timer = threading.Timer(_IDLE_S + 1, self._end_idle)
             self._timer.daemon = True
             self._timer.start()
 
@@ -119,4 +118,4 @@ class PageImages:
 
     def _end_idle(self) -> None:
         with self._lock:
-            self._process.end_idle(self._idle_s)
+            self._process.end_idle(_IDLE_S)

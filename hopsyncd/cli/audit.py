@@ -12,7 +12,9 @@ from hopsyncd.printable import printable
 
 
 @click.command()
-@click.option("--since", metavar="TIME", help="Only since this time, such as `2 days ago`.")
+@click.option(
+    "--since", metavar="TIME", help="Only requests since this time, such as `2 days ago`."
+)
 @click.option("--user", metavar="NAME", help="Only requests of this user.")
 @click.option(
     "--limit",

@@ -182,7 +182,8 @@ def _group_by_sentence(
 def _draft_outgoing(
     text: str, by_sentence: Sequence[Sequence[Mention]], asked: set[str]
 ) -> Iterator[QuestionDraft]:
-    """Draft a question for each name. Its context is the sentence that first mentions the name."""
+    """Draft a question for each name that is not in `asked`, and add the name to `asked`. The
+    context of a question is the sentence that first mentions the name."""
     for row, found in enumerate(by_sentence, 1):
         for mention in found:
             if mention.keyword in asked:

@@ -179,7 +179,7 @@ class Offers:
 def follow_paper(
     context: QueryContext, k: int, choose: Choose, top_k: int, n_hop: int, offers: Offers
 ) -> list[Ranked]:
-    """Search as in the HopRAG paper. Returns up to top_k passages, ranked by Eq. 1 to 3.
+    """Search as in the HopRAG paper. Returns up to top_k passages, ranked by its Eq. 1 to 3.
 
     The first queue has the targets of the top_k edges most similar to the query. Each of these
     edges counts as a visit. Edges are followed only in their own direction, and the best edge under
@@ -252,8 +252,8 @@ def follow(
 
 
 def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
-    """Return the edges that a search may follow, ordered by pull or, without `settings`, by Eq.
-    1.
+    """Return the edges that a search may follow, ordered by pull or, without `settings`, by Eq. 1
+    of HopRAG.
     """
     if settings is None:
         return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)

@@ -18,7 +18,7 @@ from hopsyncd.display import mail_name
 from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.tokens import count_tokens
-from hopsyncd.retrieve.excerpts import MAX_PASSAGES, Excerpt, choose_excerpts, document_of
+from hopsyncd.retrieve.excerpts import Excerpt, choose_excerpts, document_of
 from hopsyncd.retrieve.sentences import FoundTexts, Sentence
 from store.reads import Place
 from store.records import Passage, PassageId
@@ -89,10 +89,9 @@ def make_material(
     weights: Mapping[str, float],
     snapshot: Snapshot,
     budget_tokens: int,
-    most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> Material:
-    """Choose the best excerpts, at most `most`, whose JSON has at most `budget_tokens` tokens.
+    """Choose the best excerpts whose JSON has at most `budget_tokens` tokens.
 
     The passages in `kept` are always considered, however badly they fit.
     """
@@ -109,7 +108,7 @@ def make_material(
         return count_tokens(_json(text))
 
     chosen = choose_excerpts(
-        found, sentences, weights, budget_tokens, frame_tokens, text_tokens, most, kept
+        found, sentences, weights, budget_tokens, frame_tokens, text_tokens, kept=kept
     )
     return Material(found, tuple(chosen), dates)
 

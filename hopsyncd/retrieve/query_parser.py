@@ -289,7 +289,7 @@ def _values(index: LiveIndex, condition: Condition, documents: NDArray[np.int64]
     return {text for key, text in pairs if key == name}
 
 
-def near_names(wanted: str, known: Iterable[str], count: int = 3) -> Sequence[str]:
+def near_names(wanted: str, known: Iterable[str]) -> Sequence[str]:
     """Return the known names most similar to a mistyped name, best first.
 
     >>> near_names("Plugns", ["Plugins", "Themes"])
@@ -302,7 +302,7 @@ def near_names(wanted: str, known: Iterable[str], count: int = 3) -> Sequence[st
         [*known],
         scorer=fuzz.WRatio,
         processor=str.casefold,
-        limit=count,
+        limit=3,
         score_cutoff=_ALIKE,
     )
     return [name for name, *_ in found]

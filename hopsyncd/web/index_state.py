@@ -1,7 +1,7 @@
 """Describes the state of the index in a few words, for the header."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,15 +30,14 @@ class IndexState:
 class ImportClock:
     """Estimates the remaining time of an import from its progress since the first call."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
+    def __init__(self) -> None:
         self._source = ""
         self._began_s = 0.0
         self._began_share = 0.0
 
     def left_s(self, source: str, share: float) -> float | None:
         """Estimate the seconds left, or return None if they are unknown."""
-        now_s = self._now_s()
+        now_s = time.monotonic()
         if source != self._source or share < self._began_share:
             self._source, self._began_s, self._began_share = source, now_s, share
             return None

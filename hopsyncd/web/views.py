@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from anyio import CapacityLimiter
@@ -28,7 +28,6 @@ _MAX_FORM_BYTES = 64 << 10
 
 _STATUSES = {BadRequest: 400, Forbidden: 403, NotFound: 404, DaemonUnavailable: 502}
 
-AnyView = TypeVar("AnyView", bound="View")
 Shown = Callable[..., Awaitable[Response]]
 
 

@@ -198,7 +198,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Event) -> str | None:
     """Return the next text of a streamed reply, or None at the end.
 
-    Raises RequestFailure at the deadline.
+    Raises RequestFailure at the deadline, or if `stop` is set.
     """
     while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
         try:
