@@ -111,7 +111,8 @@ def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
 
 
 def _touching(rules: Sequence[Box]) -> list[list[Box]]:
-    """Group the boxes that touch each other, from left to right."""
+    """Group the boxes that touch each other, from left to right. Groups of one or two boxes are
+    left out."""
     groups: list[tuple[list[float], list[Box]]] = []  # the bounds and the boxes of each group
     for box in sorted(rules):
         bounds, members = list(box), [box]
