@@ -173,7 +173,8 @@ def full_time(time: str | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """
+    """Format a number of seconds as a rounded duration.
+
     >>> duration(42), duration(600), duration(9000)
     ('42 s', '10 min', '2.5 h')
     """

@@ -48,10 +48,10 @@ class _Output:
         self._file = file
         forms = {form for secret in secrets for form in _forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._secrets = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
-        text = printable(redact(self._known.sub(_REDACTED, text)), keep=_OF_RENDERERS)
+        text = printable(redact(self._secrets.sub(_REDACTED, text)), keep=_OF_RENDERERS)
         with suppress(OSError):
             (self._file or sys.stderr).write(text)
 

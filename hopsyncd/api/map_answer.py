@@ -45,7 +45,7 @@ class MapMaker:
     """Computes maps one at a time, because each takes up to a second, and caches the last maps."""
 
     def __init__(self) -> None:
-        self._kept = dict[tuple[int, Mask, Filter], tuple[list[int], MapAnswer]]()
+        self._answers = dict[tuple[int, Mask, Filter], tuple[list[int], MapAnswer]]()
         self._lock = threading.Lock()
 
     def make(
@@ -59,15 +59,15 @@ class MapMaker:
             return _NO_MAP
         key = (snapshot.version.id, snapshot.hidden, filter_)
         with self._lock:
-            documents, answer = self._kept.get(key, ([], None))
+            documents, answer = self._answers.get(key, ([], None))
             # A purge may have removed documents of a cached map.
             if answer is None or len(titles_of(connection, documents)) < len(documents):
                 document_map = make_map(connection, snapshot)
                 documents = [] if document_map is None else _store_rows(snapshot, document_map)
                 answer = _NO_MAP if document_map is None else _answer(snapshot, document_map)
                 answer = {**answer, "version": snapshot.version.id}
-            others = [(other, kept) for other, kept in self._kept.items() if other != key]
-            self._kept = {key: (documents, answer), **dict(others[: _KEPT - 1])}
+            others = [(other, kept) for other, kept in self._answers.items() if other != key]
+            self._answers = {key: (documents, answer), **dict(others[: _KEPT - 1])}
             return answer
 
 

@@ -62,7 +62,7 @@ class PageImages:
 
     def __init__(self) -> None:
         self._process = ExtractionProcess(limits=_LIMITS)
-        self._kept = OrderedDict[tuple[bytes, int, str], Block]()
+        self._pages = OrderedDict[tuple[bytes, int, str], Block]()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
@@ -77,7 +77,7 @@ class PageImages:
                 "Cannot show the page", "other pages are being drawn", "Try again in a moment"
             )
         try:
-            block = self._kept.get(key) or self._draw(data, page)
+            block = self._pages.get(key) or self._draw(data, page)
             self._keep(key, block)
         finally:
             self._lock.release()
@@ -111,10 +111,10 @@ class PageImages:
             self._timer.start()
 
     def _keep(self, key: tuple[bytes, int, str], block: Block) -> None:
-        self._kept[key] = block
-        self._kept.move_to_end(key)
-        while sum(len(image.text) for image in self._kept.values()) > _MOST_KEPT_BYTES:
-            self._kept.popitem(last=False)
+        self._pages[key] = block
+        self._pages.move_to_end(key)
+        while sum(len(image.text) for image in self._pages.values()) > _MOST_KEPT_BYTES:
+            self._pages.popitem(last=False)
 
     def _end_idle(self) -> None:
         with self._lock:

@@ -100,7 +100,7 @@ class _DaemonModels(PromptedEncoder):
 
     def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
         self._generation = generation
-        self.told: Mapping[str, NDArray[np.float32]] = {}
+        self.encoded: Mapping[str, NDArray[np.float32]] = {}
         self._wants = wants
 
     @property
@@ -118,11 +118,11 @@ class _DaemonModels(PromptedEncoder):
 
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of questions. Raises _Unaided if the daemon cannot supply them."""
-        missing = tuple(text for text in dict.fromkeys(texts) if text not in self.told)
+        missing = tuple(text for text in dict.fromkeys(texts) if text not in self.encoded)
         if missing:
             vectors = self._wants(Wanted("questions", missing))
-            self.told = {**self.told, **dict(zip(missing, vectors, strict=True))}
-        return np.array([self.told[text] for text in texts]).reshape(len(texts), self.dimensions)
+            self.encoded = {**self.encoded, **dict(zip(missing, vectors, strict=True))}
+        return np.array([self.encoded[text] for text in texts]).reshape(len(texts), self.dimensions)
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Return the entities in texts. Raises _Unaided if the daemon cannot supply them."""
@@ -198,7 +198,7 @@ class _Copy:
             return None
         if not self._engine.is_ready(int(query.at), query.hidden):
             return None
-        self._models.told = query.encoded
+        self._models.encoded = query.encoded
         self._engine.set_walk_settings(query.settings)
         try:
             if isinstance(message, AskMessage):

@@ -107,7 +107,7 @@ class QueryWorkers:
         self._changed = threading.Condition()
         self._workers: list[_Worker] = []
         self._answering_here = 0  # the number of queries that this process is answering
-        self._wanted = 0  # the newest version that a query needed and no worker had
+        self._needed_version = 0  # the newest version that a query needed and no worker had
         self._idle = IdleTimer(idle_s, self._end_if_idle)
         self._restarts = Restarts(_FAILED_STARTS, (OSError, EOFError))
         self._updater: threading.Thread | None = None
@@ -148,7 +148,7 @@ class QueryWorkers:
         """Make the workers check for a purge or a rebuild before they answer again."""
         with self._changed:
             for worker in self._workers:
-                worker.version, self._wanted = 0, max(self._wanted, number)
+                worker.version, self._needed_version = 0, max(self._needed_version, number)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class QueryWorkers:
                 self._idle.restart()
                 return
             workers, self._workers = self._workers, []
-            self._wanted = 0
+            self._needed_version = 0
         for worker in workers:
             worker.end()
 
@@ -229,7 +229,7 @@ class QueryWorkers:
 
         The caller must hold the lock.
         """
-        self._wanted = max(self._wanted, number)
+        self._needed_version = max(self._needed_version, number)
         if self._updater is None:
             self._updater = threading.Thread(
                 target=self._update_workers, name="workers", daemon=True
@@ -247,7 +247,7 @@ class QueryWorkers:
                 behind = self._find_outdated()
                 if behind:
                     behind.busy = True
-                settings = self._wanted
+                settings = self._needed_version
             if behind is None:
                 self._start()
                 continue
@@ -259,13 +259,15 @@ class QueryWorkers:
                 self._release(behind)
 
     def _has_work(self) -> bool:
-        is_short = len(self._workers) < self._count and self._wanted > 0
+        is_short = len(self._workers) < self._count and self._needed_version > 0
         return is_short or not self._count or self._find_outdated() is not None
 
     def _find_outdated(self) -> _Worker | None:
         """Return a free worker with an older version than the wanted version, or None."""
         outdated = (
-            worker for worker in self._workers if worker.version < self._wanted and not worker.busy
+            worker
+            for worker in self._workers
+            if worker.version < self._needed_version and not worker.busy
         )
         return next(outdated, None)
 

@@ -222,7 +222,7 @@ class ReadService:
     def _answer_or_failure(
         self, request: QueryRequest, at: str, caller: Caller, listener: Listener
     ) -> QueryAnswer | Failed:
-        if listener.gone:
+        if listener.is_gone:
             return failure_body("client_gone", "The client disconnected", "Send the request again")
         try:
             return self.query(request.model_copy(update={"at": at}), caller, listener)

@@ -208,7 +208,7 @@ class TokenUses:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._used = self.read()
+        self._used_s = self.read()
 
     @classmethod
     def from_config(cls, config: Config) -> "TokenUses":
@@ -230,13 +230,13 @@ class TokenUses:
 
         Write errors, such as a full disk, are ignored.
         """
-        if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
+        if now_s - self._used_s.get(token.id, 0) < _NOTED_EVERY_S:
             return
-        self._used[token.id] = int(now_s)
+        self._used_s[token.id] = int(now_s)
         ids = {token.id for token in tokens}
-        self._used = {name: used for name, used in self._used.items() if name in ids}
+        self._used_s = {name: used for name, used in self._used_s.items() if name in ids}
         with suppress(OSError):
-            _replace(self._file, self._used)
+            _replace(self._file, self._used_s)
 
 
 class Tokens:
@@ -250,7 +250,7 @@ class Tokens:
         self._uses = uses
         self._now_s = now_s
         self._state: object = None
-        self._known: dict[str, Token] = {}
+        self._by_id: dict[str, Token] = {}
 
     @classmethod
     def from_config(cls, config: Config) -> "Tokens":
@@ -261,20 +261,20 @@ class Tokens:
         """Return the token with this text. Raises WrongToken."""
         self._follow()
         parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
-        token = self._known.get(parsed["id"]) if parsed else None
+        token = self._by_id.get(parsed["id"]) if parsed else None
         if parsed is None or token is None:
             raise WrongToken("this daemon has no such token")
         if not hmac.compare_digest(_digest(parsed["secret"]), token.sha256):
             raise WrongToken("the token has the wrong secret", token.id)
         if token.is_expired(self._now_s()):
             raise WrongToken("the token has expired", token.id)
-        self._uses.note(token, [*self._known.values()], self._now_s())
+        self._uses.note(token, [*self._by_id.values()], self._now_s())
         return token
 
     def find_valid(self, token_id: str) -> Token | None:
         """Return the token with this id, or None if it was revoked or has expired."""
         self._follow()
-        token = self._known.get(token_id)
+        token = self._by_id.get(token_id)
         return token if token and not token.is_expired(self._now_s()) else None
 
     def _follow(self) -> None:
@@ -282,7 +282,7 @@ class Tokens:
         try:
             status = self._file.stat()
         except OSError:
-            self._state, self._known = None, {}
+            self._state, self._by_id = None, {}
             return
         state: object = (
             status.st_ino,
@@ -301,7 +301,7 @@ class Tokens:
             if isinstance(error.__cause__, OSError):
                 state = None  # try again at the next request
         # The tokens come first, so that no other thread uses old tokens with the new state.
-        self._known = by_id
+        self._by_id = by_id
         self._state = state
 
 

@@ -234,17 +234,17 @@ class Listener:
         self.wants_events = send is not None
         self._lock = threading.Lock()
         self._acts: list[Callable[[], None]] = []
-        self.gone = False
+        self.is_gone = False
 
     def tell(self, event: str, **fields: Any) -> None:
         """Send an event if the client asked for events and is still connected."""
-        if self._send and not self.gone:
+        if self._send and not self.is_gone:
             self._send({"event": event, **fields})
 
     def on_disconnect(self, act: Callable[[], None]) -> None:
         """Call `act` when the client disconnects, or at once if it already has."""
         with self._lock:
-            if not self.gone:
+            if not self.is_gone:
                 self._acts.append(act)
                 return
         act()
@@ -252,7 +252,7 @@ class Listener:
     def note_disconnect(self) -> None:
         """Record that the client has disconnected."""
         with self._lock:
-            self.gone = True
+            self.is_gone = True
             acts, self._acts = self._acts, []
         for act in acts:
             act()

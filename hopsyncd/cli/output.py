@@ -188,7 +188,8 @@ def heading_text(passage: Mapping[str, Any]) -> str:
 
 
 def place_text(passage: Mapping[str, Any]) -> str:
-    """Describe the place of a passage: source, document, lines or pages, and its author if known.
+    """Describe the place of a passage: source, document, lines or pages, and if known its author,
+    date, commit and address.
 
     A mail is named by its subject, because users do not know message ids.
     """

@@ -41,11 +41,11 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
     config = load_config(context.obj)
     if client.is_remote:
         port = port or 0
-    session_file = config.daemon.data_dir / KEPT_NAME
-    if port is None and (address := kept_address(session_file)):
+    address_file = config.daemon.data_dir / KEPT_NAME
+    if port is None and (address := kept_address(address_file)):
         click.echo(address)
         if not no_browser:
-            webbrowser.open(session_file.as_uri())
+            webbrowser.open(address_file.as_uri())
         return
     with open_page(client, config.limits, context.obj, port or 0, no_browser) as serve:
         serve()

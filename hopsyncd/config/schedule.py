@@ -58,7 +58,8 @@ def every(seconds: float, jitter_s: float = 0.0) -> When:
 
 
 def _duration(seconds: float) -> str:
-    """
+    """Format a number of seconds in the largest unit that divides it.
+
     >>> _duration(90), _duration(300), _duration(21_600)
     ('90 s', '5 min', '6 h')
     """

@@ -39,7 +39,7 @@ class Redactor:
     def __init__(self) -> None:
         self._literals, self._fields, self._templates = _own_texts()
         self._numbers: dict[str, int] = {}
-        self._known: dict[str, str] = {}
+        self._redacted: dict[str, str] = {}
 
     def value(self, value: Any, key: str = "") -> Any:
         """Redact a JSON value. `key` is the name of the field that has the value."""
@@ -54,9 +54,9 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Redact a string."""
-        if text not in self._known:
-            self._known[text] = self._redact(text)
-        return self._known[text]
+        if text not in self._redacted:
+            self._redacted[text] = self._redact(text)
+        return self._redacted[text]
 
     def traceback(self, text: str) -> str:
         """Return the code locations of a traceback, without the messages."""

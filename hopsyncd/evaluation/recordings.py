@@ -24,7 +24,7 @@ class RecordedAsker:
 
     def __init__(self, name: str, questions: Mapping[PassageId, LlmQuestions]) -> None:
         self._name = name
-        self._asked = questions
+        self._questions = questions
 
     @property
     def name(self) -> str:
@@ -34,7 +34,7 @@ class RecordedAsker:
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         for passage in passages:
-            yield [(passage, self._asked[passage.id])]
+            yield [(passage, self._questions[passage.id])]
 
 
 def recorded_maker(
@@ -93,7 +93,7 @@ class VectorCache(PromptedEncoder):
         )
         self._path = folder / f"{_digest(encoder.name).hex()}.vectors"
         records = self._records()
-        self._kept = dict(zip(map(bytes, records["key"]), records["vector"], strict=True))
+        self._vectors = dict(zip(map(bytes, records["key"]), records["vector"], strict=True))
 
     @property
     def name(self) -> str:
@@ -120,16 +120,16 @@ class VectorCache(PromptedEncoder):
     ) -> NDArray[np.float32]:
         """Return the vectors of `texts`, whose digests are `keys`. `encode` computes missing
         vectors."""
-        missing = [row for row, key in enumerate(keys) if key not in self._kept]
+        missing = [row for row, key in enumerate(keys) if key not in self._vectors]
         if missing:
             new_vectors = encode([texts[row] for row in missing])
             added = dict(zip([keys[row] for row in missing], new_vectors, strict=True))
             with self._lock:
                 self._append(added)
-                self._kept |= added
+                self._vectors |= added
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for row, key in enumerate(keys):
-            vectors[row] = self._kept[key]
+            vectors[row] = self._vectors[key]
         return vectors
 
     def _records(self) -> NDArray[np.void]:

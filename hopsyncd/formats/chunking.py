@@ -209,8 +209,8 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
 def _mark_starts(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
-    """Return each lead with the offset at which it began. Leads that `known` does not contain begin
-    at `offset`."""
+    """Return each lead with the offset at which it began. From the first lead that differs from
+    `known` on, leads begin at `offset`."""
     same = 0
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
         same += 1

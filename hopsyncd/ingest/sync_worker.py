@@ -374,7 +374,7 @@ class SyncWorker:
         return self._at_work.scheduler.turn()
 
     def _take_change_events(self) -> None:
-        """Pass change events to the scheduler. Edited paths preempt a running sync."""
+        """Pass change events to the scheduler, except edited paths while a sync is underway."""
         with self._wake:
             unsure, self._dirty_sources = self._dirty_sources, set()
             change_events: dict[str, dict[str, None]] = {}

@@ -207,7 +207,7 @@ QUESTIONS = PromptSpec("questions/1", _SYSTEM, 600, 250, QuestionsPart, _parse_q
 def call_for(
     passages: Sequence[Passage], source: str, prompt_spec: PromptSpec = QUESTIONS
 ) -> LlmCall:
-    """Build the call about these passages. The call depends only on their texts."""
+    """Build the call about these passages. Equal arguments give equal calls."""
     mark = _mark(passages)
     lines = [f"The mark of this call is {mark}."]
     for number, passage in enumerate(passages, 1):

@@ -112,13 +112,13 @@ class QuestionDraft:
 class Drafts:
     """The questions of one passage, and the texts to embed for them.
 
-    asked: the number of texts at the end of `contexts` that are questions. Some encoders treat
-    questions differently.
+    texts_as_questions: the number of texts at the end of `contexts` that are questions. Some
+    encoders treat questions differently.
     """
 
     questions: tuple[QuestionDraft, ...]
     contexts: tuple[str, ...]
-    asked: int = 0
+    texts_as_questions: int = 0
 
 
 def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
@@ -221,8 +221,12 @@ def embed_each(
 ) -> list[QuestionSet]:
     """Compute ids and vectors for the drafts of several passages. All texts are encoded in one
     call."""
-    passage_texts = [draft.contexts[: len(draft.contexts) - draft.asked] for draft in drafts]
-    contexts = [draft.contexts[len(draft.contexts) - draft.asked :] for draft in drafts]
+    passage_texts = [
+        draft.contexts[: len(draft.contexts) - draft.texts_as_questions] for draft in drafts
+    ]
+    contexts = [
+        draft.contexts[len(draft.contexts) - draft.texts_as_questions :] for draft in drafts
+    ]
     vectors = iter(to_grid(encoder.encode([*chain(*passage_texts)])))
     if any(contexts):
         asked_vectors = iter(to_grid(encode_questions(encoder, [*chain(*contexts)])))

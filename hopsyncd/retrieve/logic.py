@@ -330,7 +330,7 @@ class LogicSearch:
 
 
 def graph_of(split: Split) -> dict[int, Subproblem]:
-    """Check the subproblems of a split, and map them by id.
+    """Check the subproblems of a split, at most `MAX_SUBPROBLEMS`, and map them by id.
 
     Raises LlmNonsense if there is no subproblem, if two have the same id, or if `check` fails.
     """

@@ -44,7 +44,8 @@ _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
-    """List the names of the graph that the query contains. If names overlap, the longest is listed.
+    """List the names of the graph that the query contains. Of overlapping names, only the name that
+    begins first is listed, or the longest that begins there.
 
     A single word counts only if its first character is not a lower-case letter.
 

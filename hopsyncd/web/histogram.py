@@ -118,7 +118,8 @@ def _bounds(period: str) -> tuple[str, str]:
 
 
 def _label(period: str) -> str:
-    """
+    """Format a month or a year as the label of a bar.
+
     >>> _label("2026-03"), _label("2019")
     ('Mar 2026', '2019')
     """

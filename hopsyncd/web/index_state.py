@@ -73,7 +73,8 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
 
 
 def _duration(seconds: float) -> str:
-    """
+    """Format a number of seconds as a rounded duration.
+
     >>> _duration(7), _duration(130), _duration(8000)
     ('10 s', '2 min', '2 h')
     """

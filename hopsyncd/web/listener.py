@@ -61,13 +61,13 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Access r
 class Door:
     """Opens sessions for browsers that bring the one-time token.
 
-    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. `kept` is a
-    file that always contains a valid one-time address without an expiry, or None for no such file.
+    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie.
+    `address_file` always contains a valid one-time address without an expiry; None for no file.
     """
 
     address: str
     base: str = field(default_factory=lambda: "/" + secrets.token_urlsafe(_PATH_BYTES))
-    kept: Path | None = None
+    address_file: Path | None = None
     _token: str = ""  # empty before the first token, and after its use
     _until_s: float = 0.0  # when the token expires, by time.monotonic()
     _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_SESSIONS))
@@ -76,14 +76,14 @@ class Door:
     def new_address(self) -> str:
         """Create an address that opens the web interface once.
 
-        If there is no `kept` file, the address expires in 10 min.
+        If there is no `address_file`, the address expires in 10 min.
         """
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
-        if self.kept:
-            _write_own(self.kept, opener(address))
+        if self.address_file:
+            _write_own(self.address_file, opener(address))
         self._token = token
-        self._until_s = math.inf if self.kept else time.monotonic() + _TOKEN_S
+        self._until_s = math.inf if self.address_file else time.monotonic() + _TOKEN_S
         return address
 
     def session_for(self, token: str) -> str | None:
@@ -92,7 +92,7 @@ class Door:
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
-        if self.kept:
+        if self.address_file:
             self.new_address()  # if the disk is full, this raises, and the old address stays valid
         else:
             self._token = ""
@@ -235,14 +235,14 @@ def team_page(config: Config) -> "TeamPage | None":
 @contextmanager
 def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> Iterator[ASGIApp]:
     """Serve the web interface beside the daemon's application, if web.listen is set."""
-    session_file = config.daemon.data_dir / KEPT_NAME
-    session_file.unlink(missing_ok=True)  # left by a daemon that was killed
+    address_file = config.daemon.data_dir / KEPT_NAME
+    address_file.unlink(missing_ok=True)  # left by a daemon that was killed
     if not config.web.listen:
         yield app
         return
     from hopsyncd.web.pages import make_page  # slow to import
 
-    door = Door(config.web.listen, kept=session_file)
+    door = Door(config.web.listen, address_file=address_file)
     page = make_page(Client(config.daemon.socket), door, config_file=config_file)
     server = host_and_port(config.web.listen)
     door.new_address()
@@ -253,4 +253,4 @@ def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> 
     try:
         yield dispatch
     finally:
-        session_file.unlink(missing_ok=True)
+        address_file.unlink(missing_ok=True)

@@ -58,14 +58,14 @@ class SharedVersion:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._known = (0, -math.inf)  # the version, and the time.monotonic() of its request
+        self._last = (0, -math.inf)  # the version, and the time.monotonic() of its request
 
     def __call__(self) -> int:
         with self._lock:
-            version, asked_s = self._known
+            version, asked_s = self._last
             if time.monotonic() - asked_s > _POLL_S / 2:
                 version = newest_version(self._client)
-                self._known = version, time.monotonic()
+                self._last = version, time.monotonic()
             return version
 
 

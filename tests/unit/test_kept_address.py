@@ -10,7 +10,7 @@ from hopsyncd.web.listener import Door, kept_address
 def test_a_page_address_that_cannot_be_replaced_stays_valid(tmp_path: Path) -> None:
     kept = tmp_path / "data/page.html"
     kept.parent.mkdir()
-    door = Door("127.0.0.1:1", kept=kept)
+    door = Door("127.0.0.1:1", address_file=kept)
     token = door.new_address().partition("=")[2]
     aside = kept.parent.rename(tmp_path / "aside")
     with pytest.raises(OSError, match="No such file"):

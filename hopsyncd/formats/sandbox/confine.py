@@ -250,7 +250,7 @@ def _limit(resource_id: int, value: int, most: int | None = None) -> None:
     """Lower the limit of `resource_id` to `value`, and its maximum to `most` or, by default, to
     `value`.
 
-    A limit that is already lower is not changed.
+    An inherited maximum that is lower stays in force.
     """
     most = value if most is None else most
     inherited = resource.getrlimit(resource_id)[1]

@@ -155,7 +155,7 @@ def _shorten(sentence: Sentence) -> Sentence:
     """Cut a sentence to the line that has all words that the sentence shares with the question.
 
     Such a line exists where short list items or table rows were joined into one sentence. If no
-    line has all the words, the sentence is returned unchanged.
+    line of prose has all the words, the sentence is returned unchanged.
     """
     terms = sentence.terms.intersection(index_terms(sentence.text))
     for line in map(str.strip, sentence.text.splitlines()):
