@@ -174,12 +174,19 @@ def send_and_report(client: Client, call: Call[Answer], every_s: float = _REPORT
 
 
 def _progress_text(event: "ProgressEvent") -> str:
-    """Format the progress of a check or a sync as a line."""
+    """Format the progress of a check or a sync as a line.
+
+    >>> sync = {"event": "progress", "source": "notes", "share": 0.94, "documents_total": 288}
+    >>> _progress_text({**sync, "passages_done": 120, "passages_total": 380})
+    'notes: 94% of 288 documents (this batch: 120 of 380 passages)'
+    """
     if total := event.get("checks_total"):
         return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
     source = printable(event.get("source", ""))
     if total := event.get("documents_total"):
-        return f"{source}: {event.get('share', 0.0):.0%} of {plural(total, 'document')}"
+        done, passages = event.get("passages_done", 0), event.get("passages_total", 0)
+        batch = f" (this batch: {done:,} of {plural(passages, 'passage')})" if passages else ""
+        return f"{source}: {event.get('share', 0.0):.0%} of {plural(total, 'document')}{batch}"
     return f"{source}: listing"
 
 
