@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_STYLED = re.compile(r"vertical-align\s*:\s*su[pb]|line-through", re.IGNORECASE)
+_PROPERTIES = ("vertical-align", "line-through")
 _CLASS = re.compile(r"[a-z]{0,10}\.([\w-]{1,100})\Z", re.IGNORECASE)
 _DECLARATIONS = {
     "sup": re.compile(r"vertical-align\s*:\s*super\b", re.IGNORECASE),
@@ -18,7 +18,7 @@ _PARAGRAPHS = ("p", "div")
 def apply_styles(root: Any, text: str) -> None:
     """Rename the elements of a page that its styles raise, lower or strike through to `sup`, `sub`
     and `s`. Programs such as Google Docs export these marks only as styles."""
-    if not _STYLED.search(text):
+    if not any(name in text for name in _PROPERTIES):
         return
     of_classes = dict(_marked_classes(root))
     for element in root.iter(*_INLINE, *_PARAGRAPHS):

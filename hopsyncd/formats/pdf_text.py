@@ -15,6 +15,7 @@ from hopsyncd.formats.pdf_letters import join_letters
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
 _LETTER = re.compile(r"[^\W_]")
+_LEAST_APART = 3  # gaps between the letters of a word that are set apart
 _MOST_TURNED = 2  # times the upright letters
 _UNPRINTABLE = re.compile("[^\r\n -~]")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
@@ -173,7 +174,8 @@ class TextReader:
         page.turned = _in_turned_lines(page.turned)
         for span in (*page.spans, *page.turned):
             self._measure(span)
-            join_letters(span)
+            if len(span.gaps) >= _LEAST_APART:
+                join_letters(span)
         return page
 
     def quarters_of(self, spans: Iterable[Span]) -> int:
