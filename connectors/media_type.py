@@ -24,9 +24,9 @@ MBOX = "application/mbox"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _DOCUMENTS: dict[str, str] = {
     ".pdf": "application/pdf",
-    ".docx": f"{_OFFICE}wordprocessingml.document",
-    ".pptx": f"{_OFFICE}presentationml.presentation",
-    **dict.fromkeys((".xlsx", ".xlsm"), f"{_OFFICE}spreadsheetml.sheet"),
+    **dict.fromkeys((".docx", ".docm", ".dotx"), f"{_OFFICE}wordprocessingml.document"),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx"), f"{_OFFICE}presentationml.presentation"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), f"{_OFFICE}spreadsheetml.sheet"),
     ".xls": "application/vnd.ms-excel",
     ".ods": "application/vnd.oasis.opendocument.spreadsheet",
     ".odp": "application/vnd.oasis.opendocument.presentation",

@@ -24,7 +24,7 @@ from hopsyncd.formats.media_types import cell_number
 from hopsyncd.formats.numbers import show_plainly, show_value
 from hopsyncd.formats.odt import count_of, table_rows
 from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
-from hopsyncd.formats.xls_styles import Style, styles_of
+from hopsyncd.formats.xls_styles import Style, is_encrypted, styles_of
 
 _MAX_REPEATED = 1000  # copies of a repeated row or cell; cells of a merged area
 _MAX_COLUMNS = 16_384  # the limit of Excel and LibreOffice
@@ -158,6 +158,12 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             blocks += _sheet(_plain_rows(values, *start, place, styles.get(sheet.name, {})))
         return tuple(blocks)
     except BaseException as error:
+        if is_encrypted(data):
+            raise DocumentUnreadable(
+                "the document",
+                "the file is protected by a password",
+                "Save a copy without the password.",
+            ) from error
         # The library's panics do not derive from Exception.
         if type(error).__name__ != "PanicException":
             raise

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from hopsyncd.formats import library
 
@@ -15,6 +16,7 @@ _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS = ("Workbook", "Book")
 _BIFF8 = 0x0600
 _BEGIN, _END, _FONT, _FORMAT, _STYLE, _SHEET = 0x0809, 0x000A, 0x0031, 0x041E, 0x00E0, 0x0085
+_PASSWORD = 0x002F
 # Formula, blank, number, label, boolean or error, number in short form, label in the shared table.
 _CELLS = frozenset((0x0006, 0x0201, 0x0203, 0x0204, 0x0205, 0x00D6, 0x027E, 0x00FD))
 _NUMBERS_IN_A_ROW = 0x00BD
@@ -47,9 +49,7 @@ def styles_of(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
     if not data.startswith(_MAGIC):
         return found
     with suppress(OSError, struct.error, IndexError, ValueError):
-        with library("olefile").OleFileIO(io.BytesIO(data)) as file:
-            name = next(name for name in (*_STREAMS, "") if not name or file.exists(name))
-            book = _Book(file.openstream(name).read() if name else b"")
+        book = _Book(_stream_of(data))
         _read_globals(book)
         styles = _styles(book)
         # Each part of the data is read once, even if several sheets claim it.
@@ -62,6 +62,21 @@ def styles_of(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
                 if style in styles
             }
     return found
+
+
+def is_encrypted(data: bytes) -> bool:
+    """Whether a workbook is protected by a password."""
+    with suppress(OSError, struct.error, IndexError, ValueError):
+        book = _stream_of(data) if data.startswith(_MAGIC) else b""
+        return any(kind == _PASSWORD for kind, _, _ in islice(_records(book, 0, len(book)), 20))
+    return False
+
+
+def _stream_of(data: bytes) -> bytes:
+    """Return the records of the workbook in a compound file."""
+    with library("olefile").OleFileIO(io.BytesIO(data)) as file:
+        name = next((name for name in _STREAMS if file.exists(name)), "")
+        return file.openstream(name).read() if name else b""
 
 
 def _records(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -83,3 +83,12 @@ def test_files_of_old_formats_are_not_documents_and_are_never_read_in_the_daemon
     assert not is_document_name("a.doc")
     assert not is_light(DOC, OLD)
     assert not is_light(DOC, rb"{\rtf1}")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.docm", DOCX), ("a.dotx", DOCX), ("a.pptm", PPTX), ("a.ppsx", PPTX), ("a.xltx", XLSX)],
+)
+def test_files_with_macros_and_templates_are_documents(name: str, kind: str) -> None:
+    assert is_document_name(name)
+    assert media_type(name) == kind

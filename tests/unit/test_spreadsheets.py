@@ -519,3 +519,16 @@ def test_empty_cells_of_an_old_workbook_cost_little() -> None:
     begun = process_time()
     assert rows(extract(buffer.getvalue(), XLS)) == ["Port", "Kiel"] * 6
     assert process_time() - begun < 15
+
+
+def test_an_old_workbook_with_a_password_is_named_as_such() -> None:
+    book = xlwt.Workbook()
+    book.add_sheet("S").write(0, 0, "Port")
+    buffer = io.BytesIO()
+    book.save(buffer)
+    data = buffer.getvalue()
+    # The record after the begin of the workbook becomes one that asks for a password.
+    begin = data.index(b"\x09\x08\x10\x00")
+    changed = data[: begin + 20] + b"\x2f\x00" + data[begin + 22 :]
+    with pytest.raises(DocumentUnreadable, match="password"):
+        extract(changed, XLS)
