@@ -91,10 +91,11 @@ class Children:
         return None
 
     def _parse(self, inside: bytes, prefix: bytes) -> ElementTree.Element:
-        """Parse the element in the bytes `inside`, if possible with only the namespace of its
-        `prefix`.
+        """Parse the element in the bytes `inside`.
 
-        Word declares thirty namespaces, which would otherwise be parsed for each element.
+        At first, only the namespace of `prefix` is declared, because parsing all thirty namespaces
+        of a Word document for each element takes too long. If the element uses another namespace,
+        all are declared.
         """
         root = self._root
         assert root is not None

@@ -157,10 +157,11 @@ def with_title(
 ) -> tuple[Block, ...]:
     """Put `title` first as the level-1 heading, unless the document has its own title.
 
-    A level-1 heading is the document's own title if it is the only one and comes first. A first
-    heading that equals `title` also counts, whatever its level; it moves to the top. If
-    `is_certain`, as in a book, only a heading with all words of `title` counts. All other level-1
-    headings become chapters below the title.
+    The document has its own title if its only level-1 heading comes first or consists of words of
+    `title`. If `is_certain`, as in a book, the heading must consist of words of `title`. The first
+    of several level-1 headings must also come first. If the first heading of any level equals
+    `title`, it moves to the top. If other level-1 headings remain, all headings below the title
+    move down a level.
     """
     title = in_one_line(title)
     if not title or not blocks:
@@ -199,10 +200,10 @@ def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) ->
 
 
 def title_from_path(path: str, blocks: Iterable[Block]) -> str:
-    """Derive a title from the file name for a document that has chapters but no title. Returns ""
-    for other documents.
+    """Return the file name without its suffix as the title of a document that has several headings
+    of the highest level, and therefore no title. Returns "" for other documents.
 
-    A chapter "Usage" says little without a title above it. A file without headings gets no title,
+    A heading "Usage" says little without a title above it. A file without headings gets no title,
     because names such as "notes" or "2024-05-07" say nothing.
 
     >>> chapters = [Block("heading", text, 1, 1, level=2) for text in ("Usage", "Limits")]

@@ -149,8 +149,7 @@ def guess_codecs(data: bytes) -> Iterator[str]:
 
 
 def odd_share(text: str) -> float:
-    """Return the share of words with non-ASCII letters that look wrong in any language, from 0 to
-    1.
+    """Return the share of non-ASCII words in `text` that no language would contain, from 0 to 1.
 
     Such words mix two alphabets, have a capital after a small letter, or contain a symbol.
     """

@@ -76,7 +76,8 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
-    """Return the labels or values of a series by their index, from its elements with these names.
+    """Return the labels or values of a series by their index. `names` are the tags of the elements
+    to read, such as "cat" or "val".
 
     Numbers are formatted as in the chart.
     """
@@ -98,7 +99,8 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
-    """Return grouped categories such as "2024 > Q1", outermost group first, by their index."""
+    """Return grouped categories such as "2024 > Q1", outermost group first, by their index.
+    `levels` has the innermost level first."""
     texts = [
         {int(index): _text(point) for point in level if (index := point.get("idx", "")).isdecimal()}
         for level in levels

@@ -96,8 +96,8 @@ def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
 
 
 def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
-    """Move links of headings, and of blocks without text, to the next text, or else to the previous
-    text."""
+    """Move the links of headings and of blocks without text to the next block of text, or else to
+    the previous block of text."""
     moved: list[Block] = []
     waiting: list[WrittenLink] = []
     last = None
@@ -143,7 +143,8 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
 
 
 def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
-    """Yield each run of blocks with its headings, outermost first; a run may be empty."""
+    """Yield each run of blocks between two headings, after the headings above the run, outermost
+    first. A run may be empty."""
     path: list[Block] = []
     body: list[Block] = []
     for block in blocks:
@@ -185,7 +186,8 @@ def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator
 
 
 def _join(body: list[Block], target: int) -> Iterator[Unit]:
-    """Yield a section's units, each with the separator before it."""
+    """Yield the units of a section's blocks, each with the separator before it. `target` is the
+    desired number of tokens in a passage."""
     before: Block | None = None
     leads: list[tuple[str, int]] = []
     offset = 0
@@ -209,8 +211,9 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
 def _mark_starts(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
-    """Return each lead with the offset at which it began. From the first lead that differs from
-    `known` on, leads begin at `offset`."""
+    """Return the leads of a block, each with the token offset at which the lead began. Leads that
+    the block shares with the block before it, whose result is `known`, keep their offsets. Other
+    leads begin at `offset`."""
     same = 0
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
         same += 1
@@ -218,10 +221,11 @@ def _mark_starts(
 
 
 def _list_open_items(items: list[str], before: Block | None, block: Block) -> list[str]:
-    """List the leads of the items around a block and of the block itself, outermost first.
+    """Return the first sentences of the list items around a block and of the block itself,
+    outermost first. The result is empty if the block is not a list item.
 
-    `items` is the list for the block `before`. An item is nested in an open item if the open item
-    is one of its leads. A lead may lack the number of its item.
+    `items` is the result for the block `before`. An open item is around the block if the item, or
+    the item without its number, is one of the block's leads.
     """
     if block.kind != "list_item":
         return []
@@ -275,10 +279,10 @@ def _units(row: Iterable[_Boundary]) -> list[Unit]:
 def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
     """Yield the boundary before each unit, with its rank, and the boundary after the last unit.
 
-    The rank is the hash of the two units at the boundary. Boundaries with the same hash (repeated
-    text) are ranked by the hash of the four units around each. In a run of one repeated text, all
-    boundaries have the same rank. If that text has half a gap or more, the rank is the hash of the
-    text twice. The first and last boundary rank lowest.
+    The rank is the hash of the two units at the boundary, followed by the hash of the four units
+    around the boundary, which distinguishes boundaries in repeated text. If the two units are equal
+    and each has at least half of `gap` tokens, the first hash is used twice. The first and last
+    boundary rank lowest.
     """
     offset = 0
     above, before, current = b"", b"", b""  # digests of the units before the boundary, and after it
@@ -311,8 +315,8 @@ def _digest(data: bytes) -> bytes:
 
 
 def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
-    """Mark each boundary if another boundary within `gap` has a lower or equal rank, and yield the
-    boundaries in order.
+    """Yield the boundaries in order. Sets `is_beaten` if another boundary nearer than `gap` has a
+    lower rank, or an equal rank outside a run of one repeated text.
 
     Each boundary enters and leaves both queues once, so the time is linear. Neither queue contains
     more than `gap` tokens. `ascending` contains the boundaries with no lower rank after them.

@@ -72,8 +72,11 @@ def is_mail(data: bytes) -> bool:
 
 
 def _type_of_package(data: bytes, media_type: str) -> str:
-    """Return the type of a ZIP archive. The archive is not unpacked, because this function also
-    runs in the daemon process."""
+    """Return the type of the office document or book in a ZIP archive, or `media_type` if the
+    archive does not show another type.
+
+    The archive is not unpacked, because this function also runs in the daemon process.
+    """
     if data[30:38] == b"mimetype":  # OpenDocument and EPUB begin with this uncompressed file
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
         return declared if declared in _PACKAGES else media_type

@@ -48,7 +48,7 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _delimiter_of(text: str) -> str:
-    """Return the delimiter with which most rows have the same number of values, which must be at
+    """Return the delimiter with which the largest share of rows has the same number of values, at
     least two."""
 
     def evenness(delimiter: str) -> tuple[float, int]:
@@ -201,8 +201,8 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 
 def _card_name(card: Mapping[str, Any]) -> str:
-    """Return the name of a card for the text of an arrow: the card's first line, or the address of
-    the embedded file."""
+    """Return the name of a card for the text of an arrow: the first line of the card's text or
+    label, or else the address of its file or web page. Long names are cut."""
     name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
     line = next(iter(name.strip().splitlines()), "").lstrip("#> ")
     return line[:_NAME_CHARACTERS]

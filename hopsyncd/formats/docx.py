@@ -185,7 +185,8 @@ class _Reader:
             yield Block("paragraph", text, line, line, links=links)
 
     def _label(self, paragraph: Element, named: str, style: Style) -> tuple[str, int | None]:
-        """Return a paragraph's automatic number, and its list level (None outside lists)."""
+        """Return the automatic number of a paragraph, and its list level (None outside lists).
+        `style` is the paragraph's style, and `named` is the style's id."""
         number, depth = number_of(paragraph)
         if not number and not style.number:
             return "", depth if child_of(paragraph, "pPr", "numPr") is None else depth or 0
@@ -201,8 +202,8 @@ class _Reader:
     def _inline(
         self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
     ) -> None:
-        """Append the text of an element to `line`, and collect its notes, text boxes, charts,
-        diagrams and pictures in `beside`."""
+        """Append the text of an element to `line`, and its notes, text boxes, charts, diagrams and
+        pictures to `beside`. `mark` and `font` are the script mark and the font of the text."""
         for child in _visible_children(parent):
             name = local_name(child)
             if name == "t":
@@ -252,7 +253,8 @@ class _Reader:
         self._inline(run, line, beside, mark, font)
 
     def _field(self, field: Element, line: Line) -> None:
-        """Enter or leave a field. The field's instruction is left out. Its result becomes text."""
+        """Handle the mark at the start, middle or end of a field. The field's instruction is left
+        out. Its result, or the value of a form field, becomes text."""
         match attribute(field, "fldCharType"):
             case "begin":
                 self._fields.append(True)
@@ -375,7 +377,8 @@ class _Reader:
         return table.build(read, self._next)
 
     def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
-        """Yield the text of page headers and footers that occurs nowhere else in the document."""
+        """Yield the text of page headers and footers, except page numbers and text that occurs
+        elsewhere in the document."""
         known = {" ".join(block.text.split()) for block in blocks}
         for kind, part in list(self._parts.values()):
             if kind not in ("header", "footer") or part not in self._archive.NameToInfo:
@@ -437,7 +440,8 @@ def _hexadecimal(text: str) -> int:
 
 
 def _form_value(field: Element) -> str:
-    """Return the state of a form's check box, or the selected entry of its list."""
+    """Return the state of a form's check box, or the selected entry of its list. Returns "" for
+    other fields."""
     form = child_of(field, "ffData")
     if form is None:
         return ""

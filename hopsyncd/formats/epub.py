@@ -80,7 +80,8 @@ def _leaves(metadata: Element) -> Iterator[Element]:
 
 
 def chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
-    """Read a chapter. A chapter without a heading gets its title from the table of contents."""
+    """Yield a chapter's blocks with the line number `number`, below a level-1 heading. The heading
+    has the text `title` if the chapter has no heading, and is empty otherwise."""
     has_heading = any(block.level and block.text for block in chapter)
     # A chapter without a title must not be nested in the previous chapter.
     yield Block("heading", "" if has_heading else title, number, number, level=1)
@@ -93,7 +94,8 @@ def chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Itera
 
 
 def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
-    """Put the book's title above its blocks, followed by its authors."""
+    """Put the title and authors in a book's metadata above the book's blocks, and add all metadata
+    to the first block."""
     titles, properties = read_metadata(metadata)
     below = with_title(tuple(blocks), titles[0] if titles else "", 1, is_certain=True)
     authors = [value for name, value in properties if name == "author"]
@@ -105,7 +107,8 @@ def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple
 
 
 def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
-    """Return the first title of each file in the table of contents."""
+    """Return the first title of each file in the table of contents, by member name. `items` are the
+    elements of the manifest with their member names."""
     titles: dict[str, str] = {}
     for item, name in items:
         is_nav = "nav" in item.get("properties", "").split()

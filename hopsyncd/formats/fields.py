@@ -20,7 +20,8 @@ def lead_of(text: str) -> str:
 
 
 def lead_in_of(text: str) -> str:
-    """Return the last sentence of a paragraph if it introduces the next block, or else "".
+    """Return the last sentence of a paragraph that ends with a colon, because it introduces the
+    next block. Returns "" for other paragraphs.
 
     >>> lead_in_of("There are two. These are read:"), lead_in_of("There are two.")
     ('These are read:', '')
@@ -53,8 +54,8 @@ class Head:
 
 
 def are_fields(run: Sequence[str]) -> bool:
-    """Whether the lines are two or more fields. An indented line continues the field above the
-    line."""
+    """Whether the lines are two or more fields such as `Author: Ann`. An indented line continues
+    the field above it."""
     if not run or run[0][0].isspace():
         return False
     first_lines = [line for line in run if not line[0].isspace()]
@@ -65,7 +66,8 @@ def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head
     """Read a run of lines as fields; `number` is the line number of the first line.
 
     A number above the title becomes part of the title and a name of the document: "PEP: 8" and
-    "Title: Style" give the title "PEP 8: Style" and the name "PEP 8".
+    "Title: Style" give the title "PEP 8: Style" and the name "PEP 8". If `with_title` is false, a
+    title is an ordinary field.
     """
     title, title_line, names = "", 1, tuple[str, ...]()
     blocks: list[Block] = []

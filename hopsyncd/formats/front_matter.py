@@ -153,8 +153,12 @@ def _without_lines(text: str, count: int) -> tuple[int, str]:
 
 
 def _second(text: str) -> tuple[int, list[str]] | None:
-    """Find a second block of front matter below a first block that a program added. Returns the
-    number of empty lines before the second block, and its lines."""
+    """Find a second block of front matter at the beginning of `text`, which is the text below a
+    first block that a program added.
+
+    Returns the number of empty lines before the second block, and the lines in that block. Returns
+    None if there is no second block.
+    """
     bare = text.lstrip("\n")
     fenced = _find_fence(bare) if bare.startswith("---") else None
     if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
@@ -291,8 +295,8 @@ def _date(text: str) -> str:
 def _parse_properties(
     lines: Iterable[str], keys: re.Pattern[str], first_line: int
 ) -> Iterator[_Property]:
-    """Yield each unindented key with its text and its continuation lines. `first_line` is the
-    number of the first of `lines`."""
+    """Yield each unindented key with its text and its continuation lines. `keys` matches a line
+    that begins with a key. `first_line` is the number of the first of `lines`."""
     last: _Property | None = None
     for number, line in enumerate(lines, first_line):
         found = keys.fullmatch(line)

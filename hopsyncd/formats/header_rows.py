@@ -25,8 +25,8 @@ _FORM_ROWS = 30
 def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
     """Return the number of header rows at the top, including a title across the table.
 
-    `texts` are the rows of a table whose first row is formatted as a header. If there is a title
-    above the column names, the table must have a column of numbers.
+    `texts` are the rows of a table whose first row is formatted as a header. If `has_title`, the
+    first row is a title, and the result is 0 unless a column has only numbers.
     """
     names = texts[int(has_title) :]
     if len(names) < 2 or not may_name_columns(names[0]) or _is_form(names):
@@ -37,8 +37,8 @@ def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
 
 
 def may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a row can name columns: it has no values, addresses, sentences or long texts, and no
-    row labels as in a form."""
+    """Whether a row can name columns: it has no values other than years, no addresses, sentences or
+    long texts, and no text that ends with a colon."""
     return not any(
         text.endswith(":")
         or "://" in text
@@ -50,12 +50,11 @@ def may_name_columns(texts: Sequence[str]) -> bool:
 
 
 def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row is data, because it resembles the rows below it.
+    """Whether a first row is data, because it is part of a form or resembles the rows `below`.
 
-    The row is data if some but not all of its values end with a colon, as in a form; if one of its
-    values occurs again in the same column; or if a value and the first value below it differ only
-    in their digits, such as "Table 1" above "Table 2". Rows that repeat the whole first row are
-    ignored.
+    The row is data if some of its texts, but not all, end with a colon; if a text occurs again in
+    the same column; or if a text and the next text in its column differ only in their digits, such
+    as "Table 1" above "Table 2". Rows that repeat the whole first row are ignored.
 
     >>> is_data(["Table 1", "Age"], [["Table 2", "Sex"]]), is_data(["Table", "Age"], [["1", "44"]])
     (True, False)
@@ -77,9 +76,10 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Return, for each column, the index of the column that has the name of its group.
 
-    The result is empty unless the first row names groups of the columns that the second row names.
-    Each group name is above the first column of its group, or above any of its columns if the
-    second row has the same names in each group. Otherwise the columns have only numbers.
+    The result is empty unless the first row names groups of the columns that the second row names,
+    and either the columns have only numbers or the second row has the same names in each group. If
+    both are true, a group name may be above any column of its group. Otherwise it must be above the
+    first.
 
     >>> columns_of_groups([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
     (0, 1, 1, 3)
@@ -108,8 +108,11 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
 
 
 def _centered_groups(starts: Sequence[int], second: Sequence[str]) -> tuple[int, ...]:
-    """Return, for each column, the column of its group's name, if all groups have the same names
-    and each group's name is anywhere above them.
+    """Return, for each column, the column of its group's name, which may be above any column of the
+    group.
+
+    `starts` are the columns with a group name, and `second` are the column names. The result is
+    empty unless all groups have the same column names. The first column is in no group.
 
     >>> _centered_groups([2, 4], ["Year", "a", "b", "a", "b"])
     (0, 2, 2, 4, 4)
@@ -135,7 +138,8 @@ def has_only_number_columns(rows: Sequence[Sequence[str]], first_column: int = 1
 
 
 def counts_columns(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row numbers the columns or dates them, above values of other kinds."""
+    """Whether the first row has consecutive numbers or dates after its first cell, above values of
+    other kinds."""
     names = rows[0][1:]
     if len(names) < 2 or len(rows) < 3 or is_number(rows[0][0]) or len({*names}) < len(names):
         return False
@@ -152,7 +156,8 @@ def _shape(text: str) -> str:
 
 
 def are_of_several_kinds(texts: Sequence[str]) -> bool:
-    """Whether the values are of several kinds, such as numbers, dates and words, as in a form."""
+    """Whether the values of a short table are of several kinds, such as numbers, dates and words,
+    as in a form. At least a quarter must differ from the most common kind."""
     if not 2 < len(texts) <= _FORM_ROWS:
         return False
     (_, most), *_ = Counter(map(_kind_of, texts)).most_common(1)
@@ -166,7 +171,8 @@ def _kind_of(text: str) -> str:
 
 
 def _is_form(texts: Sequence[Sequence[str]]) -> bool:
-    """Whether each row is a pair of a name and a value, with values of several kinds."""
+    """Whether a table consists of names and values: it has two columns, and its first value begins
+    with a digit, or only some of its values contain digits."""
     if any(len(row) != 2 for row in texts):
         return False
     if texts[0][1][:1].isdigit() and not _YEAR.match(texts[0][1]):
@@ -176,7 +182,7 @@ def _is_form(texts: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_above_numbers(texts: Sequence[Sequence[str]]) -> bool:
-    """Whether a row of names is above a column of numbers."""
+    """Whether a column other than the first has only numbers below the first row."""
     below = zip(*(row for row in texts[1:] if len(row) == len(texts[0])), strict=True)
     columns = [[text for text in column if text] for column in below]
     return any(column and all(map(_VALUE.match, column)) for column in columns[1:])

@@ -242,8 +242,8 @@ class _Builder:
         return is_apart and is_title and not self._inline.is_plain and bool(self._level)
 
     def _is_menu(self, text: str) -> bool:
-        """Whether a block consists of links within this page, or of links above the first
-        heading."""
+        """Whether a block has no text, or consists of links within this page or of links above the
+        first heading."""
         if not text or not self._inline.is_linked:
             return not text
         inside = all(href.startswith("#") for href, _ in self._inline.links)

@@ -66,7 +66,8 @@ class InlineText:
         self.readings, self.pictures, self.signs, self._marked = [], [], [], []
 
     def take(self, event: Event, *, pre: bool = False) -> bool:
-        """Handle an event of inline text. Returns False if the event is not part of inline text."""
+        """Handle an event of inline text. Returns False if the event is not part of inline text. If
+        `pre`, a `br` element becomes a line break instead of a space."""
         if event.kind == "text":
             self._text(event)
         elif event.kind == "link":
@@ -118,7 +119,8 @@ class InlineText:
         self.is_linked = self.is_linked and bool(self._href)
 
     def _add_link_text(self, text: str) -> str:
-        """Add text inside a link, and mark where the link begins in this block."""
+        """Record text inside a link. Returns the text, with a mark where the link begins in this
+        block."""
         if self._is_shown:
             self.links[-1][1].append(text)
             return text

@@ -143,8 +143,8 @@ def apply_dialects(root: Element, text: str) -> None:
 
 
 def _show_articles(root: Element) -> None:
-    """Keep `noscript` elements with long paragraphs: articles. Shorter elements are notices and
-    counters."""
+    """Turn `noscript` elements with long paragraphs, which contain articles, into `div` elements.
+    Shorter elements are notices and counters."""
     for part in [*root.iter("noscript")]:
         if sum(len("".join(p.itertext())) for p in part.iter("p")) > _MAX_NOTICE_CHARACTERS:
             part.tag = "div"

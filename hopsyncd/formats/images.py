@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # TIFF tags and a TIFF type
 
 
 def no_text_error(hint: str) -> DocumentUnreadable:
-    """Make the error for a PDF without any text."""
+    """Make the error for a PDF without any text. `hint` tells the user what to do."""
     return DocumentUnreadable("the document", "the pages contain no text and may be scanned", hint)
 
 

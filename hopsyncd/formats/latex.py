@@ -266,7 +266,8 @@ class _Reader:
         return f"{known} ({title}). " if title else f"{known}. " if known else ""
 
     def _after(self, end: int) -> int:
-        """Return the position after the command that ends an environment."""
+        r"""Return the position after the `\end` command at position `end`, including its
+        argument."""
         if end >= len(self.source.tokens):
             return end
         return self.inline.argument(end + 1, len(self.source.tokens))[2]

@@ -152,8 +152,8 @@ def _person(field: str) -> str:
 
 
 def _with_ids(message: Message, head: list[Block]) -> list[Block]:
-    """Add the message's id as a name to its first block, and the ids of the messages to which it
-    replies as links."""
+    """Add a message's id, author and date to the first block of its head, and the ids of the
+    messages to which the message replies as links."""
     if not head:
         return head
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]

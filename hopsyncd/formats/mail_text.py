@@ -78,8 +78,8 @@ class KnownLines:
         self._hashes.update(map(_line_hash, _message_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
-        """Whether most of the lines are lines of earlier messages, even if a mail program wrapped
-        them differently."""
+        """Whether at least half of the lines are lines of earlier messages, even if a mail program
+        wrapped them differently."""
         hashes = [_line_hash(line) for line in _message_lines(lines)]
         return 2 * sum(digest in self._hashes for digest in hashes) >= len(hashes)
 
@@ -162,8 +162,8 @@ def _end_of_quote(lines: list[str], index: int) -> int:
 def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
     """Return the last lines of each quotation with a reply below it, by the quotation's position.
 
-    The result is empty unless replies come between quotations, because a single reply below a
-    quotation answers the whole message.
+    The result is empty if only one quotation has a reply below it, because that reply answers the
+    whole message.
     """
     answered: dict[int, list[str]] = {}
     index = 0
@@ -193,8 +193,8 @@ def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
 def _take_quote(
     written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
 ) -> None:
-    """Count a quotation and keep only its answered lines. A quotation that is not in `known` is
-    kept whole."""
+    """Count a quotation, drop the line that introduces it, and keep only its `answered` lines. A
+    quotation that is not in `known` is kept whole and not counted."""
     lines = written.parts[-1].lines
     if known is not None and not known.knows(quote):
         lines.extend(quote)

@@ -185,10 +185,8 @@ def _parser() -> MarkdownIt:
 
 
 def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
-    """Drop tables of contents: lists and paragraphs of two or more links within the page.
-
-    They are counted in `skipped`.
-    """
+    """Drop lists and paragraphs that consist of two or more links within the page, and count them
+    in `skipped`."""
     remaining: list[Token] = []
     opened = 0  # where the current list or paragraph begins in the remaining tokens
     links = 0
@@ -338,8 +336,8 @@ class _Walk:
                 self._lead_in = ""
 
     def _definition(self, token: Token, line: int) -> Iterator[Block]:
-        """Begin a definition. The term precedes the definition's text, or is a block above its
-        other content."""
+        """Begin a definition at `line`. The term is put before the text of its first definition, or
+        becomes a block of its own if that definition does not begin with text."""
         term, links = self._term
         is_first = token.info == "first"
         self._label = ""

@@ -200,9 +200,10 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> DrawnTable | No
 
 
 def _without_names(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
-    """Read a table without column names, between two rows of hyphens.
+    """Read a table without column names, between two rows of hyphens. Returns None if there are
+    fewer than two rows.
 
-    If a blank line follows the first row, a row may have several lines.
+    If the table has blank lines, they separate the rows, and a row may have several lines.
     """
     columns, line_number = _columns_of(line(start)), start + 1
     lines: list[tuple[int, list[str]]] = []
@@ -274,7 +275,8 @@ def _join(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _columns_of(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each column. A column extends to the next column."""
+    """Return the start and end of each column below the line of hyphens `text`. A column extends to
+    the start of the next column."""
     starts = [found.start() for found in _RUN.finditer(text)][:_MAX_COLUMNS]
     return [*zip([0, *starts[1:]], [*starts[1:], 1 << 30], strict=True)]
 

@@ -143,7 +143,8 @@ def _is_struck(properties: Element) -> bool:
 def _margins(
     styles: Element, reader: "_Reader", known: set[str], skipped: Counter[str]
 ) -> Iterator[Block]:
-    """Yield the text of page headers and footers that occurs nowhere else in the document."""
+    """Yield the text of page headers and footers, except page numbers and text that occurs
+    elsewhere in the document. `known` contains the text of the document."""
     for page in styles.iterfind(".//{*}master-page"):
         for margin in page:
             if local_name(margin) not in _MARGINS:
@@ -335,8 +336,8 @@ class _Reader:
     def _flatten(
         self, parent: Element | list[Element], line: Line, beside: list[Element], depth: int = 0
     ) -> None:
-        """Append all text inside an element to `line`; `depth` is the depth of the list around
-        it."""
+        """Append all text inside an element to `line`, and its notes, tables and frames to
+        `beside`. `depth` is the depth of the list around the element."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
@@ -407,7 +408,8 @@ class _Reader:
         return text, links, [element for element in found if element not in tables], inner
 
     def _marked_rows(self, rows: Sequence[tuple[Element, bool]]) -> int:
-        """Count the bold rows at the top of a table whose header rows are not marked."""
+        """Count the bold rows at the top of a table. Returns 0 if all rows are bold, or if the
+        document marks header rows."""
         if any(is_header for _, is_header in rows):
             return 0
         bold = [self._is_bold(row) for row, _ in rows]
@@ -451,8 +453,8 @@ class _Reader:
         return bool(styles) and all(self._marks.get(style) == "h" for style in styles)
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:
-        """Return how often a cell or a row of `cells` cells is repeated, up to the limit for a
-        document."""
+        """Return how often a cell or a row is repeated according to its attribute `name`, up to the
+        limit for a document. `cells` is the number of cells in the element."""
         times = min(count_of(element, name), 1 + self._repeats // max(cells, 1))
         self._repeats -= (times - 1) * cells
         return times

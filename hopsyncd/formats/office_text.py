@@ -89,7 +89,8 @@ class Line:
         return self.length
 
     def begin_item(self) -> None:
-        """Add a semicolon between the text so far and the next list item."""
+        """Begin a list item: end the previous item with a semicolon unless it ends with a
+        punctuation mark."""
         self._flush()
         has_line = len(self._parts) > 1 and self._parts[-1] == "\n"
         if has_line and self._parts[-2][-1:] not in tuple(";:,.\n"):
@@ -130,7 +131,7 @@ class ListLeads:
         self._items: list[tuple[int, str]] = []
 
     def add_item(self, block: Block, level: int) -> Block:
-        """Add the leads to an item; `level` counts from 0."""
+        """Return a list item with its leads. `level` is the nesting level of the item, from 0."""
         while self._items and self._items[-1][0] >= level:
             self._items.pop()
         above = [self.introduction, *(text for _, text in self._items)]

@@ -114,7 +114,8 @@ class _Properties:
         self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or self._codec_of_language()
 
     def _codec_of_language(self) -> str:
-        """Return the code page of the language in which the message was written."""
+        """Return the codec that Windows uses for the language of the message, by default
+        Windows-1252."""
         locale = self.number(_LOCALE) or 0
         if locale in _TRADITIONAL_CHINESE:
             return "cp950"
@@ -144,7 +145,8 @@ class _Properties:
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
 
     def narrow(self, number: int) -> bytes:
-        """Return the bytes of a text that is not stored in Unicode."""
+        """Return the bytes of a text property that is not stored in Unicode, or b"" if there are
+        none."""
         return self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
 
     def data(self, number: int) -> bytes:

@@ -88,7 +88,8 @@ class AnnotationReader:
             found.notes.append(f"{author}: {contents}" if author else contents)
 
     def _place(self, found: Annotations, box: Box, text: str, *, is_value: bool = False) -> None:
-        """Place lines of text in a box, one below the other."""
+        """Add the lines of `text` to `found` as spans in a box, one below the other. `is_value`
+        marks the value of a form field."""
         lines = [line for line in map(in_one_line, text.splitlines()) if line]
         if not lines:
             return
@@ -161,7 +162,8 @@ class AnnotationReader:
         return self._text(self._raw.FPDFAnnot_GetStringValue, annotation, key)
 
     def _text(self, read: Any, *arguments: Any) -> str:
-        """Read a UTF-16 string from PDFium; `read` takes a buffer and its length."""
+        """Read a UTF-16 string from PDFium. `read` is a function of PDFium that takes `arguments`,
+        a buffer and the buffer's length. Returns "" if the string is too long."""
         length = read(*arguments, None, 0)
         if not 2 < length <= _MAX_BYTES:
             return ""
@@ -192,8 +194,8 @@ def drawn_notes(document: Any, page: Any, raw: Any, number: int, drawn: Sequence
 
 @dataclass(slots=True)
 class Drawn:
-    """The drawings of a page: ruling lines, boxes, and the share of the page that pictures
-    cover."""
+    """The drawings of a page: ruling lines, filled boxes with their colours, and the share of the
+    page that pictures cover."""
 
     rules: list[Box] = field(default_factory=list)
     fills: list[tuple[Box, int]] = field(default_factory=list)  # boxes of colour, as painted
@@ -240,7 +242,8 @@ def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
 
 
 def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
-    """Add the background area of a path, if the path paints a background."""
+    """Add the box and the fill colour of a path to `found`, if the path is filled. White counts as
+    no colour."""
     mode, stroked = ctypes.c_int(), ctypes.c_int()
     if len(found.fills) >= _MAX_FILLS:
         return
@@ -254,8 +257,8 @@ def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
 
 
 def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
-    """Yield the vertical and horizontal lines of a path with many lines. Yields nothing if the path
-    has curves."""
+    """Yield the vertical and horizontal lines among the segments of a path as thin boxes. Yields
+    nothing if the path has curves. `segments` is the number of segments."""
     x, y, matrix = ctypes.c_float(), ctypes.c_float(), raw.FS_MATRIX()
     if not raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix)):
         return

@@ -63,9 +63,11 @@ class Page:
 
 
 def running_lines(pages: Sequence[Page]) -> set[int]:
-    """Return the `id()` of each line that repeats at the same place on several pages.
+    """Return the `id()` of each running head and foot: a line near the top or bottom that is at the
+    same place on at least a fifth of the pages.
 
-    The first occurrence of a line is not included, unless the line is a page number.
+    There must be three such pages, or two for a page number or a document of two pages. The first
+    occurrence of a line is not included, unless the line is a page number.
     """
     found: defaultdict[tuple[str, int, int], list[Line]] = defaultdict(list)
     is_number: dict[tuple[str, int, int], bool] = {}
@@ -87,8 +89,8 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
 
 
 def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
-    """Replace a page number at the start or end of a line with `#`. Also returns the difference
-    between that number and `page`.
+    """Return a simplified line for comparison, with `#` instead of a page number at the start or
+    end. Also returns the difference between that number and `page`, or 0.
 
     A number at the end counts only after a word for "page", or if the line `is_apart` from the
     text. So the 1 of "Step 1" is not a page number.
@@ -105,7 +107,7 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
 
 
 class Headings:
-    """Finds headings by the file's bookmarks or, if it has no bookmarks, by larger type."""
+    """Finds headings: lines that equal a bookmark of their page, and lines in larger type."""
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
@@ -164,7 +166,8 @@ def _can_be_heading(line: Line, is_title: bool) -> bool:
 
 
 def _levels(lines: Iterable[Line]) -> dict[float, int]:
-    """Return a heading level for each type size that is larger than most of the text."""
+    """Return a heading level for each type size that is clearly larger than the most common
+    size."""
     letters: Counter[float] = Counter()
     known = [*lines]
     # A superscript or subscript reduces the size of its line.
@@ -262,8 +265,8 @@ def _join(lines: Sequence[Line], headings: Headings) -> str:
 
 
 def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
-    """Whether a hyphen at the end of a line is not part of the word, according to the document's
-    other words."""
+    """Whether the parts of a word before and after a hyphen at the end of a line are written
+    without the hyphen. `words` counts the words of the document."""
     before = before[-40:]
     left, right = _WORD_AT_END.search(before), _WORD_AT_START.match(after)
     if not left or not right or not right[0][:1].islower():

@@ -86,7 +86,8 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
 
 
 def mark_shades(spans: Iterable[Span], fills: Iterable[tuple[Box, int]]) -> None:
-    """Set the background of each span: the last coloured box around it."""
+    """Set the background of each span to the colour of the last box that contains its middle.
+    `fills` are boxes with their colours, in the order in which they are painted."""
     by_height = sorted(spans, key=lambda span: span.middle)
     heights = [span.middle for span in by_height]
     visits = _MAX_VISITS
@@ -199,7 +200,8 @@ def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> boo
 
 
 def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
-    """Whether too many spans of the smaller group are level with a span of the larger group."""
+    """Whether too many spans of the smaller group `few` are level with a span of the larger group,
+    or `few` has too few spans to tell."""
     heights = sorted(span.middle for span in many)
     shared = 0
     for span in few:

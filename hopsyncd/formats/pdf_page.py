@@ -58,7 +58,8 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
 def _find_boxes(
     page: Any, raw: Any, wanted: str, scale: float
 ) -> Iterable[tuple[int, int, int, int]]:
-    """Yield the boxes of the passage `wanted`, in pixels of the rendered page."""
+    """Yield the boxes of the passage `wanted` as (left, top, right, bottom), in pixels of the
+    rendered page. `scale` is the number of pixels per point."""
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
         text, upright_quarters = read_text(text_page, raw, quarters)

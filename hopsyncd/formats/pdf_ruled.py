@@ -36,8 +36,8 @@ class Grid:
     def region(
         self, column: int, row: int, taken: Container[tuple[int, int]]
     ) -> tuple[int, int, int, int]:
-        """Return the first and last column and row of the cell at a position. The cell extends to
-        the next drawn lines.
+        """Return the first column, last column, bottom row and top row of the cell at a position.
+        The cell extends to the next drawn lines.
 
         Positions in `taken` belong to other cells.
         """
@@ -82,8 +82,9 @@ def _edges_drawn(
     edges: Sequence[float],
     across: Sequence[float],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pair (edge, interval) for each of `edges` and each interval of `across` in which a
-    line is drawn along that edge.
+    """Yield the pair (edge, interval) for each edge and interval in which a line is drawn along
+    that edge, as indices. `edges` are positions; `across` are the positions between which the
+    intervals lie.
 
     Each item of `sides` is a pair of parallel lines: both positions, and the start and end of the
     lines.
@@ -111,8 +112,7 @@ def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
 
 
 def _touching(rules: Sequence[Box]) -> list[list[Box]]:
-    """Group the boxes that touch each other, from left to right. Groups of one or two boxes are
-    left out."""
+    """Group the boxes that touch each other. Groups of one or two boxes are left out."""
     groups: list[tuple[list[float], list[Box]]] = []  # the bounds and the boxes of each group
     for box in sorted(rules):
         bounds, members = list(box), [box]
@@ -153,8 +153,11 @@ def _cluster(places: Iterable[float]) -> tuple[float, ...]:
 
 
 def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | None:
-    """Build the table of a grid from the spans inside it. Returns None if the lines only frame
-    text."""
+    """Build the table of a grid on page `page` from the spans inside the grid.
+
+    Returns None if the lines only frame text: there are fewer than two rows or columns, one cell
+    has most of the text, or the text in a cell has columns of its own.
+    """
     cells = _ruled_cells(grid, spans)
     if any(map(_is_frame, cells.values())):
         return None
@@ -226,15 +229,16 @@ def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
 
 
 def _is_frame(cell: Cell) -> bool:
-    """Whether the ruling lines only frame text that has its own columns."""
+    """Whether the text in a cell has columns of its own, and the ruling lines only frame the
+    text."""
     lines = list(rows_of(cell.spans)) if len(cell.spans) >= _LEAST_FRAMED else []
     several = sum(len(line) > 1 for line in lines)
     return len(lines) * 2 > _LEAST_FRAMED and several * 2 > len(lines)
 
 
 def _in_lines(row: list[Cell]) -> list[list[Cell]]:
-    """Split a row between two ruling lines into one row for each line, if each line has a label and
-    a value."""
+    """Split a row of cells into one row for each line of text, if there are three or more lines and
+    most of them have a label and a short value. Otherwise returns only `row`."""
     column_of = {id(span): cell for cell in row for span in cell.spans}
     lines = list(rows_of(span for cell in row for span in cell.spans))
     split: list[list[Cell]] = []
