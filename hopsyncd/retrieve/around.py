@@ -48,10 +48,10 @@ class Around:
 
 
 def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
-    """Find up to `limit` passages within `hops` hops of the passage `start`, which is included.
+    """Find up to `limit` other passages within `hops` hops of the passage row `start`.
 
-    The joints are all edges and links among these passages. If no edge or link connects a passage
-    to a passage nearer to the start, a shared name does.
+    The result also contains `start`. The joints are all edges and links among these passages. A
+    passage without an edge or link to a passage nearer to the start gets a joint by a shared name.
     """
     distance = {start: 0}
     nearest = [start]
@@ -103,9 +103,10 @@ def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
 def _join_by_name(
     snapshot: Snapshot, inside: Integers, distance: dict[int, int], joints: list[Joint]
 ) -> list[Joint]:
-    """Connect passages that have no joint to a nearer passage.
+    """Return a joint for each passage of `inside` that no joint connects to a nearer passage.
 
-    The joint is the rarest name that such a passage shares with a passage nearer to the start.
+    The new joint is the rarest name that the passage shares with a passage one hop nearer to the
+    start. `distance` has the hops from the start to each passage.
     """
     joined = {
         far
@@ -136,9 +137,9 @@ def _join_by_name(
 
 
 def _joining(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Integers]:
-    """List pairs of a position in `passage_rows` and a name that the passage mentions.
+    """List the names in these passages that connect documents.
 
-    Only names that connect documents are listed.
+    Returns two columns: the position of the passage in `passage_rows`, and the number of the name.
     """
     positions, name = snapshot.list_names(passage_rows)
     kept = snapshot.statistics.joins_documents[name]
@@ -148,7 +149,8 @@ def _joining(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Inte
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
     """Find up to `limit` paths from start to end, shortest first. No path repeats a passage.
 
-    The search is limited, so longer paths may be missing if there are very many paths.
+    The search follows only the best joints of each passage and takes a limited number of steps, so
+    paths may be missing in a dense graph.
     """
     left = _distances(snapshot, end, max_hops)
     if start == end or start not in left:
@@ -175,7 +177,10 @@ class _PathSearch:
         self._offered: dict[tuple[int, int], list[Joint]] = {}
 
     def extend(self, path: list[Joint], end: int, hops: int) -> None:
-        """Find the continuations of the path from `end` that reach the end in `hops` hops."""
+        """Extend `path`, which has come to the passage `end`, by exactly `hops` hops.
+
+        Appends each extended path that leads to the target of the search to `found`.
+        """
         passed = {joint.start for joint in path}
         for joint in self._find_onward(end, hops):
             if len(self.found) >= self._limit or self._turns >= _MAX_TURNS:
@@ -189,7 +194,10 @@ class _PathSearch:
                 self.extend([*path, joint], joint.end, hops - 1)
 
     def _find_onward(self, start: int, hops: int) -> list[Joint]:
-        """Return the best joint to each neighbour that is fewer than `hops` hops from the end."""
+        """Return the best joint to each of the nearest neighbours of `start`, best first.
+
+        The neighbours must be fewer than `hops` hops from the target of the search.
+        """
         if (start, hops) not in self._offered:
             found, near = _near(self._snapshot, [start])
             kept = [row != start and self._left.get(row, hops) < hops for row in found.tolist()]
@@ -238,7 +246,7 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
 
 
 def _near(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[Integers, Floats]:
-    """Find the neighbours of these passage rows, and the strength of the best joint of each.
+    """Find the neighbours of these passage rows, and the strength of each neighbour's best joint.
 
     An edge has the strength 2 plus its similarity, a link 1, and a name 1 divided by the number of
     its mentions.

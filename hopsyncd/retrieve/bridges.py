@@ -40,7 +40,7 @@ class Bridge:
 
 
 def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list[Bridge]:
-    """Find up to `limit` bridges. No two bridges have the same middle name or the same end."""
+    """Find up to `limit` bridges. No name occurs in two of them."""
     statistics = snapshot.statistics
     counts = statistics.mention_counts
     is_middle = (statistics.as_document_name > 0) & statistics.joins_documents
@@ -83,7 +83,10 @@ def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) ->
 
 
 def _find_end_names(snapshot: Snapshot, middles: Integers, name: int) -> Mapping[int, list[int]]:
-    """List the rare names that each passage mentions. Names of documents come first."""
+    """Map each of the passage rows `middles` to its rare names, except `name`.
+
+    Names of documents come first.
+    """
     statistics = snapshot.statistics
     positions, names = snapshot.list_names(middles)
     counts = statistics.mention_counts[names]
@@ -106,7 +109,11 @@ def _name_bridges(
     passages: Mapping[PassageId, Passage],
     ends: list[int],
 ) -> Iterator[Bridge]:
-    """Yield the bridges over two passages, with the names written as in the passages."""
+    """Yield the bridges from the title of the first passage to a name in the second passage.
+
+    `name` is the middle name. `ends` are the candidates for the last name, best first. All names
+    are written as in the passages.
+    """
     start, middle = passages[ids[0]], passages[ids[1]]
     first = start.heading[0] if start.heading else ""
     joint = _find_written(start.text, snapshot.index.name_texts[name])
@@ -121,7 +128,7 @@ def _name_bridges(
 
 
 def _find_written(text: str, name: str) -> str:
-    """Return the name as the text writes it, or "" if the text does not write it like a name."""
+    """Return the name as written in the text, or "" if the text does not write it like a name."""
     found = whole_words(text, name) or ""
     return found if _is_name(found) else ""
 

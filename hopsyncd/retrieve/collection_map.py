@@ -86,9 +86,9 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
 
 
 def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers]:
-    """List the first passages of each document in order.
+    """List the first visible passages of each document, in order.
 
-    Returns the passage rows and the position of each passage's document.
+    Returns the passage rows, and the position of each passage's document in `documents`.
     """
     index, visible = snapshot.index, snapshot.statistics.visible
     rows, positions = index.postings.occurrences_by_document.find_all(documents)
@@ -102,10 +102,11 @@ def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, I
 
 
 def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integers) -> Matrix:
-    """Return the (n, d) mean vectors of the n documents, minus the mean of all vectors.
+    """Return the (n, d) mean vectors of the n documents, scaled to length 1.
 
-    Each document must have passages. The vectors are summed as integers, so the order of the
-    passages does not change the sums.
+    If there are more than two documents, their mean is subtracted first. `positions` has the
+    ascending number of each passage's document; each document must have passages. The vectors are
+    summed as integers, so the order of the passages does not change the sums.
     """
     codes = snapshot.index.vectors.passage_codes
     count = int(positions[-1]) + 1
@@ -121,10 +122,10 @@ def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integer
 
 
 def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers, Flags]:
-    """Find the connected documents, each pair once: pairs with links, then pairs with similar
-    questions.
+    """Find the connected documents, each pair once: pairs with links, then pairs with edges.
 
-    Returns the positions of both documents of each pair, and True for each pair with links.
+    Returns three columns: the positions of both documents in `documents`, and whether the pair has
+    links.
     """
     edges = snapshot.list_edges()
     index = snapshot.index
@@ -150,9 +151,10 @@ def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Int
 def _count_pairs(
     snapshot: Snapshot, documents: Integers, start_rows: AnyIntegers, end_rows: AnyIntegers
 ) -> tuple[Integers, Integers, Integers]:
-    """Count how many pairs of passages connect each pair of documents.
+    """Count how many of the pairs of passage rows connect each pair of documents.
 
-    Returns the lower document, the higher document, and the count.
+    Returns three columns: the lower and the higher position of the documents in `documents`, and
+    the count.
     """
     keys = snapshot.index.documents.path_key[documents]
     starts, has_start = find_sorted(keys, snapshot.document_keys(start_rows))
@@ -167,9 +169,10 @@ def _count_pairs(
 def _select_partners(
     count: int, lower: Integers, higher: Integers, counts: Integers, *, limit: int
 ) -> Integers:
-    """Select the pairs that are among the `limit` strongest pairs of either document.
+    """Select the pairs that are among the `limit` pairs with the highest counts of either document.
 
-    A pair is encoded as the lower document times `count` plus the higher document.
+    `count` is the number of documents. Each selected pair is encoded as the lower document times
+    `count` plus the higher document.
     """
     near, far = np.concatenate([lower, higher]), np.concatenate([higher, lower])
     chosen = select_first_of_groups(near, -np.concatenate([counts, counts]), far, count=limit)

@@ -198,8 +198,8 @@ def _add_forms(context: QueryContext) -> dict[str, float]:
 def _describe_follow_up(follow_up: FollowUp) -> Query:
     """Compute the thresholds for a follow-up.
 
-    A new passage matters if it would get a share of the follow-up's score. The topic of the passage
-    is not checked: every passage that mentions one of the names matters.
+    A new passage may change the answer if it would get a share of the follow-up's score. The bonus
+    for a passage about one of the names is given to every passage that mentions the name.
     """
     least = follow_up.total + math.log(_LEAST_FLOW / follow_up.most_score)
     return Query(follow_up.vector, _key_terms(follow_up.weights), least)
@@ -210,7 +210,7 @@ def _key_terms(weights: Mapping[str, float]) -> dict[int, float]:
 
 
 def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
-    """Return whether this later version may change the answer to the question."""
+    """Return whether the later version `now` may change the answer to the question."""
     before, index = dependencies.snapshot, now.index
     if index is not before.index:
         return True
@@ -321,7 +321,10 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
 
 
 def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """Find the passage rows whose document changed, or whose document gained or lost a name."""
+    """Find the passage rows whose document changed, or whose document gained or lost a name.
+
+    `span` has the ids of both versions.
+    """
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
@@ -366,7 +369,10 @@ def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers
 
 
 def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[int, int]) -> bool:
-    """Return whether a document with a name that the search used was added or removed."""
+    """Return whether a document with a name that the search used was added or removed.
+
+    `span` has the ids of the versions before and after the change.
+    """
     names = index.document_names  # read before the documents, because a writer may append to both
     born, died = index.documents.born, index.documents.died
     changed = _within(born, span) | _within(died, span)
@@ -375,7 +381,7 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
 
 
 def _is_found(query: Query, before: Snapshot, index: LiveIndex, added: Integers) -> bool:
-    """Return whether one of these new passage rows is above a threshold of the query."""
+    """Return whether one of the passage rows `added` is above a threshold of the query."""
     words, shares = _score_words(query, before, index, added)
     best = compare_best_vectors(index, query.vector, added)
     whole = index.vectors.compute_cosines(query.vector, index.passages.vector_start[added])

@@ -183,7 +183,7 @@ class Engine:
         self._restricted.save()
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
-        """Return whether a query need not wait for the ACL view of this version to be computed."""
+        """Return False if the version is the head and its ACL view is not computed yet."""
         with snapshot(connection := self._connection(str(version))):
             mask = _mask(connection, hidden)
         return not mask or self._restricted.ready(version, mask)

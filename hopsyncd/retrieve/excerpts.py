@@ -70,17 +70,16 @@ class _Part:
     chosen: set[int]
 
     def choose(self, position: int, budget: int) -> int:
-        """Choose the sentence at this position. If all sentences that remain are short in total,
-        choose them too.
-
+        """Choose the sentence at this position, and the rest of the passage if the rest is short.
         Returns how many of the `budget` tokens remain.
         """
         self.chosen.add(position)
         return self.complete(budget - self.tokens[position])
 
     def complete(self, budget: int) -> int:
-        """Choose all sentences that are not chosen yet, if they are short in total. Returns how
-        many tokens of the `budget` remain.
+        """Choose the rest of the passage if the rest is short and fits into the budget.
+
+        Returns how many of the `budget` tokens remain.
         """
         missing = [position for position in range(len(self.tokens)) if position not in self.chosen]
         missing_tokens = sum(self.tokens[position] for position in missing)
@@ -104,9 +103,9 @@ def choose_excerpts(
     headings and titles.
 
     Passages of one document are together, in document order. weights: the idf of the question's
-    terms. frame_tokens: given a passage and whether it is its document's first excerpt, returns the
-    tokens of a passage's number and headings, plus the tokens of its document for the document's
-    first passage. kept: passages that are always considered, however badly they fit.
+    terms. frame_tokens: returns the tokens of a passage's number and headings; if its second
+    argument is True, the tokens of the document's title and path are added. kept: passages that are
+    always considered, however badly they fit.
     """
     parts = _parts(sentences, weights, found, count_tokens, kept)
     left = budget_tokens
@@ -184,7 +183,7 @@ def _parts(
 
 
 def _fill(parts: Sequence[_Part], budget: int) -> None:
-    """Choose further sentences, best first, until `budget` tokens are used."""
+    """Choose further sentences, best first, within a budget of `budget` tokens."""
     for part in parts:
         budget = part.complete(budget)
 

@@ -86,9 +86,9 @@ class RestrictedViews:
         return self._compute(head, version, hidden)
 
     def ready(self, version: int, hidden: Mask) -> bool:
-        """Return whether a query would not have to wait for the view.
+        """Return False if the version is the head and its view is not computed yet, else True.
 
-        Starts to compute the view if it is missing and the version is the head.
+        If the view of the head is missing, this method starts to compute it.
         """
         with self._changed:
             self._note_use(hidden)
@@ -149,8 +149,8 @@ class RestrictedViews:
         """Return the mask that was used last if its view should be computed before the head is
         served, or else None. Also returns the number of passages that were added or removed.
 
-        The view should be computed if an older view makes it cheap, and if the last view was not
-        computed too recently.
+        The view should be computed if an older view makes it cheap, if few passages were added or
+        removed, and if the last view was not computed too recently.
         """
         mask = next(reversed(self._kept), None)
         before = mask and self._find_older(head, head.version.id, mask)

@@ -179,7 +179,7 @@ class Offers:
 def follow_paper(
     context: QueryContext, k: int, choose: Choose, top_k: int, n_hop: int, offers: Offers
 ) -> list[Ranked]:
-    """Search as in the HopRAG paper. Returns up to top_k passages, ranked by its Eq. 1 to 3.
+    """Search as in the HopRAG paper. Returns min(k, top_k) passages at most, by its Eq. 1 to 3.
 
     The first queue has the targets of the top_k edges most similar to the query. Each of these
     edges counts as a visit. Edges are followed only in their own direction, and the best edge under
@@ -252,8 +252,10 @@ def follow(
 
 
 def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
-    """Return the edges that a search may follow, ordered by pull or, without `settings`, by Eq. 1
-    of HopRAG.
+    """Return the edges that a search may follow, best first.
+
+    With `settings`, edges are ordered by pull and followed in both directions. Otherwise they are
+    ordered by Eq. 1 of HopRAG and followed forwards.
     """
     if settings is None:
         return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
@@ -275,8 +277,8 @@ def _explain_rank(
 ) -> Ranked:
     """Build the result for a passage.
 
-    The hops are found backwards from the passage to a seed, along the edges that brought the most
-    score.
+    The hops, at most `limit`, are found backwards from the passage to a seed, along the edges that
+    brought the most score. `begun` has the first visits of each start passage.
     """
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []

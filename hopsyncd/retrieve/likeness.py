@@ -116,7 +116,11 @@ def _find_least_near(like: Floats) -> float:
 
 
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
-    """Return the largest cosine of this vector with the vector of a visible passage or sentence."""
+    """Return the largest cosine of this vector with a vector of the nearest visible passages.
+
+    The result is at least 0. Only the `NEAR` passages with the most similar whole-text vectors are
+    compared by their sentences.
+    """
     count = len(snapshot.statistics.visible.passages)
     near = NearPassages.select(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))

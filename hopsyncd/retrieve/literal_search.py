@@ -86,8 +86,9 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """Return 1 if the passage `text` contains this part of the query as typed, and less if it
-        has only similar words.
+        """Return from 0 to 1 how well the passage in this row, with this text, has the part.
+
+        The value is 1 for the part as typed, and for a word that is joined with its neighbours.
         """
         if contains_literal(text, self.part.text):
             return 1.0
@@ -279,9 +280,9 @@ def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Rank
 def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> bool:
     """Return whether the literal matches of a later version may differ.
 
-    For a keyword query, and for a query with phrases or codes, any added or removed passage may
-    change the matches. For other questions, only words that no passage had, or no passage has now,
-    matter.
+    For a keyword query, and for a query with phrases, codes or a numbered item, any added or
+    removed passage may change the matches. For other questions, the matches differ only if other
+    words are now in no passage.
     """
     if not (query.is_keywords or query.literals or query.whole or query.item):
         return _find_unknown(before, query) != _find_unknown(now, query)
@@ -400,7 +401,7 @@ def _idf(snapshot: Snapshot, term: str) -> float:
 
 
 def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
-    """List the words of the vocabulary that contain this word, such as `readfile` for `file`."""
+    """List the words of the vocabulary that contain this word: `readfile` contains `File`."""
     wanted = word.lower()
     return tuple(sorted(name for name in snapshot.index.vocabulary if wanted in name))
 
@@ -408,7 +409,10 @@ def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
 def _find_whole(
     snapshot: Snapshot, query: QueryWords, rows: Integers, scores: Floats, texts: _Texts
 ) -> frozenset[int]:
-    """Find the rows of passages that contain the whole query as one phrase."""
+    """Find the rows of passages that contain the whole query as one phrase, best by BM25 first.
+
+    Only the passages in `rows` are read, and the search stops when it has found enough of them.
+    """
     if query.whole is None:
         return frozenset()
     order = rows[largest(scores[rows], snapshot.passage_ids[rows], _MOST_READ)]

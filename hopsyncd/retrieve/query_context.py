@@ -138,7 +138,7 @@ def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
 class Words:
     """The query's words, looked up in one version.
 
-    weights: the result of `idf_of`. scores: (n,) the BM25 score of each passage row. coverage: the
+    weights: the idf of each term. scores: (n,) the BM25 score of each passage row. coverage: the
     passages that have each term, without terms that no passage or too many passages have.
     """
 
@@ -401,7 +401,7 @@ class QueryContext:
         return set(names)
 
     def of_passages(self, passage_rows: Integers) -> Floats:
-        """Return the values of HopRAG's Eq. 1, for the vectors and the names of these passages."""
+        """Return the (w,) values of HopRAG's Eq. 1 for the vectors and names of these passages."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         columns, jaccards = index.passages, np.zeros(len(passage_rows))

@@ -200,10 +200,10 @@ def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) ->
 def importance_of(
     context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
 ) -> NDArray[np.float64]:
-    """Compute the importance of each passage row: its score times the fit of its best sentence.
+    """Compute the (n,) importances of the passage rows: score times exp(fit of the best sentence).
 
-    Only the best rows get the factor for the fit. `fits` maps rows to how well their best sentence
-    answers a follow-up. The better of both fits is used.
+    Only the `REORDERED` rows with the best scores get the factor for the fit. `fits` maps rows to
+    how well their best sentence answers a follow-up. The better of both fits is used.
     """
     importance = arrived.copy()
     first = most_important(importance, context.snapshot.passage_ids, REORDERED)
@@ -226,9 +226,11 @@ def most_helpful(
     k: int,
     clauses: ClauseCoverage | None = None,
 ) -> list[Helpful]:
-    """Rank the k best positions in the (n,) arrays, best first. Ties go to the lower id.
+    """Rank the k most helpful positions of the (n,) arrays `importance` and `ids`, best first.
 
-    Positions with an importance below 0 are not ranked.
+    Only the `REORDERED` most important positions are ranked by the words in `coverage` and by the
+    clauses. The others follow by importance. Positions with an importance below 0 are not ranked.
+    Ties go to the lower id.
     """
     order = most_important(importance, ids, max(k, REORDERED))
     first = order[:REORDERED]

@@ -56,9 +56,10 @@ _SHARE = 0.4  # All follow-ups together add at most this score; the seeds' score
 class Plan:
     """A follow-up that has not been asked yet.
 
-    terms: the uncovered terms of the question, with their shares of the question's idf. seen_names:
-    the numbers of all names in the sentences read. names: the names that the follow-up asks about.
-    numbers: the numbers of these names.
+    start: the row of the passage that was read. share: its share of the importance of all passages
+    read. words: the rest of the question. terms: the terms of this rest, with their shares of the
+    question's idf. seen_names: the numbers of all names in the sentences read. names: the names
+    that the follow-up asks about. numbers: the numbers of these names.
     """
 
     start: int
@@ -150,7 +151,8 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
 def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Floats, float]:
     """Choose the passages to read.
 
-    Returns their rows, the share of each, and the lead of the last passage over the next passage.
+    Returns their rows, the share of each in their total importance, and the lead of the last
+    passage over the next passage (`SecondAsk.lead`).
     """
     ids = context.snapshot.passage_ids
     importance = importance_of(context, mark_reached(context, scores))
@@ -189,9 +191,9 @@ def _list_names(context: QueryContext, sentences: SentenceFits, position: int) -
 
 
 def _select_names(context: QueryContext, numbers: Sequence[int]) -> dict[str, int]:
-    """Select the names that lead to other documents and are not in the question.
+    """Select the first names that lead to other documents and are not in the question.
 
-    Returns the number of each name.
+    Returns the number of each name, by its text.
     """
     snapshot = context.snapshot
     joins, texts = snapshot.statistics.joins_documents, snapshot.index.name_texts
@@ -258,8 +260,10 @@ def _ask(
     whole: NDArray[np.float32],
     matches: Mapping[str, TermMatches],
 ) -> FollowUp:
-    """Compare a follow-up with all passages. `whole` has the (n,) cosines of the follow-up with
-    whole passages."""
+    """Compare a follow-up, encoded as `vector`, with all passages of other documents.
+
+    `whole` has its (n,) cosines with whole passages, and `matches` the passages with each term.
+    """
     snapshot, ids = context.snapshot, context.snapshot.passage_ids
     weights = _weigh_terms(context, plan, matches)
     words = _score_words(context, weights, matches)
@@ -290,7 +294,10 @@ def log_sum(likeness: Floats, no_answer: float) -> float:
 def _find_candidates(
     context: QueryContext, start: int, whole: NDArray[np.float32], words: NDArray[np.float32]
 ) -> Integers:
-    """Find the passages of other documents most like a follow-up, by words and whole vectors."""
+    """Find the passages most like a follow-up, outside the document of the passage row `start`.
+
+    `whole` has the (n,) cosines with whole passages, and `words` the (n,) scores by words.
+    """
     visible, ids = context.snapshot.statistics.visible, context.snapshot.passage_ids
     nearly = np.float32(OF_LIKENESS) * whole
     nearly += np.float32(OF_WORDS) * words

@@ -88,6 +88,7 @@ def compute_pull(
 ) -> Floats:
     """Return the (e,) weights of the edges in either direction, before the factor for new words.
 
+    `out` has the (e,) outgoing questions of the edges, and `similarity` their (e,) similarities.
     A weight is never negative, although `similarity` can be below 0 if the edge budget admits every
     match.
     """
@@ -194,7 +195,11 @@ class _Linked:
 def _drop_repeated_links(
     snapshot: Snapshot, passage_row: Integers, target: Integers, link: Integers
 ) -> _Linked:
-    """Keep one link for each pair of passage and document."""
+    """Keep one link for each passage and each other document that it links to.
+
+    The columns have the passage that has the link, the passage that the link leads to, and the row
+    of the link.
+    """
     visible = snapshot.statistics.visible
     document = visible.document_numbers[target]
     elsewhere = np.flatnonzero(visible.document_numbers[passage_row] != document)

@@ -42,7 +42,7 @@ _SIBLINGS = (
 
 
 def lacks_kinship(question: str, sentences: Sequence[Sentence]) -> bool:
-    """Return whether a question asks for a relative, but no sentence states the kinship."""
+    """Return whether a question asks for a relative, but the sentences state no such kinship."""
     asked = _ASKED.search(question)
     if asked is None:
         return False

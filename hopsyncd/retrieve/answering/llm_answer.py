@@ -108,9 +108,11 @@ class LlmAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question as searched for and as typed, and how a search by logic resolved it.
+    """The question to answer.
 
-    thread: the earlier turns that the prompt shows.
+    question: the text that was searched for. typed: the text as the user typed it. resolution: the
+    subproblems and their answers, if a search by logic split the question. thread: the earlier
+    turns that the prompt shows.
     """
 
     question: str
@@ -128,7 +130,7 @@ def answer_by_llm(
 ) -> LlmAnswer:
     """Ask an LLM to answer from the passages in the prompt.
 
-    Raises LlmError, also for a reply that cites none of the passages.
+    Raises LlmError, also if the reply has an answer that cites none of the passages.
     """
     if sink:
         sink.note_passages([*material.numbers])
@@ -156,7 +158,10 @@ def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
 
 
 def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str, dict[str, Any]]:
-    """Build the prompt without the documents: the instructions and all other data."""
+    """Build the prompt without the documents. Returns the instructions and the data for the JSON.
+
+    `numbers` has the number of each passage that an answer to a subproblem may cite.
+    """
     system = _SYSTEM
     data: dict[str, Any] = {"question": asked.question[:_QUESTION_CHARACTERS]}
     if asked.typed and asked.typed != asked.question:
@@ -181,8 +186,9 @@ def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str,
 
 
 def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
-    """Check a reply, and drop citations of passages that were not in the prompt. Raises
-    LlmNonsense.
+    """Check a reply, and drop citations of passages that are not in the `material`.
+
+    Raises LlmNonsense if the reply has an answer without a valid citation.
     """
     if not reply.found:
         return LlmAnswer("")

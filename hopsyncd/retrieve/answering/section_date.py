@@ -43,9 +43,9 @@ def find_section_date(
 ) -> SectionDate | None:
     """Find the day of the first section that a question with "when" is about.
 
-    weights: the idf of the question's terms. dated: the sentences that have a date. Returns None if
-    such a sentence has more words of the question than the headings above it, because the sentence
-    answers better.
+    weights: the idf of the question's terms. dated: the sentences that contain a date. Returns None
+    if no section matches, or if a dated sentence of the section has a word of the question that the
+    headings and the path lack, because this sentence is a better answer.
     """
     wanted = {term: worth for term, worth in weights.items() if term not in _EVENTS}
     total = sum(wanted.values())

@@ -236,7 +236,11 @@ def candidates(
     weights: Mapping[str, float],
     language: EntityFinder,
 ) -> list[Candidate]:
-    """Find the values of the kind asked for, except values that the question itself contains."""
+    """Find the values of the kind asked for in the sentences most like the question.
+
+    Values that the question contains are left out, and numbers that are unlikely to answer it.
+    `weights` is the idf of the question's terms.
+    """
     if not sentences:
         return []
     named, words = f" {normalise(question)} ", set(index_terms(question))
@@ -272,8 +276,10 @@ def candidates(
 
 
 def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
-    """Find the values of a kind. Returns each value with its exact kind, because a moment is a date
-    or a duration."""
+    """Yield the values of a kind in a sentence, each with its exact kind.
+
+    A value of the kind "moment" is a date or a duration.
+    """
     if kind == "moment":
         yield from moments_of(text, entities)
         return
@@ -284,6 +290,7 @@ def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[
 def _up_to(counted: Set[str], after: str) -> str:
     """Return the words after a number up to the counted noun, or "" if the noun is missing.
 
+    `counted` has the index terms of the noun, and `after` is the text after the number.
     >>> _up_to({"dai"}, " working days in all")
     ' working days'
     """
@@ -325,13 +332,18 @@ def choose_likeliest(
 
 
 def _near(value: Value, sentence: Sentence) -> set[str]:
-    """Return the terms near a value in its sentence."""
+    """Return the index terms of the text around a value in its sentence."""
     start = max(value.start - _NEAR, 0)
     return set(index_terms(sentence.text[start : value.end + _NEAR]))
 
 
 def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
-    """Return whether a number has the unit or counts the things that the question asks for."""
+    """Return whether a number may answer the question.
+
+    If the question asks for a percentage or money, the number must have that unit. Otherwise it
+    must be `counted` (followed by the noun that the question counts), or a kind of number that is
+    often an answer.
+    """
     if asked.unit == "share":
         return _SHARE.search(number.text + number.after) is not None
     if asked.unit == "money":
@@ -342,9 +354,8 @@ def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
 
 
 def _is_loose(number: Value) -> bool:
-    """Return whether the number is rarely an answer.
-
-    Small numbers, years, and numbers of seconds or days are rarely answers.
+    """Return whether the number is rarely an answer: a small number, a year, or a time such as
+    three days.
     """
     return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
 
@@ -357,9 +368,7 @@ def _by_passage(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
 
 
 def _around(sentences: Sequence[Sentence]) -> dict[Sentence, float]:
-    """Map each sentence to the larger cosine of the sentences before and after it in its
-    passage.
-    """
+    """Map each sentence to the larger of the cosines of the sentences beside it in its passage."""
     around = dict.fromkeys(sentences, 0.0)
     for before, after in pairwise(sentences):
         if before.rank == after.rank:

@@ -44,8 +44,11 @@ def find_by_structure(
 
 
 def _list_typed(sentences: Sequence[Sentence], question: str) -> frozenset[Sentence]:
-    """Return the sentences that contain every word of a keyword query as typed. Statements are
-    preferred to headers and markup."""
+    """Return the sentences that contain every part of a keyword query as typed.
+
+    Headers and markup are returned only if no other sentence does. For a question, the result is
+    empty.
+    """
     query = read_query_words(question)
     if not query.is_keywords:
         return frozenset()
@@ -84,7 +87,10 @@ _OWNER = re.compile(
 def _list_owning(
     sentences: Sequence[Sentence], weights: Mapping[str, float], question: str
 ) -> frozenset[Sentence]:
-    """Return the sentences that name the owner of a task, if the question contains "who"."""
+    """Return the sentences that name the owner of the task in a question with "who".
+
+    `weights` is the idf of the question's terms.
+    """
     if not _WHO.search(question):
         return frozenset()
     least = _LEAST_OF_TASK * sum(weights.values())

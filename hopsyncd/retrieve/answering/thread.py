@@ -97,8 +97,9 @@ def add_subjects(question: str, subjects: Iterable[str]) -> str:
 
 
 def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
-    """Select the newest turns that fit into a token budget. Returns them as JSON values, oldest
-    first.
+    """Select the newest turns that fit into a token budget, and return them oldest first.
+
+    Long questions and answers are cut.
     """
     kept: list[TurnData] = []
     for turn in reversed(thread):
@@ -129,7 +130,7 @@ def _refers(question: str) -> bool:
 
 
 def _names(text: str) -> list[str]:
-    """List the names in a text, in order."""
+    """List the distinct names in a text, in order."""
     found = (
         _bare(text[mention.start : mention.end]) for mention in mentions(text, neutral_spans(text))
     )

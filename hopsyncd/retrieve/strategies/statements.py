@@ -199,9 +199,10 @@ class StatementGraph:
         return sorted_
 
     def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
-        """Find the statements that share a name with the last statement of a path.
+        """Find statements in other passages that share a name with the last statement of a path.
 
-        Returns the statements, and the rarest shared name of each.
+        For each name, only the statements most like the question are found. Returns the statements,
+        and the rarest shared name of each.
         """
         names = self.names_of(path.statements[-1])
         for name in names:
@@ -220,7 +221,11 @@ class StatementGraph:
         return self.snapshot.index.vectors.take_floats(rows).astype(np.float64)
 
     def _scores(self, dots: Floats, squares: Floats) -> Floats:
-        """Return the cosine of the question with each sum of vectors, or 0 for a zero sum."""
+        """Return the cosine of the question with each sum of vectors, or 0 for a zero sum.
+
+        `dots` has the dot products of the sums with the question, and `squares` their squared
+        lengths.
+        """
         lengths = np.sqrt(squares * (self._asked @ self._asked))
         cosines = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
         rounded: Floats = np.rint(cosines / _UNIT) * _UNIT
