@@ -17,7 +17,8 @@ _MOST_BYTES = 1 << 20
 def read_file_text(connection: Connection, config: Config, source: str, path: str) -> str:
     """Read the file of a document of the newest version.
 
-    Raises NotFound if there is no such document, or if its file has changed since it was indexed.
+    Raises NotFound if no folder source has the document, if it is not a text file or is too long,
+    or if its file has changed since it was indexed.
     """
     numbers = [number for number, name in source_names(connection).items() if name == source]
     document = live_document(connection, numbers[0], path) if numbers else None

@@ -189,8 +189,8 @@ def _cut_at(
     depth: int, places: Mapping[str, Counter[tuple[str, str]]]
 ) -> dict[tuple[str, str], Counter[str]]:
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for kind, listed in places.items():
-        for (source, folder), number in listed.items():
+    for kind, folders in places.items():
+        for (source, folder), number in folders.items():
             counts[source, "/".join(folder.split("/")[:depth])][kind] += number
     return counts
 
@@ -199,14 +199,12 @@ def _mail_names(
     connection: Connection, version: int, documents: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], str]:
     """Return the subject and sender of each mail at a version, by source name and path."""
-    waiting = {*documents}
-    names = (
-        documents_with_origin(connection, version, {path for _, path in waiting}) if waiting else ()
-    )
+    keys = {*documents}
+    rows = documents_with_origin(connection, version, {path for _, path in keys}) if keys else ()
     return {
         (source, path): name
-        for source, path, origin, heading in names
-        if (source, path) in waiting and (name := mail_name(origin, heading))
+        for source, path, origin, heading in rows
+        if (source, path) in keys and (name := mail_name(origin, heading))
     }
 
 

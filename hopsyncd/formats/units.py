@@ -108,7 +108,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
 
 def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
     """Split a long row into lines. Each line begins with the first cell, which usually names the
-    row."""
+    row, unless that cell is long."""
     head, _, rest = block.text.partition(_CELL)
     start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
     rest = rest if start else block.text

@@ -265,8 +265,8 @@ class VersionWriter:
         return {ids[set_id] for set_id in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
-        """If the head has other generation settings or another edge budget, commit a version with
-        the current values.
+        """If the head has other generation settings, another edge budget, or matches without a
+        common keyword, as in older databases, commit a version with the current values.
 
         No document is reloaded. Returns None if the head needs no change. Until the commit, queries
         use the questions of the old settings.

@@ -327,8 +327,8 @@ class _Session:
             raise
 
     def check(self, root: Path, new_folder: bool) -> None:
-        """Raise OSError if the folder is gone or replaced, a thread of the observer has ended, or
-        the system has no more watches."""
+        """Raise OSError if the folder is gone or replaced, if a thread of the observer has ended,
+        or, with `new_folder`, if the system has no more watches."""
         if _identity(root) != self._identity:
             raise OSError(errno.ESTALE, "the folder was replaced by another folder")
         # Only on Linux, a thread besides the emitters reads the kernel's queue of events.

@@ -158,7 +158,7 @@ class SentenceEncoder:
         return self._dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Raises ModelUnavailable if the model cannot be loaded."""
+        """Encode the texts. Raises ModelUnavailable if the model cannot be loaded."""
         if self._batched:
             return self._batched.vectors([text[:MAX_CHARACTERS] for text in texts], self._lock)
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)

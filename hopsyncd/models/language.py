@@ -85,12 +85,12 @@ class SpacyLanguage:
         return self._name
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        """Raises ModelUnavailable if the model cannot be loaded."""
+        """Find the names in each text. Raises ModelUnavailable if the model cannot be loaded."""
         spans = self._request("mentions", texts)
         return [tuple(Mention(*fields) for fields in of_text) for of_text in spans]
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """Raises ModelUnavailable if the model cannot be loaded."""
+        """Find the entities in each text. Raises ModelUnavailable if the model cannot be loaded."""
         spans = self._request("entities", texts)
         return [tuple(Entity(*fields) for fields in of_text) for of_text in spans]
 

@@ -55,7 +55,7 @@ class OnnxEncoder:
         self._vectors: _Vectors | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Raises ModelUnavailable if the model cannot be loaded."""
+        """Encode the texts. Raises ModelUnavailable if the model cannot be loaded."""
         vectors = self._vectors or self._open()
         return vectors([text[:MAX_CHARACTERS] for text in texts])
 

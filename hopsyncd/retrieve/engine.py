@@ -335,8 +335,8 @@ class Engine:
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Return whether the answer to the question may be different at the head.
 
-        It may differ if the question's typos would be corrected differently, if documents now
-        define other forms of the question's words, or if the head changes the dependencies.
+        It may differ if typos would now be corrected differently, if documents define other forms
+        of words, if the head changes the dependencies, or if literal matches may differ.
         """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version

@@ -265,7 +265,9 @@ class Provider:
             ]
             if len(fitting) == 1:
                 return jwt.PyJWK(fitting[0], algorithm)
-        raise jwt.InvalidKeyError(f"the provider has {len(fitting)} keys {kid!r} for {algorithm}")
+        raise jwt.InvalidKeyError(
+            f"the provider has {len(fitting)} keys with the id {kid!r} for {algorithm}"
+        )
 
     def _read_keys(self, again: bool) -> list[dict[str, Any]]:
         keys, read_s = self._keys

@@ -155,7 +155,7 @@ def test_an_id_token_that_is_not_for_this_login_is_refused(
 def test_a_signature_of_another_key_is_refused(company: LoginProvider, provider: Provider) -> None:
     foreign, own = SigningKey("foreign"), company.keys[0]
     company.spoil = foreign.sign
-    assert "has 0 keys 'foreign'" in refused(Login(company, provider))
+    assert "has 0 keys with the id 'foreign'" in refused(Login(company, provider))
     company.spoil = lambda claims: foreign.sign(claims, own.kid)
     assert "InvalidSignatureError" in refused(Login(company, provider))
     company.spoil = _signed_with_the_public_key(company)
@@ -184,10 +184,10 @@ def test_a_key_of_another_type_or_use_does_not_count(
 ) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     company.spoil = lambda claims: jwt.encode(claims, private, "ES256", headers={"kid": "first"})
-    assert "has 0 keys 'first'" in refused(Login(company, provider))
+    assert "has 0 keys with the id 'first'" in refused(Login(company, provider))
     company.spoil = lambda claims: claims
     company.keys[0].jwk["use"] = "enc"
-    assert "has 0 keys 'first'" in refused(Login(company, Provider(provider._settings, BACK)))
+    assert "has 0 keys with the id 'first'" in refused(Login(company, Provider(provider._settings, BACK)))
 
 
 def test_keys_are_read_again_once_when_the_provider_has_changed_them(

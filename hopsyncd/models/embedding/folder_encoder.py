@@ -53,7 +53,7 @@ class FolderEncoder:
         self._model: FolderModel | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Raises ModelUnavailable if the model cannot be loaded."""
+        """Encode the texts. Raises ModelUnavailable if the model cannot be loaded."""
         return (self._model or self._open()).vectors(texts)
 
     def _open(self) -> FolderModel:

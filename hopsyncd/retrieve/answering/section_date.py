@@ -16,7 +16,7 @@ from hopsyncd.retrieve.sentences import FoundTexts, Sentence
 from hopsyncd.text.dates import find_date_text
 from hopsyncd.text.words import index_terms
 
-_LEAST_COVERED = 0.95  # of the idf of the question's words
+_LEAST_COVERED = 0.95  # as a share of the idf of the question's words
 _EVENTS = frozenset(
     index_terms(
         "meeting meet met call talk talked discuss discussed discussion speak spoke decide decided"
