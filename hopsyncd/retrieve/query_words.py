@@ -91,7 +91,8 @@ _ASKS = ("?", "\uff1f", "\u061f")
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)?")
 # The text before and after a code that its line defines, and around a cell that has only a code.
 _TERM_START = re.compile(
-    r"[ \t]*(?:[-*+\u2022]\s+|\d+[.)]\s+)?(?:[\w-]+(?:, | / | or )){0,3}[`'\"(\[]?"
+    r"[ \t]*(?:[-*+\u2022]\s+|\d+[.)]\s+)?(?:(?:[Ee]rror|[Ff]ault|[Ss]tatus)(?: code)? )?"
+    r"(?:[\w-]+(?:, | / | or )){0,3}[`'\"(\[]?"
 )
 _TERM_END = re.compile(
     r"[`'\")\]]?(?:=\S{1,40}| <[^>\n]{1,40}>)?(?:, \S{1,40}){0,3}"

@@ -37,10 +37,23 @@ def find_by_structure(
     typed = _list_typed(sentences, question)
     return replace(
         judgement,
-        is_found=judgement.is_found or bool(typed),
+        is_found=judgement.is_found or bool(typed or (defining and _asks_for_meaning(question))),
         with_value=with_value,
         leading=frozenset() if asked else defining & typed or defining or typed,
     )
+
+
+_MEANING = frozenset("do does mean means meaning stand error code fault status".split())
+
+
+def _asks_for_meaning(question: str) -> bool:
+    """Return whether a question only asks what a code means.
+
+    >>> _asks_for_meaning("What does error E-417 mean?"), _asks_for_meaning("Who fixed E-417?")
+    (True, False)
+    """
+    words = read_query_words(question).words
+    return all(word.lower() in _MEANING for word in words) and "what" in question.lower()
 
 
 def _list_typed(sentences: Sequence[Sentence], question: str) -> frozenset[Sentence]:
