@@ -142,9 +142,9 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
 
 
 def _leads(passage: Passage, mentions: Sequence[Mention], name: str) -> Iterator[str]:
-    """Yield sentences that mention the name, with the name replaced.
+    """Yield the sentences that mention the name, with the name replaced with "this one".
 
-    Sentences that contain the title come first.
+    A sentence that does not contain the passage's title is preceded by the title.
     """
     title = passage.heading[-1] if passage.heading else ""
     for start, end in sentence_spans(passage.text):
@@ -165,7 +165,10 @@ def _leads(passage: Passage, mentions: Sequence[Mention], name: str) -> Iterator
 def _ask_about_target(
     pair: Pair, mentions: Sequence[Mention], name: str, language: Language
 ) -> Iterator[tuple[str, str]]:
-    """Yield questions about the text after the name, each with its answer."""
+    """Yield what the target says about the name, as the end of a question, and the answer.
+
+    `mentions` are the mentions in the target.
+    """
     text = pair.target.text
     source_words = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
@@ -241,7 +244,7 @@ class Judgement(BaseModel):
 def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
     """Let the LLM write a question for each pair, with at most two calls for each question.
 
-    Questions that fail the checks are dropped. Raises LlmError if every call failed.
+    Questions that fail the checks are dropped. Raises LlmError if the LLM wrote no question.
     """
     replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], LlmQuestion, usage)
     failed = [reply for reply in replies if isinstance(reply, LlmError)]
@@ -269,8 +272,9 @@ def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQ
 
 
 def _is_sound(pair: Pair, draft: LlmQuestion) -> bool:
-    """Return whether the second passage has the answer, and the question does not contain that
-    passage's title.
+    """Return whether the second passage has the answer, and the question does not give it away.
+
+    A question that is empty or too long is not sound.
     """
     answer, question = normalise_answer(draft.answer), draft.question.strip()
     return (
@@ -349,8 +353,9 @@ def make_index_questions(
 ) -> IndexQuestions:
     """Make at most `count` questions, by rule or by `llm`. No two questions share a passage.
 
-    The database is only read, so the daemon may be running. Raises BadRequest if the index has no
-    pairs, and LlmError if all calls of the LLM fail.
+    The database is only read, so the daemon may be running. Raises BadRequest if there is no index
+    with the vectors of the configured encoder, or if no question can be made from the index. Raises
+    LlmError if the LLM wrote no question.
     """
     if not exists(database):
         raise BadRequest(
@@ -384,7 +389,10 @@ def make_index_questions(
 def _make_disjoint(
     pairs: Iterable[Pair], corpus: dict[str, Passage], make: Callable[[Pair], Made | None]
 ) -> Iterator[Made]:
-    """Make questions from pairs whose passages are not in `corpus`, and add the passages to it."""
+    """Make questions from pairs whose passages are not in `corpus` yet.
+
+    The passages of each question that `make` returns are added to `corpus`.
+    """
     for pair in pairs:
         if not corpus.keys().isdisjoint(pair.ids):
             continue

@@ -59,7 +59,7 @@ class Trial:
 
     first_s: the seconds until the first word; None if the endpoint does not stream. json: which
     reply was valid JSON: the first, a repaired reply, or none. answer: the LLM's answer. is_right:
-    whether the answer is correct. has_citations: whether it cites both needed passages.
+    whether the answer is correct. has_citations: whether the answer cites both needed passages.
     estimated_tokens: hopsyncd's estimate of the prompt's tokens. prompt_tokens, reply_tokens: the
     counts that the endpoint reports. problem: the reason why there is no answer.
     """

@@ -364,7 +364,8 @@ class Miss:
     - not read: no passage contains its quote;
     - not seeded: no gold passage of the question is among the first 20 seeds;
     - not walked to: a gold passage is among them, but this passage is not in the walk's first 20;
-    - ranked out: it is among the first 20 of the seeds or of the walk, but not of the first five.
+    - ranked out: this passage is among the first 20 of the seeds or of the walk, but not among the
+      first five.
     """
 
     gold: str
@@ -375,7 +376,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The missed gold passages of a question, and the first five passages found instead."""
+    """The missed gold passages of a question, and descriptions of the first five passages found."""
 
     missing: tuple[Miss, ...]
     behind: tuple[str, ...]

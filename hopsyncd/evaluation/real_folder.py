@@ -189,7 +189,10 @@ def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """Return the database's folder in `keep` for this source, generation and installation."""
+    """Return the database's folder in `keep` for this folder, these settings and this program.
+
+    `maker` determines the generation settings.
+    """
     identity = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 

@@ -175,9 +175,10 @@ def build(
     budget_factor: float,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Open the database in `folder` and return its head.
+    """Open or create the database in `folder`, and return a snapshot of its head.
 
-    A database of another corpus or with other generation settings is rebuilt.
+    If the head was made from another corpus or with other generation settings, the corpus is
+    indexed first. Raises ValueError if the corpus is empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"
@@ -224,8 +225,9 @@ def outcomes(
     reply_to: ReplyTo | None = None,
     on_question: Callable[[], None] = lambda: None,
 ) -> list[QuestionOutcome]:
-    """Ask every question of an engine that serves the corpus, after one warm-up question.
+    """Ask every question of an engine that serves the corpus.
 
+    If the search does not use an LLM, one warm-up question comes first.
     Times cover only the search. `reply_to` creates the answers; None means that only passages are
     searched.
     """

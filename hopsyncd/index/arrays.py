@@ -12,7 +12,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Column = NDArray[Any]
 
-_MANY, _SPARSEST = 4096, 16  # Wanted numbers, and the highest value for each, for a table.
+# `find_sorted` uses a table for more than _MANY wanted numbers, if all values are below _SPARSEST
+# times the count of these numbers.
+_MANY, _SPARSEST = 4096, 16
 
 LEAST_SORTABLE = np.int32(-(2**31))
 """A value that is lower than every result of `to_sortable`."""

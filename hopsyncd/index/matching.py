@@ -334,8 +334,9 @@ def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
 
 
 def edge_budget(passages: int, factor: float) -> int:
-    """Return the maximum number of edges of a graph with n passages: factor * n * log(n), as in
-    HopRAG, section 3.2.
+    """Return the maximum number of edges of a graph with n = `passages` passages.
+
+    The maximum is factor * n * log(n), as in HopRAG, section 3.2.
 
     >>> edge_budget(994, 1.0)
     6860

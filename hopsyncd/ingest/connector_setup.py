@@ -73,7 +73,7 @@ def open_source(connection: Connection, source: SourceConfig, config: Config) ->
 
 def close_sources(sources: Iterable[Source]) -> None:
     """Stop the calls to the sources, and close their connectors. A call that does not end within 2
-    seconds is abandoned."""
+    seconds is abandoned, and its connector stays open."""
     closing = list(sources)
     for source in closing:
         source.caller.end()

@@ -233,8 +233,8 @@ class Follower:
         )
 
     def start_requested_syncs(self, connection: Connection, request: Request) -> None:
-        """Start the syncs that followers requested. Call this method only while this daemon is the
-        writer. Raises ServerLost."""
+        """Start the syncs that followers requested, by a call of `request` for each sync. Call this
+        method only while this daemon is the writer. Raises ServerLost."""
         asks = pending_syncs(connection)
         self.copy.lost = None
         if self._is_kept and not self.copy.exists:  # A purge has deleted the copy.

@@ -68,8 +68,7 @@ class ReadDocument:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The result of a fetch. `seen` is the item's state. `read` is None if the head already has the
-    item's content, or if the item cannot be indexed.
-
+    document, if the item has not changed since a restore, or if the item cannot be indexed.
     If `waits` is true, the reader for this format is unavailable, and the next scan tries again.
     """
 
@@ -187,7 +186,10 @@ Properties = tuple[tuple[str, str], ...]
 
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
-    """Return the properties in the document. If the source supplies a date, the date is added."""
+    """Return the document's properties, as pairs of a name and a value.
+
+    If the document has no `modified` date, the date from the source or the file is added.
+    """
     facts = {
         (name, in_one_line(value))
         for block in blocks
@@ -344,8 +346,9 @@ class Pace:
     """Limits the next batch of a sync to `passages` new passages.
 
     The first batch is small, so that the first documents are soon searchable. After each batch, the
-    limit rises to ten seconds of work or twice the last limit, whichever is more, but not above a
-    minute of work. Every version has a fixed cost, so fewer versions make an import faster.
+    limit becomes ten seconds of work or twice the last limit, whichever is more, but at most a
+    minute of work and 4,096 passages. Every version has a fixed cost, so fewer versions make an
+    import faster.
     """
 
     passages: int = _FIRST_PASSAGES
@@ -371,7 +374,10 @@ class PartSize:
     most: int
 
     def adjust(self, took_s: float) -> None:
-        """Set the limit of the next part, given that the last part took `took_s` seconds."""
+        """Set the limit of the next part, given that the last part took `took_s` seconds.
+
+        The limit at most doubles.
+        """
         self.most = max(1, min(2 * self.most, int(self.most * _PART_S / took_s)))
 
 

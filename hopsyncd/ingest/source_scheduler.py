@@ -363,8 +363,10 @@ class SourceScheduler:
         return left
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
-        """Sync only the newest edits, up to the limits of a small sync. Returns the edits that were
-        left out."""
+        """Sync up to 8 of the newest edits, or fewer if these are too much for a small sync.
+
+        Returns the edits that were left out, or nothing if even one edit is too much.
+        """
         seen = seen_items(self._pipeline.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0

@@ -100,8 +100,8 @@ class Upgrades:
     def run(self, go_on: Callable[[], bool]) -> bool | None:
         """Replace the questions of one piece if an attempt is due and `go_on` returns True.
 
-        Returns True if the LLM returned questions, False if it failed, and None if it was not
-        asked.
+        Returns True if a version with new questions was committed, False if the LLM failed, and
+        None otherwise.
         """
         if self._clock_s() < self.due_s or not go_on():
             return None

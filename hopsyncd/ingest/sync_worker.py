@@ -143,7 +143,7 @@ class SyncWorker:
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Request a scan of these sources (empty: all). The future ends after the last commit."""
+        """Request a scan of `sources` (all if empty). The future is done after the last commit."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -159,7 +159,7 @@ class SyncWorker:
     ) -> "Future[Result]":
         """Run a job on the writer's thread, between two batches.
 
-        If `counts_as` is given, this is recorded as a run of the scheduled job with that name.
+        If `counts_as` is given, the job is recorded as a run of the scheduled job with that name.
         """
         done: Future[Result] = promise()
 

@@ -145,6 +145,7 @@ def check_database(
 ) -> CheckAnswer:
     """Check the database without writing. Returns the findings and the version that was checked.
 
+    With `deep`, all checks run, and the matches are recomputed unless a check has found damage.
     `on_step` is called with the name of the current check, the number of finished checks, and the
     total number.
     """
@@ -216,8 +217,7 @@ def pause_source(pipeline: SourceSync, name: str, now_ms: int) -> PauseAnswer:
 
 
 def resume_source(pipeline: SourceSync, name: str) -> PauseAnswer:
-    """Resume a source that a user has paused. Any other problem of the source stays until the next
-    scan."""
+    """Resume a source that a user has paused. Does nothing if no user has paused the source."""
     (row,) = _select_sources(pipeline.connection, [name])
     if is_paused(pipeline.connection, row):
         set_source_paused(pipeline.connection, row, None)

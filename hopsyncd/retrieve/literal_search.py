@@ -62,7 +62,7 @@ _LEAST_UNUSUAL = 3  # shorter words of a question are not reported as absent.
 _MOST_ABSENT = 5  # with more absent words, a question is taken for another language.
 _FUSION_K = 60
 _NO_ROWS = np.empty(0, dtype=np.int64)
-_OF_DEFINING = 0.5  # a part of a tier
+_OF_DEFINING = 0.5  # added to the tier of a passage that defines a code
 _WHOLE_TIER, _COMPLETE_TIER, _NEARLY_ALL_TIER, _HALF_TIER = 4, 3, 2, 1
 
 

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 _FORMAT = 1
 _DIGEST_SIZE = 16  # bytes
 _MOST_FILES = 4  # one file for each set of hidden sources
-_RULES = 2  # increase it if the same mask hides other documents than before
+_RULES = 2  # Increase this number if the same mask hides other documents than before.
 _COLUMNS = ("rematched", "source", "target", "similarity")
 
 Connect = Callable[[], AbstractContextManager[Connection]]

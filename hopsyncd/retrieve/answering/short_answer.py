@@ -53,7 +53,7 @@ HELD: Mapping[str, float] = {
     "unnamed": -7.335,
     "unmet": -3.336,
     "long": 2.832,
-    "lost": -2.0,  # fitted alone, beside the other weights, like the next weight
+    "lost": -2.0,  # fitted alone, with the other weights fixed, like the next weight
     "absent": -3.0,
     "bias": -4.550,
 }

@@ -44,7 +44,7 @@ from hopsyncd.text.words import index_terms
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # In a collection with fewer passages, less similarity is enough.
 _SMALL_COLLECTION_BONUS = 0.05  # This times log(_MANY / passages) is added to the cosine.
-_SHORT, _LONG = 8, 14  # terms in a short question, and in a question with a story
+_SHORT, _LONG = 8, 14  # the most terms of a short question, and the fewest of a long question
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
 # "The team that decides", "the vote of another group", "a word whose letters".
