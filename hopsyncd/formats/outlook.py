@@ -5,7 +5,7 @@ MIME message, which the mail reader reads with all attachments and forwarded mes
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from email.message import Message
@@ -17,7 +17,8 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.mail import Extract, message_blocks, too_deep, type_of_name
-from hopsyncd.formats.media_types import MAIL
+from hopsyncd.formats.media_types import CALENDAR, MAIL
+from hopsyncd.formats.outlook_events import calendar_of, named_properties
 from hopsyncd.formats.rtf import rtf_blocks
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -30,6 +31,7 @@ _MESSAGE_CODEPAGE, _INTERNET_CODEPAGE, _LOCALE = 0x3FFD, 0x3FDE, 0x3FF1
 _SENDER_NAME, _SENDER_ADDRESSES = 0x0C1A, (0x5D01, 0x0C1F, 0x5D02, 0x0065)
 _SENT_FOR_NAME = 0x0042
 _DISPLAY_NAME, _ADDRESSES, _RECIPIENT_TYPE = 0x3001, (0x39FE, 0x3003), 0x0C15
+_MESSAGE_CLASS = 0x001A
 _SENT, _DELIVERED = 0x0039, 0x0E06
 _IDS = {"Message-ID": 0x1035, "In-Reply-To": 0x1042, "References": 0x1039}
 _FILE_NAMES, _FILE_TYPE, _FILE_DATA = (0x3707, 0x3704, 0x3001), 0x370E, 0x3701
@@ -77,7 +79,8 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         raise too_deep() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
         raise _not_a_message("the message properties are missing")
-    return message_blocks(lambda: _message(root, _HEADER_BYTES), extract)
+    names = named_properties(root)
+    return message_blocks(lambda: _message(root, _HEADER_BYTES, names), extract)
 
 
 def _is_cut_off(file: Any, size_bytes: int) -> bool:
@@ -166,12 +169,20 @@ class _Properties:
         return None
 
 
-def _message(storage: Any, header_bytes: int) -> Message:
-    """Build the MIME message for the storage of an Outlook message."""
+def _message(storage: Any, header_bytes: int, names: Mapping[int, int]) -> Message:
+    """Build the MIME message for the storage of an Outlook message. `names` are the numbers of its
+    named properties."""
     properties = _Properties(storage, header_bytes)
     message = _head(storage, properties)
     message["Content-Type"] = "multipart/mixed"
-    message.set_payload([*_bodies(properties), *_attachments(storage, properties.codec)])
+    parts: list[Message] = [*_bodies(properties)]
+    parts += _attachments(storage, properties.codec, names)
+    event = calendar_of(
+        properties.line(_SUBJECT), properties.line(_MESSAGE_CLASS), properties, names
+    )
+    if event:
+        parts.append(_part(CALENDAR, event, charset="utf-8"))
+    message.set_payload([*parts])
     return message
 
 
@@ -242,13 +253,13 @@ def _bodies(properties: _Properties) -> Iterator[Message]:
         yield from bodies
 
 
-def _attachments(storage: Any, codec: str) -> Iterator[Message]:
+def _attachments(storage: Any, codec: str, names: Mapping[int, int]) -> Iterator[Message]:
     for attachment in storage.iter_attachment_storages():
         embedded = next((below for below in attachment.storages if below.name == _EMBEDDED), None)
         if embedded is not None:
             part = Message()
             part["Content-Type"] = MAIL
-            part.set_payload([_message(embedded, _EMBEDDED_HEADER_BYTES)])
+            part.set_payload([_message(embedded, _EMBEDDED_HEADER_BYTES, names)])
             yield part
             continue
         properties = _Properties(attachment, _PART_HEADER_BYTES, codec)

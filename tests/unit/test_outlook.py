@@ -1,5 +1,6 @@
 """Outlook messages: the same as the mail that they were."""
 
+import struct
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -218,3 +219,28 @@ def test_messages_are_documents_and_are_read_by_the_confined_worker() -> None:
     data = compound_file(message({**MAST, BODY: "The crane comes."}, CREW))
     with closing(ExtractionProcess()) as worker:
         assert shown(worker.extract(data, OUTLOOK))[-1][1] == "The crane comes."
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "lines"),
+    [
+        (
+            "IPM.Appointment",
+            (0x820D, 0x820E, 0x8208),
+            "Start: 2026-06-14 09:00 UTC\nEnd: 2026-06-14 10:30 UTC\nPlace: Quay 7, north",
+        ),
+        ("IPM.Task", (0x8104, 0x8105, 0x8208), "Start: 2026-06-14\nDue: 2026-06-14"),
+        ("IPM.Note", (0x820D, 0x820E, 0x8208), ""),
+    ],
+)
+def test_appointments_and_tasks_have_their_time_and_place(
+    kind: str, names: tuple[int, ...], lines: str
+) -> None:
+    start, end = (datetime(2026, 6, 14, *time, tzinfo=UTC) for time in ((9,), (10, 30)))
+    said = {0x001A: kind, SUBJECT: "Crane", BODY: "Bring gloves.", 0x8000: start, 0x8001: end}
+    entries = b"".join(struct.pack("<IHH", name, 6, index) for index, name in enumerate(names))
+    storage = message({**said, 0x8002: "Quay 7, north"})
+    storage["__nameid_version1.0"] = {"__substg1.0_00030102": entries}
+    texts = [text for _, text in shown(extract(compound_file(storage), OUTLOOK))]
+    assert texts[:2] == ["Crane", "Bring gloves."]
+    assert "\n".join(texts[3:]).startswith(lines) if lines else texts[2:] == []
