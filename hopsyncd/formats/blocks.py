@@ -174,7 +174,8 @@ def with_title(
         blocks = (heading, *blocks[:opening], *blocks[opening + 1 :])
     tops = [index for index, block in enumerate(blocks) if block.level == 1 and block.text]
     if not tops:
-        return (Block("heading", title, line, line, level=1), *blocks)
+        below = (replace(block, level=2) if block.level == 1 else block for block in blocks)
+        return (Block("heading", title, line, line, level=1), *below)
     first = tops[0]
     is_told = _words(blocks[first].text) <= _words(title)
     if len(tops) == 1 and (is_told or (not is_certain and _is_empty(blocks[:first]))):

@@ -8,6 +8,7 @@ import pytest
 from connectors.media_type import media_type
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.chunking import chunk
 from hopsyncd.formats.media_types import EPUB
 from hopsyncd.formats.readers import extract
 
@@ -124,3 +125,12 @@ miles.<a l:href="#n1" type="note">[1]</a></p><empty-line/>
         ("paragraph", "Ann", 4),
     ]
     assert dict(read[0].properties)["author"] == "Анна Ли"
+
+
+def test_the_title_stands_above_chapters_without_headings() -> None:
+    title = "<description><title-info><book-title>Harbour</book-title></title-info></description>"
+    parts = "<section><p>First.</p></section><section><p>Second.</p></section>"
+    book = f'<FictionBook xmlns="x">{title}<body>{parts}</body></FictionBook>'.encode()
+    passages = chunk(extract(book, media_type("a.fb2")))
+    assert {passage.heading for passage in passages} == {("Harbour",)}
+    assert "\n\n".join(passage.text for passage in passages) == "First.\n\nSecond."
