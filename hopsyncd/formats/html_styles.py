@@ -30,7 +30,8 @@ def apply_styles(root: Any, text: str) -> None:
 
 
 def _marked_classes(root: Any) -> Iterator[tuple[str, str]]:
-    """Yield the classes with a marking style, each with its mark, from the rules of the page."""
+    """Yield the classes whose style in the page's style sheets raises, lowers or strikes through
+    text, each with the name of its mark."""
     for sheet in root.iter("style"):
         for rule in (sheet.text or "").split("}"):
             before, _, declarations = rule.rpartition("{")

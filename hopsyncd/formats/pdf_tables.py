@@ -176,7 +176,7 @@ def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
     """Whether the last row, which is a single span, continues a cell of the row above, outside the
     first column.
 
-    The distance between the two rows is less than the smallest distance between other rows.
+    The span must be closer to the row above than rows with several spans are to one another.
     """
     *above, (span, *_) = rows
     full = [row for row in above if len(row) > 1]
@@ -201,8 +201,8 @@ def _below(rows: Sequence[list[Span]], index: int) -> Sequence[list[Span]]:
 
 
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
-    """Whether a span that is alone in its row belongs to the table: as a cell, the next line of a
-    cell, or a note below a cell."""
+    """Whether a span that is alone in its row belongs to the table between the rows `above` and
+    `below`: as a cell, the next line of a cell, or a note below a cell."""
     if span.size > _HEADING_SIZE * max(cell.size for cell in above[-1]):
         return False
     unfinished = above[-1][-1]
@@ -217,8 +217,8 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
 
 
 def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """Return the column below which a wider note begins, or 0 if there is no such column. The first
-    column does not count."""
+    """Return the column, other than the first, whose left edge is the left edge of a span, or 0 if
+    there is no such column."""
     for index, column in enumerate(columns[1:], 1):
         if abs(span.left - column[0]) < _TOUCH:
             return index
@@ -226,8 +226,8 @@ def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
 
 
 def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
-    """Return the left and right edges of the columns, from the row with the most spans and all rows
-    that fit that row."""
+    """Return the left and right edges of the columns, from the row with the most spans. A span that
+    overlaps one column widens the column; a span that overlaps no column adds a column."""
     widest = max(rows, key=len)
     columns = [(span.left, span.right) for span in widest]
     for row in rows:
@@ -301,7 +301,8 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
 def _noted_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """Return the cell above a note that is wider than the cell's column."""
+    """Return the cell of `row` above `span`, a note that is wider than the cell's column, or
+    None."""
     if sum(_overlap(span, column) for column in columns) < 2:
         return None
     noted = _noted_column(span, columns)
@@ -311,8 +312,8 @@ def _noted_cell(
 def _unfinished_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """Return the cell above that ends with a comma and continues in this line. Cells in the first
-    column do not count."""
+    """Return the cell of `row` that ends with a comma and continues in `span` below it, or None.
+    Cells in the first column do not count."""
     touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
@@ -323,8 +324,8 @@ def _unfinished_cell(
 def _wrapped_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]], pitch: float
 ) -> Cell | None:
-    """Return the cell above that this line continues, because the line is closer than a new row.
-    Cells in the first column do not count."""
+    """Return the cell of `row` that continues in `span` below it, or None. The distance must be
+    less than `pitch`, the distance between rows. Cells in the first column do not count."""
     touched = [index for index, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         last = cell.spans[-1]
@@ -357,13 +358,13 @@ def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
 
 
 def _names_all(row: Sequence[Cell], width: int) -> bool:
-    """Whether a row has a cell for each column. Only the first column may lack a cell."""
+    """Whether each column, except perhaps the first, has a cell of its own."""
     alone = {cell.column for cell in row if cell.columns == 1}
     return len(alone) == len(row) and alone >= set(range(1, width))
 
 
 def _is_turned(row: Sequence[Cell]) -> bool:
-    """Whether the column names are rotated, as above narrow columns of marks."""
+    """Whether all text outside the first cell is rotated, as above narrow columns of marks."""
     spans = [span for cell in row[1:] for span in cell.spans if len(span.text) > 1]
     if any(span.is_value for span in spans):
         return False
@@ -390,7 +391,7 @@ def _is_above_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 
 
 def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
-    """Count the rows at the top that have a background of their own.
+    """Count the rows at the top that can name columns and have a background of their own.
 
     The same background may occur in a few rows below, such as totals. If at least a third of the
     rows below have that background, as in striped tables, the result is 0.

@@ -254,8 +254,8 @@ class TextReader:
         return _insert_spaces("".join(letters))
 
     def _with_marks(self, first: int, last: int) -> str:
-        """Mark trailing letters of a word as superscript or subscript if they are smaller than the
-        first."""
+        """Return the text of a word. Letters that are smaller than the first letter, and raised or
+        lowered, are marked as superscript or subscript."""
         text, run, mark = "", "", ""
         line = self._box(first)
         for index in range(first, last + 1):

@@ -148,7 +148,11 @@ class _Reader:
     def _headings(
         self, index: int, number: int, run: list[str], following: str
     ) -> tuple[list[Block], int]:
-        """Return the headings at the beginning of a run, and the number of their lines."""
+        """Return the headings at the beginning of a run, and the number of their lines.
+
+        `index` is the position of the run, `number` its first line number, and `following` the line
+        after the run.
+        """
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
         if numbered := self._numbered.get(index):
             return [self._heading(numbered.text, number, numbered.level)], numbered.lines
@@ -165,7 +169,8 @@ class _Reader:
         return ([self._heading(line, number, level)], 1) if level else ([], 0)
 
     def _level(self, run: list[str], below: str) -> int:
-        """Return the heading level of a run's first line, or 0 if the line is not a heading."""
+        """Return the heading level of a run's first line, or 0 if the line is not a heading.
+        `below` is the line below it."""
         line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
@@ -259,9 +264,10 @@ def _first(lines: list[str]) -> str:
 
 
 def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int) -> list[_Lines]:
-    """Group the lines of a run by indentation; an item and its lines are one group.
+    """Group the lines of a run by indentation. An item and its lines are one group; a tag and the
+    text next to it are two groups.
 
-    A tag and the text next to it are two groups. A line that reaches `margin` is full.
+    `number` is the line number of the first line. `margin` is the length of a full line.
     """
     found: list[_Lines] = []
     margin = max([margin, *(len(line.rstrip()) for line in run)])
@@ -283,7 +289,8 @@ def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int)
 
 
 def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
-    """Whether an indented line continues a full first line."""
+    """Whether an indented line continues the long first line `before`: the line begins in lower
+    case, or its first word did not fit before `margin`."""
     if before.hanging is not None:
         return indent == before.hanging
     end = before.indent + len(before.lines[0])
@@ -320,7 +327,7 @@ def _is_term(segment: _Lines, following: _Lines) -> bool:
 
 
 def _is_code(run: Sequence[str], *, in_columns: bool = True) -> bool:
-    """Whether lines look like code: prompts, typical line ends, few letters, and optionally
+    """Whether lines look like code: prompts, typical line ends, few letters and, if `in_columns`,
     columns.
 
     A single line is code only after a prompt.

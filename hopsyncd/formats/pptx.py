@@ -99,7 +99,8 @@ class _Slide:
         return self._number, self._number
 
     def _shapes(self, parent: Element) -> Iterator[Block]:
-        """Read shapes in order. Of alternative forms of a shape, only the first form is read."""
+        """Read shapes in order. Of alternative forms of a shape, only the first non-empty form is
+        read."""
         for shape in parent:
             name = local_name(shape)
             self._leads.end()

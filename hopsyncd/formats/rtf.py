@@ -252,8 +252,8 @@ class _Reader:
         return self._levels.get(state.style, 0)
 
     def _end_listed(self, text: str) -> None:
-        """End a font's name at each semicolon in `text`, because a group can define several
-        fonts."""
+        """End a font's entry in the font table if `text` ends with a semicolon, because a group can
+        define several fonts."""
         state = self._state
         if state.kind == b"fonttbl" and text.endswith(";"):
             self._end_entry(state)

@@ -95,7 +95,8 @@ def _build_part(
 
 
 def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
-    """Return the bold rows that name columns: at the top, or inside a column of numbers."""
+    """Return the positions of the bold rows that name columns: rows inside a column of numbers and,
+    if `is_first`, rows at the top."""
     bold = [row.is_bold for row in part]
     if not any(bold) or all(bold):
         return frozenset()
@@ -114,7 +115,8 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
 
 
 def _bold_below_title(part: Sequence[SheetRow]) -> frozenset[int]:
-    """Return the first bold row below a title, if it names the columns of other rows."""
+    """Return the position of the first bold row below a title, or nothing if the row does not name
+    the columns of other rows."""
     index = next((index for index, row in enumerate(part) if sum(map(bool, row.texts)) > 1), 0)
     texts = [row.texts for row in part[index:]]
     is_name = part[index].is_bold and not any(map(is_number, texts[0]))
@@ -130,10 +132,10 @@ def _interrupts(above: str, text: str, below: str) -> bool:
 
 def _rows_above_header(part: Sequence[SheetRow]) -> int:
     """Return the number of rows above the header that describe the table, such as the customer and
-    date of an invoice.
+    date of an invoice. A title alone does not count.
 
-    The header is a full row above a column of numbers. No row above it is full, has numbers in
-    more than half of its cells, or has cells that span rows.
+    The header is a full row above a column of numbers. No row above it is full, has numbers in more
+    than half of its cells, or has cells that span rows.
     """
     counts = [sum(map(bool, row.texts)) for row in part[: _MAX_ROWS_ABOVE + 3]]
     most = max(counts)

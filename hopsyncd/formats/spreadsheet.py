@@ -246,10 +246,10 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
 
 
 def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
-    """Return the number of rows above the lower of two tables that share no column. Returns 0 if
-    there are no two tables.
+    """Return the number of rows above the lower of two tables that share no column, or 0 if the
+    rows do not consist of two such tables.
 
-    `filled` contains the first and last row with text of each column.
+    `filled` contains the first and last row with text of each column. `rows` is the number of rows.
     """
     columns = sorted(filled, key=lambda index: filled[index])
     above = [*accumulate(columns, min)], [*accumulate(columns, max)]
@@ -322,7 +322,8 @@ def _unescape(text: str) -> str:
 
 
 def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:
-    """Return the first and last column of each filter and table, by its header row."""
+    """Return the first and last column of each filter and table of the sheet `member`, by header
+    row. `source` is the XML of the sheet."""
     sources = [source] if b"autoFilter" in source else []
     for kind, name in targets_of(archive, member).values():
         if kind == "table" and name in archive.NameToInfo:

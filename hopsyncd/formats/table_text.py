@@ -36,7 +36,7 @@ _NO_COLUMNS: frozenset[int] = frozenset()
 def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     """Return the label of each column: the path from its outermost header to its own header.
 
-    A header that spans the whole table is left out, and an empty header adds nothing. If the table
+    Empty and repeated headers add nothing to the path, and a long label is shortened. If the table
     is nested in a column of another table, `column` is the name of that column, which comes first.
     """
     width = max((len(row.cells) for row in rows), default=0)
@@ -129,7 +129,8 @@ def _has_only_name(row: Row, width: int) -> bool:
 
 
 def _note_rows(rows: Sequence[Row], width: int) -> range:
-    """Return the rows at the end that are notes, such as "* without tax"."""
+    """Return the positions of the rows at the end that are notes, such as "* without tax". `width`
+    is the number of columns."""
     begin = len(rows)
     while begin > 1 and _has_only_name(rows[begin - 1], width):
         if not _NOTE.search(rows[begin - 1].distinct[0].text):
@@ -139,7 +140,8 @@ def _note_rows(rows: Sequence[Row], width: int) -> range:
 
 
 def _group_rows(rows: Sequence[Row], width: int) -> frozenset[int]:
-    """Return the rows that name groups of the rows below them. A group row has only its first cell.
+    """Return the positions of the rows that name groups of the rows below them. A group row has
+    text only in its first cell, in a table of `width` columns.
 
     The result is empty unless the first row names a group, there are at least two groups, and each
     group has rows with values.
@@ -186,7 +188,8 @@ def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
 
 
 def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
-    """Return the columns that have a name but no text in any row."""
+    """Return the columns that have a name but no text in any row, or nothing if there are too
+    many."""
     empty = set(range(len(labels)))
     for row in rows:
         if not empty:
@@ -207,7 +210,8 @@ def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
 
 
 def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
-    """Whether a row renames the columns for the rows after it."""
+    """Whether a row renames the columns for the rows `below`: all of its cells are marked as
+    headers, and no cell is a number."""
     is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
     if not is_marked or not below or is_header_row(below[0]):
         return False
@@ -233,10 +237,10 @@ def _row_text(
     begins: Sequence[bool],
     empty: frozenset[int] = _NO_COLUMNS,
 ) -> tuple[str, Links]:
-    """Return a row's text, and its links with their offsets in the text.
+    """Return a row's text, with the label of each cell's column, and its links with their offsets.
 
     Without labels, empty cells and spanned columns keep their places, except columns in which no
-    cell of the table begins. The names of `empty` columns are written without a value.
+    cell of the table begins (`begins`). The names of `empty` columns are written without a value.
     """
     parts: list[str] = []
     links: list[tuple[int, WrittenLink]] = []

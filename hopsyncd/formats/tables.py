@@ -220,9 +220,11 @@ def _row_of_groups(rows: Sequence[Row], *, guess_header: bool) -> Row | None:
 
 
 def _marked_headers(rows: Sequence[Row], width: int) -> int:
-    """Count the rows at the top that the document marks as headers; data must follow them.
+    """Count the rows at the top that the document marks as headers. If no data follows them, the
+    result is 1.
 
-    A title across the table, below the column names, belongs to the rows below it.
+    A title across the table, below the column names, belongs to the rows below it. A row of numbers
+    is not a header.
     """
     count = 0
     while count < min(len(rows), _MAX_HEADER_ROWS) and is_header_row(rows[count]):
@@ -237,9 +239,9 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
 
 
 def _rows_spanned(rows: Sequence[Row], count: int) -> int:
-    """Count the header rows, including rows into which the cells of the first `count` rows span.
+    """Count the header rows: the first `count` rows, and the rows into which their cells span.
 
-    A row of numbers is not a header, nor is a row into which all cells above span.
+    The result is `count` if such a row has a cell that is not a name, or no text of its own.
     """
     end = count
     headers = {cell for row in rows[:count] for cell in row.distinct}
@@ -252,7 +254,8 @@ def _rows_spanned(rows: Sequence[Row], count: int) -> int:
 
 
 def is_header_row(row: Row) -> bool:
-    """Whether all cells of a row, apart from an empty top left cell, are marked as headers."""
+    """Whether all cells of a row, apart from empty cells at its beginning, are marked as
+    headers."""
     cells = list(row.cells)
     while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
         cells.pop(0)
@@ -264,7 +267,8 @@ def _guessed_headers(rows: Sequence[Row]) -> int:
 
     The result is 1 if all cells are short and different names (the top left cell may be empty), or
     if the row has names and years above numbers. The result is 2 or more if cells of the first row
-    span columns or rows and all of them are names. Otherwise the result is 0.
+    span columns or rows and all of them are names. Otherwise, or if the last of these rows
+    resembles the rows below it, the result is 0.
     """
     if len(rows) < 2:
         return 0

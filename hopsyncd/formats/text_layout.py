@@ -190,8 +190,8 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
 
 
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
-    """Yield the level of each heading. A lettered heading between two numbered headings is one
-    level below the first of them."""
+    """Yield the level of each heading: 2 for "1.", 3 for "1.1." and so on. A lettered heading is
+    nested below the numbered heading before it, unless no numbered heading follows."""
     last = max(
         (index for index, heading in enumerate(headings) if not heading.is_lettered), default=-1
     )
@@ -242,7 +242,7 @@ def _candidate(runs: Sequence[Run], index: int) -> _Candidate | None:
 
 
 def _is_item(candidate: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
-    """Whether the line before or after has the same form, as in a list."""
+    """Whether the candidate in the run before or after has the same form, as in a list."""
     beside = (candidates.get(candidate.run_index + step) for step in (-1, 1))
     return any(
         other.indent == candidate.indent

@@ -48,8 +48,8 @@ _MAX_HEAD_CHARACTERS = 100
 class Unit(NamedTuple):
     """A piece of text that is never split, with the separator before it.
 
-    `tokens` is its estimated size. Lines are 1-based and inclusive. `links` are the links that
-    begin in the unit. `leads` are the leads of its block that still apply.
+    `tokens` is the estimated size of both. Lines are 1-based and inclusive. `links` are the links
+    that begin in the unit. `leads` are the leads of its block that still apply.
     """
 
     text: str
@@ -107,8 +107,8 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
 
 
 def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
-    """Split a long row into lines. Each line begins with the first cell, which usually names the
-    row, unless that cell is long."""
+    """Split a long row into lines of about `sentence` tokens. Each line begins with the first cell,
+    which usually names the row, unless that cell is long."""
     head, _, rest = block.text.partition(_CELL)
     start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
     rest = rest if start else block.text

@@ -99,7 +99,8 @@ def script_mark(properties: Element | None) -> str:
 
 
 def number_of(element: Element) -> tuple[str, int | None]:
-    """Return the list id of a paragraph or style, and its level in that list."""
+    """Return the list id of a paragraph or style ("" outside lists), and its level in that list, or
+    None if the element states no level."""
     found = child_of(element, "pPr", "numPr")
     if found is None:
         return "", None
@@ -135,7 +136,8 @@ class Numbering:
         self._counts: dict[str, list[int | None]] = {}
 
     def _list(self, number: str) -> tuple[str, dict[int, _Level]]:
-        """Return the numbering definition of a list, and the levels that the list overrides."""
+        """Return the id of a list's abstract definition, and the levels that the list overrides, by
+        depth."""
         if number not in self._lists:
             abstract, overridden = self._read_list(number)
             if linked := self._style_of(abstract):
@@ -147,7 +149,7 @@ class Numbering:
         return self._lists[number]
 
     def _style_of(self, abstract: str) -> str:
-        """Return the style from which an abstract list inherits its levels."""
+        """Return the id of the style from which an abstract list inherits its levels, or ""."""
         found = self._said_abstract.get(abstract)
         return "" if found is None else _value_of(found, "numStyleLink")
 

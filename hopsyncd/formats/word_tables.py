@@ -95,8 +95,8 @@ class WordTable:
         return builder.build()
 
     def _header_rows(self, texts: Sequence[Sequence[str]]) -> set[int]:
-        """Return the header rows: rows that repeat on each page, or else the first row if it looks
-        like a header.
+        """Return the positions of the header rows: rows that repeat on each page or, if there are
+        none, the first row if it stands out or looks like a header.
 
         Word formats the first row of almost every table as a header, so that row counts only if its
         text looks like a header. A title across the table may precede the header row.
@@ -151,7 +151,8 @@ def _continues(columns: Sequence[dict[int, WordCell]], row_index: int, cell: Wor
 
 
 def _rows_of(columns: Sequence[dict[int, WordCell]], row_index: int, cell: WordCell) -> int:
-    """Return the number of rows that a cell spans."""
+    """Return the number of rows that a cell in row `row_index` spans. `columns` has the cells of
+    each row, by column."""
     end = row_index + 1
     while cell.merge and end < len(columns):
         below = columns[end].get(cell.column)
@@ -162,7 +163,7 @@ def _rows_of(columns: Sequence[dict[int, WordCell]], row_index: int, cell: WordC
 
 
 def _stands_out(row: Sequence[WordCell]) -> bool:
-    """Whether all cells of a row are bold, or all have a background."""
+    """Whether a row has several cells, all in bold or all with a background."""
     if len(row) < 2:
         return False
     return all(_is_shaded(cell.element) for cell in row) or (

@@ -143,7 +143,7 @@ def _styles(book: _Book) -> Mapping[int, Style]:
 
 
 def _cells(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the row, column and style of each cell of a sheet."""
+    """Yield the row and column, counted from 0, and the style number of each cell of a sheet."""
     for kind, start, length in _records(data, begin, end):
         if kind in _CELLS:
             yield struct.unpack_from("<HHH", data, start)
