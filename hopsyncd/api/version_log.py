@@ -421,13 +421,13 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
         return None
     ended, begun = touched
     ended_only = {key: content for key, content in ended.items() if key not in begun}
-    come = {key: content for key, content in begun.items() if key not in ended}
-    renamed = renames_of(ended_only, come)
+    begun_only = {key: content for key, content in begun.items() if key not in ended}
+    renamed = renames_of(ended_only, begun_only)
     moved = {
         (renaming.source, path) for renaming in renamed for path in (renaming.was, renaming.path)
     }
     changed = sorted(key for key in begun if key in ended)
-    added = sorted(key for key in come if key not in moved)
+    added = sorted(key for key in begun_only if key not in moved)
     removed = sorted(key for key in ended_only if key not in moved)
     names = {
         **_mail_names(connection, number - 1, removed if len(removed) <= _NAMED else ()),

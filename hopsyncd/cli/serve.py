@@ -193,8 +193,10 @@ def mcp(
         from hopsyncd.api.mcp.document_server import PATH, guard_app
         from hopsyncd.api.server import bind_address, loopback_server
 
-        made = make_server(client_of(context), allow_write, inbox, is_structured=is_structured)
-        app = guard_app(made, config)
+        mcp_server = make_server(
+            client_of(context), allow_write, inbox, is_structured=is_structured
+        )
+        app = guard_app(mcp_server, config)
         server = loopback_server(app, config.limits)
         with bind_address(*host_and_port(address), "Give --http another port") as listener:
             listener.listen()  # an agent may connect before we serve

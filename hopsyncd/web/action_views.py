@@ -164,7 +164,8 @@ class ActionViews(View):
 def start_program(command: list[str] | None, target: str) -> None:
     """Start a program that opens the target: `command`, or the system's program for it.
 
-    Does not wait until the program ends. Raises NotFound if no program can open the target.
+    Does not wait until the program ends. Raises NotFound if no program can open the target, or if
+    `command` is an editor that needs a terminal.
     """
     import shutil
 

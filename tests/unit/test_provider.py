@@ -187,7 +187,9 @@ def test_a_key_of_another_type_or_use_does_not_count(
     assert "has 0 keys with the id 'first'" in refused(Login(company, provider))
     company.spoil = lambda claims: claims
     company.keys[0].jwk["use"] = "enc"
-    assert "has 0 keys with the id 'first'" in refused(Login(company, Provider(provider._settings, BACK)))
+    assert "has 0 keys with the id 'first'" in refused(
+        Login(company, Provider(provider._settings, BACK))
+    )
 
 
 def test_keys_are_read_again_once_when_the_provider_has_changed_them(

@@ -233,8 +233,7 @@ class Session:
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
     def _analyze(self) -> None:
-        """Update the planner's statistics unless the database is large. The server's autovacuum
-        updates the statistics of large tables."""
+        """Update the planner's statistics. In a large database, autovacuum updates them instead."""
         self._inserted = 0
         tables = self._tables()
         (known,) = self.execute(
