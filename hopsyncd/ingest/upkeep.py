@@ -308,8 +308,8 @@ def switch_encoder(
     """Commit a version with the generation settings of another writer. A dry run only estimates the
     work.
 
-    Queries use the old vectors until the commit. If the switch is abandoned, finished question sets
-    are kept.
+    Returns the version, or None if nothing was committed, and the estimate. Queries use the old
+    vectors until the commit. If the switch is abandoned, finished question sets are kept.
     """
     missing = writer.passages_without_sets()
     sample = missing[: _SAMPLE + 1]

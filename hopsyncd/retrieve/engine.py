@@ -372,8 +372,8 @@ class Engine:
                 self._being_read += Counter()  # drops the versions that nobody reads
 
     def _is_kept(self, connection: Connection, wanted: Version) -> bool:
-        """Return whether garbage collection kept the version. Raises NoSuchVersion if it is the
-        head.
+        """Return whether the database still has the version. Raises NoSuchVersion if the head is
+        missing.
         """
         try:
             version(connection, wanted.id)

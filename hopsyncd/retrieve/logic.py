@@ -162,7 +162,7 @@ def ignore_progress(stage: Stage, questions: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LlmUse:
-    """"""
+    """The LLM of a search by logic, its counted usage, and the function that receives progress."""
 
     llm: Llm
     usage: Usage
@@ -230,7 +230,10 @@ class LogicSearch:
         return any(not self._graph[id_].rank for id_ in part.after)
 
     def _query(self, ready: Sequence[Subproblem]) -> str:
-        """Let the LLM write one query for these subproblems, given the answers that they need."""
+        """Let the LLM write one query for these subproblems, given the answers that they need.
+
+        The query for a single subproblem that needs no answers is its question.
+        """
         known = [
             self._graph[id_] for part in ready for id_ in part.after if self._graph[id_].answer
         ]
@@ -293,8 +296,10 @@ class LogicSearch:
         self._add(reply.more)
 
     def _add(self, more: Sequence[MorePart]) -> None:
-        """Add new subproblems to the graph, except subproblems that would create a cycle or an
-        unknown dependency.
+        """Add new subproblems to the graph, up to `MAX_SUBPROBLEMS`.
+
+        A subproblem is left out if the graph has its question already, if it would create a cycle
+        or an unknown dependency, or if a subproblem that was already searched should wait for it.
         """
         for part in more:
             known = {part.question.casefold() for part in self._graph.values()}

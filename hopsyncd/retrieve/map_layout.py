@@ -125,9 +125,10 @@ def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
 
 
 def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move the discs until they do not overlap, but keep them near their wanted places.
+    """Move g discs with these (g,) radii until they do not overlap, but keep them near their
+    `wanted` (g, 2) centres. Returns the new (g, 2) centres.
 
-    First, all wanted places are scaled to make room for the discs.
+    First, all wanted centres are scaled to make room for the discs.
     """
     room = np.sqrt(np.sum(np.square(radii + _GAP)))
     spread = np.sqrt(np.mean(np.square(wanted))) or 1.0
@@ -153,7 +154,8 @@ def _find_directions(
 ) -> NDArray[np.float64]:
     """Compute a direction for each document, as an (n,) array of angles.
 
-    The angle points from the centre of the document's group to the other groups that it resembles.
+    The angle points from the centre of the document's group to the other groups that the document
+    resembles. `similarities` (n, g) compares each document with each group.
     """
     others = similarities.astype(np.float64)
     others[np.arange(len(groups)), groups] = -np.inf

@@ -53,8 +53,8 @@ NOTHING_CORRECTED = Spelling("")
 
 
 def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
-    """Replace words that no visible passage has with the nearest words that a passage has.
-
+    """Replace words that no visible passage has with the nearest words that a passage has, or only
+    suggest the replacements.
     Quoted words, codes and usual English words are not corrected. If many words of a question are
     unknown, no word is corrected.
     """

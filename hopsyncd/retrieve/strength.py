@@ -84,8 +84,9 @@ def _name(probability: float) -> Strength:
 
 
 def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
-    """Return an (m,) array: for each passage, the largest cosine of its vectors with the
-    question.
+    """Return the (m,) largest cosines of each passage's vectors with the question, at least 0.
+
+    `rows` has the passage rows, or -1 for a passage that is not visible, which gets 0.
     """
     columns, table = snapshot.index.passages, snapshot.index.vectors
     wanted = vector.astype(np.float64)

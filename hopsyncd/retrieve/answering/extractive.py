@@ -255,9 +255,10 @@ def find_needs(question: str) -> QuestionNeeds | None:
     Returns None for questions that can have any answer (`which`), for yes-or-no questions, and for
     questions that ask for two things.
 
-    Only the last sentence is parsed, because earlier sentences usually give context. If the
-    sentence ends with a question phrase (`... of the mayor of what city?`), that phrase decides.
-    Otherwise the first question word decides.
+    Only the last sentence with a question mark is parsed, because earlier sentences usually give
+    context. If the sentence ends with a question phrase (`... of the mayor of what city?`), that
+    phrase decides. Otherwise the first question word decides. A query without a question mark may
+    name the kind of value instead (`timeout`).
 
     >>> find_needs("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)

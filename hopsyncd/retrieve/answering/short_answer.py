@@ -175,8 +175,9 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
 
 
 def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
-    """Find the dates, and the durations that say when something happens, such as "in two days".
+    """Yield the dates, and the durations that say when something happens, such as "in two days".
 
+    The second value of each pair is "date" or "duration".
     >>> [value.text for value, _ in moments_of("It takes six hours. It ends after two days.", ())]
     ['after two days']
     """

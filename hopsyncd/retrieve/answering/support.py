@@ -110,7 +110,7 @@ def measure_support(
 
 
 def _has_absent_name(question: str, weights: Mapping[str, float], passages: int) -> bool:
-    """Return whether no passage has a name or a code of the question.
+    """Return whether the question contains a name or a code that no passage has.
 
     Numbers and dates do not count, because passages can write them differently. In German, all
     nouns look like names, so no name counts.
@@ -203,8 +203,9 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
     """Return whether a likely value may be shown as the short answer.
 
     No value is shown if the question only describes its subject. A number must count what the
-    question counts, and have a unit if the question asks for a size. A date must be complete, and
-    belong to the subject that the question names.
+    question counts, and have a unit if the question asks for a size. A date must contain a number
+    or a length of time, and its sentence must have enough words of the question. No date is shown
+    for something that is only related to the named subject.
     """
     if is_described(question) or counts_other_things(question, short.text):
         return False

@@ -61,7 +61,7 @@ class PathExplainer:
     def list_hops(self, passage_row: int, limit: int) -> tuple[Hop, ...]:
         """List the hops to a passage, at most `limit`, from first to last.
 
-        The list is empty if most of the passage's score is from the seeds.
+        The list begins at a passage that got more score at the start of the walk than by any step.
         """
         hops: list[Hop] = []
         passed = {passage_row}
@@ -148,8 +148,9 @@ class PathExplainer:
 
 
 def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
-    """Return the row with the largest flow, or None if no flow is above 0. Ties go to the lowest
-    id.
+    """Return the flagged row with the largest flow, or None if no flagged row has a flow above 0.
+
+    Ties go to the lowest id. `numbers` has the position of each row's id in `ids`.
     """
     (rows,) = among.nonzero()
     if not len(rows):

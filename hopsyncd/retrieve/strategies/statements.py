@@ -380,8 +380,8 @@ _WHOLE = -1  # stands for the whole document instead of a name
 def topic_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the statements where TopicGraphRAG starts.
 
-    They are the statements of the topics most like the question, and as many statements with most
-    of the question's names.
+    Among the statements of the topics most like the question, the `count` statements most like the
+    question are returned, and also the `count` statements with most of the question's names.
     """
     topics: dict[tuple[int, int], float] = {}
     for passage_row in _passages(graph).tolist():
