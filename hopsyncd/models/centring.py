@@ -41,15 +41,16 @@ CENTRE_TEXTS = (
 
 
 def compute_centre(vectors: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Return the mean direction of the (m, d) vectors of `CENTRE_TEXTS`, as a (d,) array in steps
-    of the grid."""
+    """Return the mean direction of the (m, d) vectors of `CENTRE_TEXTS` as a (d,) array of
+    integers, in units of 1 / GRID."""
     mean = _normalise(vectors).mean(axis=0)
     centre: NDArray[np.int16] = np.rint(mean * GRID).astype(np.int16)
     return centre
 
 
 def subtract_centre(vectors: NDArray[np.float32], centre: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Return the (m, d) directions of the vectors after the (d,) centre is subtracted."""
+    """Subtract the (d,) centre from the directions of the (m, d) vectors. Returns (m, d) vectors of
+    length 1."""
     moved = _normalise(vectors) - centre.astype(np.float64) / GRID
     return _normalise(moved).astype(np.float32)
 

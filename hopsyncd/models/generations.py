@@ -82,7 +82,9 @@ def load_for_estimate(config: Config) -> tuple[Models, str]:
 def _load_former(
     config: Config, wanted: Models, in_use: str, settings: _Settings | None
 ) -> Models | None:
-    """Load the models of the generation in use. Returns None if they can no longer be used."""
+    """Load the models of the generation `in_use`. `wanted` are the configured models, and
+    `settings` are the stored settings of the generation. Returns None if the models can no longer
+    be used."""
     models = settings.models if settings else ModelsConfig()
     llm = settings.llm if settings else LlmConfig()
     address, configured = models.encoder_address, config.models.encoder_address

@@ -85,7 +85,7 @@ def topic_of(heading: str) -> str:
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
-    """Convert spans to mentions in order of appearance.
+    """Convert spans, and the codes in the text, to mentions in order of appearance.
 
     Skips function words, numbers, amounts, the names of table columns, and a second mention of the
     same keyword at the same position. A name that occurs again later is kept.

@@ -72,7 +72,7 @@ class _Pipeline:
         self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
 
     def find(self, task: str, texts: Sequence[str]) -> list[Sequence[tuple[Any, ...]]]:
-        """Find the names in each text: "mentions" or "entities", as `task` says."""
+        """Find the mentions or the entities in each text; `task` is "mentions" or "entities"."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_is_in_language(text, function_words) for text in texts]
         find = _mentions if task == "mentions" else _typed_entities
@@ -244,7 +244,8 @@ def _entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
 
 
 def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
-    """Find runs of proper nouns, across a linking word such as the `of` of Bank of England."""
+    """Yield the (start, end) of runs of proper nouns, which may include a linking word, such as
+    "of" in "Bank of England"."""
     start, count = 0, len(doc)
     while start < count:
         if doc[start].pos_ != "PROPN":
@@ -265,7 +266,8 @@ def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
 
 
 def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Find runs of adjectives and nouns that end in a noun and overlap no name.
+    """Yield the (start, end) of runs of adjectives and nouns that end in a noun. `taken` are the
+    names in the text, which a run may not overlap.
 
     A run has at least two words.
     """

@@ -134,7 +134,7 @@ def _usable_questions(
     questions: Iterable[str], text: str, used: set[str], most: int
 ) -> tuple[str, ...]:
     """Return the first `most` usable questions about the passage `text`, without duplicates and
-    without questions in `used`."""
+    without questions in `used`. Usable questions are added to `used` in lower case."""
     usable: list[str] = []
     for question in questions:
         clean = strip_control_characters(question)
@@ -148,7 +148,7 @@ def _usable_questions(
 
 
 def strip_control_characters(text: str) -> str:
-    """Remove control characters and repeated spaces."""
+    """Remove control characters and repeated spaces. Returns "" if no letter or digit remains."""
     plain = "".join(
         " " if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
         for character in text
@@ -160,10 +160,8 @@ def strip_control_characters(text: str) -> str:
 
 @cache
 def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
-    """Create the model of a reply that has at most `passages` parts.
-
-    Small models would otherwise invent more passages.
-    """
+    """Create the model of a reply. Its schema asks for at most `passages` parts, because small
+    models would otherwise invent more passages."""
     parts = Annotated[
         list[part],  # type: ignore[valid-type]
         drop_invalid(part),
@@ -189,8 +187,8 @@ class PromptSpec:
     parse: Callable[[Any, Passage], LlmOutput | LlmNonsense]
 
     def parse_reply(self, reply: Any, passages: Sequence[Passage]) -> list[LlmOutput | LlmNonsense]:
-        """Return the output for each passage. A passage with two parts in the reply gets an
-        error."""
+        """Return the output for each passage. A passage without exactly one part in the reply gets
+        an error."""
         times = Counter(part.id for part in reply.passages)
         parts = {part.id: part for part in reply.passages if times[part.id] == 1}
         return [

@@ -103,7 +103,7 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
 
 
 def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
-    """Return the subjects and objects of facts that the statement names, by keyword."""
+    """Return the subjects and objects of `facts` whose names occur in the statement, by keyword."""
     text = f" {normalise(statement)} "
     named = [
         strip_control_characters(name)

@@ -108,7 +108,7 @@ class _Graph:
         return self._layer_norm(f"{name}.output", self._add_node("Add", [narrow, hidden]))
 
     def _dense_after_norm(self, names: list[str], hidden: str) -> str:
-        """Add a product like `_dense`, for a normalised state. Outlier components are scaled
+        """Add a product like `_dense` for a normalised state, whose outlier components are scaled
         down."""
         even = self._add_node(
             "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
@@ -136,7 +136,8 @@ class _Graph:
         *,
         with_bias: bool = True,
     ) -> str:
-        """Add a matrix product for the named layers, with their outputs side by side."""
+        """Add a matrix product of `hidden` and the weights of the named layers, with their outputs
+        side by side. Returns the name of the product."""
         weight = (
             np.concatenate([self._weights[f"{name}.weight"] for name in names]) * outlier_scales
         )

@@ -89,7 +89,7 @@ _FAMILIES: Sequence[tuple[str, Prompts]] = (
 
 
 def known_prompts(model: str) -> Prompts:
-    """Return the prompts of the model's family. They are empty if the family is not in the table.
+    """Return the prompts of the model's family, or empty prompts if the family is not known.
 
     >>> known_prompts("intfloat/multilingual-e5-small")
     Prompts(query='query: ', passage='passage: ')
@@ -135,10 +135,12 @@ def _pick(named: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None) -> Prompts:
-    """Choose the prompts of the configured encoder.
+    """Choose the prompts of the configured encoder: prompts from the configuration, from the
+    encoder's folder, or from the table of model families.
 
-    `model` is the encoder's name in the table. `folder` is the encoder's folder, if it is on this
-    machine. If requests have fields for the role of a text, the table is not used.
+    `folder` is None if the encoder is not on this machine. `model` is the encoder's name, from
+    which the table derives the family. If requests have fields for the role of a text, the table is
+    not used.
     """
     prompts = read_prompts(folder) if folder else None
     if prompts is None:
@@ -165,7 +167,8 @@ class AdaptedEncoder(PromptedEncoder):
 
     @property
     def predecessor(self) -> str:
-        """The name of this encoder built on its predecessor, or "" if there is no predecessor."""
+        """The name that this encoder would have with its predecessor, or "" if it has no
+        predecessor."""
         name = predecessor_of(self._encoder)
         return self._adapted_name(name) if name else ""
 

@@ -143,7 +143,8 @@ def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Find a passage's sentences. Returns their (start, end), without white space around them.
+    """Find a passage's sentences. Returns their (start, end), without white space around them. A
+    short line is joined with the next line.
 
     >>> sentence_spans("One. Two.")
     [(0, 4), (5, 9)]

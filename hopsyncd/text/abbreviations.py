@@ -146,7 +146,7 @@ def _is_numeronym(short: str, long: str) -> bool:
 
 def _find_long_form(short: str, before: str) -> str:
     """Return the last words of `before` that contain the letters of the short form (Schwartz &
-    Hearst).
+    Hearst), or "" if there are none.
 
     The first letter must begin a word other than a linking word such as "of". Most other letters
     must begin a word too. If the short form is in lower case, all other letters must.
@@ -181,7 +181,7 @@ def _find_long_form(short: str, before: str) -> str:
 
 
 def _match_initials(short: str, after: str) -> str:
-    """Return the first words of `after` whose initials are the letters of the short form.
+    """Return the first words of `after` whose initials are the letters of the short form, or "".
 
     Linking words such as "of" may be skipped.
     """

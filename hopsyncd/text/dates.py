@@ -163,7 +163,7 @@ def order_term(order: Order) -> str:
 
 
 def date_terms(text: str) -> Counter[str]:
-    """Return the index terms for the dates in the text, for the orders that they prove, and for a
+    """Count the index terms of the dates in the text, of the orders that they prove, and of a
     language in which the day comes first.
 
     >>> date_terms("07.05.2025 and 31.05.2025")["order day first"]
@@ -181,7 +181,7 @@ def date_terms(text: str) -> Counter[str]:
 
 def find_asked_day(text: str, question: str) -> str | None:
     """Return the day that `text`, a part of the question, names. Returns None if `text` is not a
-    date, or is an ambiguous date.
+    date, or is an ambiguous date whose order the question does not show.
 
     >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
     '2025-05-07'

@@ -72,8 +72,8 @@ class EmbeddingEndpoint:
     def embed(
         self, texts: Sequence[str], kind: RequestKind, dimensions: int | None
     ) -> NDArray[np.float32]:
-        """Return the (m, d) vectors of m texts (m >= 1) as the endpoint sends them. Raises
-        LlmError."""
+        """Return the (m, d) vectors of m texts (m >= 1) as the endpoint sends them. `dimensions` is
+        d, or None if d is not known yet. Raises LlmError."""
         deadline_s = self._timing.monotonic_s() + kind.timeout_s
         try:
             return self._ask(texts, kind, dimensions, deadline_s).vectors
@@ -115,7 +115,7 @@ class EmbeddingEndpoint:
     def _adapt(self, failure: RequestFailure, texts: Sequence[str]) -> bool:
         """Change the form of later requests after a refusal. Returns False if no change can help.
 
-        Raises _TooLarge.
+        Raises _TooLarge if the endpoint may accept shorter or fewer texts.
         """
         is_about_format = failure.status in (400, 422) and _FORMAT in failure.message
         if self._asks_format and is_about_format:

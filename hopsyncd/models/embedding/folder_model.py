@@ -120,8 +120,8 @@ def _padded_length(tokens: Sequence[int]) -> int:
 
 
 def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
-    """Group the rows of texts of the same length, which run together. Short texts come first. If
-    `together` is false, each group has one row.
+    """Group the rows of texts of the same length, which run together, up to a limit of tokens.
+    Short texts come first. If `together` is false, each group has one row.
 
     >>> list(batches_by_length([3, 5, 3], True))
     [[0, 2], [1]]

@@ -143,9 +143,10 @@ class HttpEncoder(PromptedEncoder):
             return self._probe
 
     def expect(self, probe: Vectors) -> None:
-        """Refuse a model that does not have the stored vectors of the probe and the centre.
+        """From now on, refuse a model whose vector of the probe differs from the stored vector.
 
-        `probe` is the (2, d) array that was stored with the first passage.
+        `probe` is the (2, d) array of the probe's vector and the centre that was stored with the
+        first passage.
         """
         self._probe = probe
 

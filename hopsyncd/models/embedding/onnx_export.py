@@ -124,9 +124,11 @@ def _remove_body(target: Path) -> None:
 def _check(
     target: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
 ) -> Choice:
-    """Compare an export with the original model. Returns the choice with its cosines and digests.
+    """Compare an export with the original model. `reference` has the (m, d) vectors of m texts from
+    the original model.
 
-    The caller checks the cosines. Raises CannotExport if a vector has numbers that are not finite.
+    Returns `plain` with the `runtime`, the cosines and the digests; the caller decides whether the
+    cosines are high enough. Raises CannotExport if a vector has numbers that are not finite.
     """
     model = FolderModel(target, plain, 1)
     exported = model.vectors(texts)

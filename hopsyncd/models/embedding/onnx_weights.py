@@ -121,9 +121,9 @@ def write_model(model: ModelProto, file: Path) -> None:
 
 
 def pooling_graph(mode: str, dimensions: int, *, normalise: bool) -> ModelProto:
-    """Build the graph that pools `states`, (1, n, d), to `vector`, (1, d).
+    """Build the graph that pools `states`, the (1, n, d) vectors of n tokens, to `vector`, (1, d).
 
-    `mode` is "mean" or "cls".
+    `mode` is "mean" or "cls", and `dimensions` is d. If `normalise`, the result has length 1.
     """
     if mode == "mean":
         nodes = [helper.make_node("ReduceMean", ["states"], ["pooled"], axes=[1], keepdims=0)]

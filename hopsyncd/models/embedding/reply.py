@@ -71,8 +71,8 @@ def _read_json(body: bytes) -> Any:
 
 
 def _in_order(items: Sequence[Any]) -> Sequence[Any]:
-    """Sort the items by their field `index`. If no item has the field, the order does not
-    change."""
+    """Sort the items by their field `index`. If no item has the field, the order does not change.
+    Raises UnusableReply if the fields do not count from 0."""
     given = [item.get("index") if isinstance(item, dict) else None for item in items]
     if all(index is None for index in given):
         return items

@@ -31,9 +31,9 @@ Repair: TypeAlias = tuple[str, str]
 class Dialect:
     """Writes requests to one model in a form that its endpoint accepts.
 
-    If the endpoint rejects JSON schemas, or this schema, the schema is put into the prompt. An
-    endpoint may also name `max_tokens` differently, require another temperature, or be unable to
-    stream.
+    If the endpoint rejects JSON schemas, or the schema of a reply, the schema is put into the
+    prompt. An endpoint may also name `max_tokens` differently, require another temperature, or be
+    unable to stream.
     """
 
     def __init__(self, model: str) -> None:

@@ -49,8 +49,9 @@ class ReplyCache:
     ) -> tuple[str, bool]:
         """Return the text for the key, and whether it was cached.
 
-        While one thread runs `make`, other threads with the same key wait. If `make` fails and the
-        error is `shared`, the waiting threads raise it too; otherwise the next thread tries.
+        While one thread runs `make`, other threads with the same key wait. If `make` raises an
+        error for which `shared` returns True, the waiting threads raise it too; otherwise the next
+        thread tries.
         """
         while True:
             with self._lock:

@@ -168,7 +168,8 @@ class Breaker:
 
     @property
     def is_retry_worthwhile(self) -> bool:
-        """Return whether to retry after this failure."""
+        """Return whether to retry failed requests: fewer than three calls in a row were
+        unanswered."""
         with self._lock:
             return self._failures < _FAILURES
 
