@@ -329,4 +329,4 @@ def resume(context: click.Context, name: str, as_json: bool) -> None:
     """
     answer = client_of(context).resume(name)
     if not print_if_json(answer, as_json):
-        click.echo(f"Resumed {name}. It is being scanned.")
+        click.echo(f"Resumed {name}. The source is being scanned.")

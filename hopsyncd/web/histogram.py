@@ -40,7 +40,8 @@ class Histogram:
 def make_histogram(
     months: Sequence[Mapping[str, Any]], links: Links, filters: Sequence[str]
 ) -> Histogram:
-    """Make a bar for each month, or for each year if the dates span more than 36 months."""
+    """Make a bar for each month. If the dates span more than 36 months, make a bar for each of the
+    last 60 years."""
     counts = {str(month["month"]): int(month["documents"]) for month in months}
     is_narrowed = any(filter_.partition(":")[0] in _DATE_KEYS for filter_ in filters)
     periods = list[tuple[str, int]]()
