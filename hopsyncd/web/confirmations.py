@@ -4,7 +4,7 @@ DONE = {
     "sync": "Scanning {source}.",
     "accept": "Accepted the current files of {source}.",
     "pause": "Paused {source}. Results may be out of date.",
-    "resume": "Resumed {source}. It is being scanned.",
+    "resume": "Resumed {source}. The source is being scanned.",
     "add": "Added {source}. Its documents appear as they are read.",
     "remove": "Removed {source}. Older versions keep its documents.",
     "ignore": "Ignoring {document} from now on.",
