@@ -78,17 +78,17 @@ class Block:
     other kinds. A heading with empty text closes the sections of its level without opening a new
     section.
 
-    A `table` block is one row (see formats/tables.py). A `figure` is the caption or the description
-    of a picture. A `note` is a footnote or a comment, after the block that refers to it. A
-    `skipped` block counts parts that a reader omits on purpose (see `skipped_block` and
+    A `table` block is one row (see formats/table_text.py). A `figure` is the caption or the
+    description of a picture. A `note` is a footnote or a comment, after the block that refers to
+    it. A `skipped` block counts parts that a reader omits on purpose (see `skipped_block` and
     `skipped_of`). A `picture` block marks the place of a picture until text recognition replaces
-    it.
+    the block.
 
-    `links` are the links in the text. `names` are other names of the document that the block
-    contains. `properties` are facts about the document, such as tags, authors and dates, as (name,
-    value) pairs. `leads` are earlier texts without which the block is hard to understand, outermost
-    first: the sentence that introduces its list, its parent items, the term that it explains. A
-    passage that begins with the block repeats its leads.
+    `links` are the links in the text, as (offset, link) pairs. `names` are other names of the
+    document that the block contains. `properties` are facts about the document, such as tags,
+    authors and dates, as (name, value) pairs. `leads` are earlier texts without which the block is
+    hard to understand, outermost first: the sentence that introduces its list, its parent items,
+    the term that it explains. A passage that begins with the block repeats its leads.
     """
 
     kind: Kind
@@ -159,9 +159,9 @@ def with_title(
 
     The document has its own title if its only level-1 heading comes first or consists of words of
     `title`. If `is_certain`, as in a book, the heading must consist of words of `title`. The first
-    of several level-1 headings must also come first. If the first heading of any level equals
-    `title`, it moves to the top. If other level-1 headings remain, all headings below the title
-    move down a level.
+    of several level-1 headings is the title if it comes first and consists of words of `title`. If
+    the first heading of any level equals `title`, it moves to the top. If level-1 headings remain
+    below the title, all headings below the title move down a level.
     """
     title = in_one_line(title)
     if not title or not blocks:

@@ -196,7 +196,7 @@ def read_metadata(elements: Iterable[Element]) -> tuple[list[str], list[tuple[st
 def with_metadata(
     blocks: Sequence[Block], titles: Iterable[str], properties: Iterable[tuple[str, str]]
 ) -> tuple[Block, ...]:
-    """Add the document's names and properties to the first block."""
+    """Add a document's titles, as names, and properties to its first block."""
     if not blocks:
         return ()
     first = blocks[0]

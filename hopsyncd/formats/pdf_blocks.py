@@ -283,7 +283,8 @@ def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
 
 
 def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
-    """Return the links on the lines of a block. The text of each link is its whole line."""
+    """Return the links on the lines of a block, with their offsets in its text. The text of a link
+    is the whole line."""
     found = []
     for box, target in page.links:
         middle = (box[1] + box[3]) / 2

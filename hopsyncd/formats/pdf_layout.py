@@ -16,8 +16,8 @@ from hopsyncd.formats.pdf_tables import (
 )
 from hopsyncd.formats.pdf_text import Box, PageText, Span
 
-_LEAST_LINES = 4  # the least lines of a text column.
-_LEAST_CHARACTERS = 18  # the least average per line of a text column. Table cells are shorter.
+_LEAST_LINES = 4  # the minimum number of lines in a text column.
+_LEAST_CHARACTERS = 18  # the minimum average per line of a text column. Table cells are shorter.
 _LEAST_NARROW = 8  # average per line of columns with lines at different heights
 _SAME_LINE, _MAX_SHARED = 0.25, 0.4
 _MAX_CROSSING = 0.5  # share of spans that may cross the gap between the columns
@@ -58,8 +58,8 @@ Item = Line | PlacedTable
 
 
 def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
-    """Arrange the text of a page as lines and tables in reading order. `number` is the page
-    number."""
+    """Arrange the text of a page as lines and tables in reading order. `rules` are the ruling lines
+    of the page, and `number` is the page number."""
     spans = page.spans
     is_mirrored = _is_right_to_left(spans)
     if is_mirrored:  # columns and cells are read from the right

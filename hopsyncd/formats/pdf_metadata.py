@@ -29,7 +29,8 @@ class Bookmark:
 
 
 def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Read the names and properties of an open PDF."""
+    """Read the title of an open PDF as the only name, and the author and dates as (name, value)
+    properties."""
     values = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
     dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
     names = (values["Title"],) if is_title(values["Title"]) else ()

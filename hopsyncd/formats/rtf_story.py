@@ -208,7 +208,7 @@ class Story:
         return add_label(label, text[found.end() :], moved)
 
     def end_cell(self, depth: int) -> None:
-        """End the current line as a table cell."""
+        """End the current line as a cell of the table at the nesting depth `depth`, from 1."""
         text, links = self._take_text()
         grid = self.grid(depth)
         inner, self._grids[depth:] = self._grids[depth:], []
@@ -224,7 +224,8 @@ class Story:
         self.label, self.level, self.depth = "", 0, -1
 
     def end_row(self, depth: int) -> None:
-        """End a row, which consists of the cells since the previous row."""
+        """End a row of the table at the nesting depth `depth`. The row consists of the cells since
+        the previous row."""
         grid = self.grid(depth)
         line = self._next_line()
         grid.end_row(line)

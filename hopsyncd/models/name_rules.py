@@ -4,7 +4,7 @@ columns."""
 import re
 from collections.abc import Sequence
 
-_BETWEEN_CELLS = " | "  # the separator of cells in rows from formats/tables.py
+_BETWEEN_CELLS = " | "  # the separator of cells in rows (see formats/table_text.py)
 _MAX_LABEL_CHARACTERS = 160
 _YEAR = re.compile(r"(?:1\d|20)\d\d\Z")
 _PART_OF_DATE = re.compile(r"\d{1,2}\Z")

@@ -17,9 +17,9 @@ from hopsyncd.text.words import terms_of_each
 ALIASES_OF_FILE = "aliases of file"  # the term of passages whose note has aliases and no heading.
 MOST_WORDS = 8  # the most words of a long form.
 _MOST_LETTERS = 10  # the most letters of a short form.
-_LEAST_LONG = 5  # the least letters of a long form.
+_LEAST_LONG = 5  # the minimum number of letters in a long form.
 _MOST_LOWER = 5  # the most lower-case letters of a short form.
-_INITIALS = 0.6  # the least share of a short form's letters that begin words of the long form.
+_INITIALS = 0.6  # the minimum share of a short form's letters that begin words of the long form.
 _MOST_ALIASES = 8  # the most aliases of a note that are read.
 _MOST_PAIRS = 64  # the most pairs that are read from a text.
 

@@ -89,8 +89,7 @@ def landlock_version() -> int:
 def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
     """Allow reading files below `places`, and forbid all other file access.
 
-    If `may_run`, programs below `places` may also be run. Returns False if the kernel has no
-    Landlock.
+    If `may_run`, programs below `places` may also be run. Returns whether Landlock enforces this.
     """
     version = landlock_version()
     if version < 1:
@@ -126,8 +125,8 @@ def refuse_system_calls(may_run: bool = False) -> bool:
     """Forbid new processes and threads, sockets, access to other processes, and calls that Landlock
     does not cover.
 
-    Returns False if the system has no seccomp. If `may_run`, the process may execute another
-    program, to which the same rules apply.
+    If `may_run`, the process may execute another program, to which the same rules apply. Returns
+    whether seccomp enforces this.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:

@@ -110,8 +110,8 @@ _POLL_S = 0.2
 class Limits:
     """The limits for reading a document.
 
-    Each MiB of the document adds to both time limits. The wall time limit is a multiple of the CPU
-    time limit, so that reading does not fail on a busy machine.
+    Each MiB of the document adds to both time limits. The wall time limit is several times as long
+    as the CPU time limit, so that reading does not fail on a busy machine.
     """
 
     cpu_s: float = 4.0
