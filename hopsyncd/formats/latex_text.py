@@ -268,8 +268,8 @@ class InlineReader:
         return index
 
     def _write_visible(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
-        """Append the arguments of a command that only changes their appearance. Return the next
-        position."""
+        """Append the arguments of the command `name`, which only changes their appearance. Return
+        the position after the arguments."""
         if name in SECOND:
             skipped = 2 if name in ("multirow", "multicolumn", "resizebox") else 1
             for _ in range(skipped):

@@ -20,8 +20,8 @@ _FIRST_DAY = datetime(1899, 12, 30)
 def show_value(value: object, number_format: str) -> str:
     """Format a value as its spreadsheet program does.
 
-    A long integer, such as an id, keeps all its digits. A date whose format depends on the
-    computer's settings becomes ISO 8601.
+    A long integer, such as an id, keeps all its digits, and the program's short form follows in
+    parentheses. A date whose format depends on the computer's settings becomes ISO 8601.
     """
     if number_format in _GENERAL and isinstance(value, int | float) and float(value).is_integer():
         text = show_plainly(value)

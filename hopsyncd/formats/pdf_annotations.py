@@ -203,8 +203,8 @@ class Drawn:
 
 
 def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
-    """Find the ruling lines and the pictures of a page, which is rotated by `quarters` quarter
-    turns."""
+    """Find the ruling lines, filled boxes and pictures of a page, which is rotated by `quarters`
+    quarter turns."""
     found, edges = Drawn(), [ctypes.c_float() for _ in range(4)]
     to_edges = [ctypes.byref(edge) for edge in edges]
     width, height = page.get_size()

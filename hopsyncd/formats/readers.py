@@ -116,12 +116,12 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
-    """Read a document like `extract`, or render a page of a PDF if `media_type` has a suffix.
+    """Read a document like `extract`, unless a suffix of `media_type` asks for pictures.
 
     The suffix PICTURES adds a block of kind `picture` for each picture that may show text. With
-    PICTURE_OF_PAGE and a page number, the result is that page as a picture. With PREVIEW_OF_PAGE, a
-    page number, a semicolon and the text to find, the result is that page in colour, with the
-    positions of the text.
+    PICTURE_OF_PAGE and a page number, the result is that page of a PDF as a picture. With
+    PREVIEW_OF_PAGE, a page number, a semicolon and the text to find, the result is that page in
+    colour, with the positions of the text.
     """
     kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
     if page_and_text:

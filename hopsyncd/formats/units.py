@@ -184,8 +184,8 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
 
 
 def unwrap_lines(text: str) -> str:
-    """Undo line wrapping. As a result, re-wrapping a paragraph does not change the id of its
-    passage."""
+    """Undo line wrapping, and rejoin hyphenated words. As a result, re-wrapping a paragraph does
+    not change the id of its passage."""
     if "\u00ad" in text:
         text = _SOFT_HYPHEN.sub("", text)
     if "\n" in text:

@@ -316,7 +316,8 @@ def open_http_encoder(config: Config) -> HttpEncoder:
 def _open_ledger(
     name: str, data_dir: Path, url: str, max_calls: int = 0, max_tokens: int = 0
 ) -> Ledger:
-    """Open the ledger in a file, or in the table that all daemons of a server share."""
+    """Open the ledger in the file `name` of `data_dir`. With a `url`, open it in the table of the
+    server's database that all daemons share."""
     if url:
         return Ledger(url, max_calls, max_tokens, _LEDGER_TABLES[name])
     return Ledger(data_dir / name, max_calls, max_tokens)
@@ -325,6 +326,8 @@ def _open_ledger(
 def _key(variable: str) -> str:
     """Return the API key in the environment variable, or "" if the variable is not set, because
     local servers need no key.
+
+    Raises ConfigError if the key has characters that are not allowed.
     """
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):

@@ -220,8 +220,8 @@ def embed_each(
     *,
     provisional: bool = False,
 ) -> list[QuestionSet]:
-    """Compute ids and vectors for the drafts of several passages. All texts are encoded in one
-    call."""
+    """Compute ids and vectors for the drafts of several passages. The encoder is called once for
+    all texts of passages, and once for all questions if there are any."""
     passage_texts = [
         draft.contexts[: len(draft.contexts) - draft.texts_as_questions] for draft in drafts
     ]

@@ -110,7 +110,7 @@ _find_short_terms = lru_cache(_SHORT_CACHED)(
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the `index_terms` of several texts, computed together."""
+    """Return the `index_terms` of each text, by text, computed together."""
     by_text = {text: _TERM_CACHE.get(text) for text in texts}
     cached = {text: terms for text, terms in by_text.items() if terms is not None}
     if len(cached) < len(by_text):

@@ -69,7 +69,7 @@ Got = TypeVar("Got", bound=Counted)
 class Timing:
     """The clock, the random numbers and the sleep that retries use. Tests replace them.
 
-    `wait` sleeps, and returns True early if it should stop.
+    `wait` sleeps for a number of seconds, and returns True early if the event is set.
     """
 
     monotonic_s: Callable[[], float] = time.monotonic
