@@ -84,11 +84,11 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
         if documents[0] & documents[1]:
             continue
         passages = known_passages(connection, ends)
-        names = _names(connection, served, ends[0], int(outgoing.id[sources[edge]]))
+        names = _find_keywords(connection, served, ends[0], int(outgoing.id[sources[edge]]))
         yield Pair(passages[ends[0]], passages[ends[1]], names)
 
 
-def _names(
+def _find_keywords(
     connection: Connection, served: Snapshot, asking: PassageId, question: int
 ) -> frozenset[str]:
     """Return the keywords of one question of a passage."""
@@ -120,7 +120,7 @@ def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None
         return None
     source, target = language.mentions([pair.source.text, pair.target.text])
     for name in names:
-        for lead in _leads(pair.source, source, name):
+        for lead in _list_leads(pair.source, source, name):
             for relation, answer in _ask_about_target(pair, target, name, language):
                 question = f"{lead}. {_STANDING_IN.capitalize()} {relation}?"
                 if len(question) <= MAX_CHARACTERS and not gives_away(question, pair.target, name):
@@ -141,7 +141,7 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
     return False
 
 
-def _leads(passage: Passage, mentions: Sequence[Mention], name: str) -> Iterator[str]:
+def _list_leads(passage: Passage, mentions: Sequence[Mention], name: str) -> Iterator[str]:
     """Yield the sentences that mention the name, with the name replaced with "this one".
 
     A sentence that does not contain the passage's title is preceded by the title.

@@ -119,19 +119,19 @@ def find_gold_passages(
 ) -> dict[str, frozenset[PassageId]]:
     """Find the passages that contain the quotes. Maps the name of each gold passage to its
     passages, which may be none."""
-    pages = _pages(connection, version)
+    pages = _list_passages(connection, version)
     return {
         quotes[0].name: frozenset(
             passage
             for quote in quotes
-            for passage in _holders(quote, pages.get(quote.document, ()))
+            for passage in _find_holders(quote, pages.get(quote.document, ()))
         )
         for question in questions
         for quotes in question.evidence
     }
 
 
-def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passage]]:
+def _list_passages(connection: Connection, version: int) -> Mapping[str, Sequence[Passage]]:
     """Return the passages of each document, in order."""
     ids = [PassageId(row_id) for row_id in words_at(connection, version)[0].tolist()]
     passages = known_passages(connection, ids)
@@ -144,26 +144,26 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
     }
 
 
-def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
+def _find_holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     """Find the passages whose text has the quote. If there are no such passages, find the passages
     whose headings or context have the quote.
 
     If the quote spans two neighbours, the passage with the larger part is returned. Only words are
     compared, because readers remove most markup.
     """
-    words = _words(quote.text)
+    words = _normalise_words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
-        holders = [passage.id for passage in page if words in _words(shown(passage))]
+        holders = [passage.id for passage in page if words in _normalise_words(shown(passage))]
         if holders:
             yield from holders
             return
     for first, second in pairwise(page):
-        left, right = _words(first.text), _words(second.text)
+        left, right = _normalise_words(first.text), _normalise_words(second.text)
         if words in left.rstrip() + right:
             yield (first if _find_shared(left, words) >= len(words) / 2 else second).id
 
 
-def _words(text: str) -> str:
+def _normalise_words(text: str) -> str:
     """Return the words of a text, each between blanks, so that a search only finds whole words."""
     return f" {' '.join(_WORD.findall(text))} "
 

@@ -141,7 +141,7 @@ def _add(index: LiveIndex, new: Sequence[NewPassage]) -> None:
     index.terms = index.terms.extend(
         TermTable(passage_row=int32(terms[:, 0]), count=int32(terms[:, 2]))
     )
-    _find_by(index.postings.terms_by_key, terms[:, 1], start)
+    _add_to_postings(index.postings.terms_by_key, terms[:, 1], start)
     index.headings = index.headings.extend(HeadingTable(key=int64(content.heading_keys)))
     vector_ends = first_vector + np.array(starts[1:], dtype=np.int64)
     _add_passage_rows(index, new, vector_ends, np.array(content.counts, np.int64) + before, before)
@@ -185,27 +185,27 @@ def _add_passage_rows(
             heading_end=int32(ends[:, 4]),
         )
     )
-    _find_by(index.postings.passages_by_number, numbers, first_row)
-    _find_by(index.postings.passages_by_question_set, set_ids, first_row)
+    _add_to_postings(index.postings.passages_by_number, numbers, first_row)
+    _add_to_postings(index.postings.passages_by_question_set, set_ids, first_row)
 
 
-def _find_by(postings: Postings, keys: Integers, first_row: int) -> None:
+def _add_to_postings(postings: Postings, keys: Integers, first_row: int) -> None:
     """Add consecutive rows to the postings, one for each key, starting with `first_row`."""
     postings.add(keys, np.arange(first_row, first_row + len(keys), dtype=np.int32))
 
 
 def _add_incoming(index: LiveIndex, columns: _QuestionColumns) -> None:
-    rows, names = _question_rows(index, columns)
+    rows, names = _add_keywords(index, columns)
     start = len(index.incoming)
     index.incoming = index.incoming.extend(rows)
-    _find_by(index.postings.incoming_by_id, rows.id, start)
+    _add_to_postings(index.postings.incoming_by_id, rows.id, start)
     row_of_keyword = np.repeat(np.arange(start, start + len(rows)), rows.keyword_count)
     keys = rank_keys(names, np.repeat(rows.id, rows.keyword_count))
     index.postings.incoming_by_keyword.add(keys, row_of_keyword)
 
 
 def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:
-    rows, names = _question_rows(index, columns)
+    rows, names = _add_keywords(index, columns)
     start = len(index.outgoing)
     index.outgoing = index.outgoing.extend(
         OutgoingQuestionTable(
@@ -217,12 +217,12 @@ def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:
             match_row=np.full(len(rows), -1, dtype=np.int32),
         )
     )
-    _find_by(index.postings.outgoing_by_id, rows.id, start)
+    _add_to_postings(index.postings.outgoing_by_id, rows.id, start)
     row_of_keyword = np.repeat(np.arange(start, start + len(rows)), rows.keyword_count)
     index.postings.outgoing_by_keyword.add(names, row_of_keyword)
 
 
-def _question_rows(index: LiveIndex, columns: _QuestionColumns) -> tuple[QuestionTable, Integers]:
+def _add_keywords(index: LiveIndex, columns: _QuestionColumns) -> tuple[QuestionTable, Integers]:
     """Add the keywords of new questions to the index. Returns the rows of the questions, and the
     name number of each keyword."""
     names = index.number_names(columns.keywords)
@@ -251,7 +251,7 @@ def _add_mentions(index: LiveIndex, content: _Content) -> None:
             is_topic=np.array([is_topic for _, _, is_topic in content.mentions], dtype=np.bool_),
         )
     )
-    _find_by(index.postings.mentions_by_name, names, start)
+    _add_to_postings(index.postings.mentions_by_name, names, start)
 
 
 def _add_sentence_mentions(index: LiveIndex, content: _Content) -> None:
@@ -265,7 +265,7 @@ def _add_sentence_mentions(index: LiveIndex, content: _Content) -> None:
             vector_row=int32(vector_rows),
         )
     )
-    _find_by(index.postings.sentence_mentions_by_name, names, start)
+    _add_to_postings(index.postings.sentence_mentions_by_name, names, start)
     new_vectors = np.arange(len(index.vector_mentions), len(index.vectors))
     ends = start + np.searchsorted(vector_rows, new_vectors, "right")
     index.vector_mentions = index.vector_mentions.extend(

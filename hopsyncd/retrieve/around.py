@@ -56,18 +56,18 @@ def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
     distance = {start: 0}
     nearest = [start]
     for hop in range(1, hops + 1):
-        found, nearness = _near(snapshot, nearest)
+        found, nearness = _find_neighbours(snapshot, nearest)
         new = ~np.isin(found, list(distance))
         found, nearness = found[new], nearness[new]
         best = found[np.lexsort((snapshot.passage_ids[found], -nearness))]
         nearest = best[: limit + 1 - len(distance)].tolist()
         distance |= dict.fromkeys(nearest, hop)
     inside = np.array(sorted(distance), dtype=np.int64)
-    joints = [*_edges_among(snapshot, inside), *_links_among(snapshot, inside)]
+    joints = [*_list_edges_among(snapshot, inside), *_list_links_among(snapshot, inside)]
     return Around(distance, joints + _join_by_name(snapshot, inside, distance, joints))
 
 
-def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
+def _list_edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     edges = snapshot.find_edges(inside)
     kept = np.flatnonzero(~edges.is_backward & np.isin(edges.end, inside))
     ids = snapshot.index.outgoing.id[edges.source_question]
@@ -84,7 +84,7 @@ def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     ]
 
 
-def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
+def _list_links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     links = snapshot.find_links(inside)
     kept = np.flatnonzero(~links.is_backward & np.isin(links.end, inside))
     ids = snapshot.passage_ids
@@ -114,7 +114,7 @@ def _join_by_name(
         for near, far in ((joint.start, joint.end), (joint.end, joint.start))
         if distance[near] < distance[far]
     }
-    positions, name = _joining(snapshot, inside)
+    positions, name = _list_joining_names(snapshot, inside)
     sizes = snapshot.statistics.mention_counts
     by_name: dict[int, list[int]] = {}
     names_by_row: dict[int, list[int]] = {}
@@ -136,7 +136,7 @@ def _join_by_name(
     return made
 
 
-def _joining(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Integers]:
+def _list_joining_names(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Integers]:
     """List the names in these passages that connect documents.
 
     Returns two columns: the position of the passage in `passage_rows`, and the number of the name.
@@ -152,7 +152,7 @@ def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -
     The search follows only the best joints of each passage and takes a limited number of steps, so
     paths may be missing in a dense graph.
     """
-    left = _distances(snapshot, end, max_hops)
+    left = _measure_distances(snapshot, end, max_hops)
     if start == end or start not in left:
         return []
     search = _PathSearch(snapshot, left, end, limit)
@@ -199,16 +199,18 @@ class _PathSearch:
         The neighbours must be fewer than `hops` hops from the target of the search.
         """
         if (start, hops) not in self._offered:
-            found, near = _near(self._snapshot, [start])
+            found, near = _find_neighbours(self._snapshot, [start])
             kept = [row != start and self._left.get(row, hops) < hops for row in found.tolist()]
             found, near = found[kept], near[kept]
             order = np.lexsort((self._snapshot.passage_ids[found], -near))[:_OFFERED]
             best = found[order].tolist()
-            self._offered[start, hops] = [_joint(self._snapshot, start, row) for row in best]
+            self._offered[start, hops] = [
+                _find_best_joint(self._snapshot, start, row) for row in best
+            ]
         return self._offered[start, hops]
 
 
-def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
+def _find_best_joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     """Return the best joint between two connected passages."""
     edges = snapshot.find_edges(np.array([start]))
     ids = snapshot.index.outgoing.id[edges.source_question]
@@ -227,25 +229,25 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
         position = int(linked[0])
         shown = snapshot.index.link_texts[int(links.link_row[position])]
         return Joint(start, end, "backlink" if links.is_backward[position] else "link", name=shown)
-    positions, name = _joining(snapshot, np.array([start, end]))
+    positions, name = _list_joining_names(snapshot, np.array([start, end]))
     shared = np.intersect1d(name[positions == 0], name[positions == 1])
     sizes, spelled = snapshot.statistics.mention_counts, snapshot.index.name_texts
     rarest = min(shared.tolist(), key=lambda number: (int(sizes[number]), spelled[number]))
     return Joint(start, end, "both", name=spelled[rarest])
 
 
-def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
+def _measure_distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
     """Map passages to their distance from the end, in hops, up to `max_hops`."""
     distance = {end: 0}
     frontier = [end]
     for hop in range(1, max_hops + 1):
-        near, _ = _near(snapshot, frontier)
+        near, _ = _find_neighbours(snapshot, frontier)
         frontier = [row for row in near.tolist() if row not in distance]
         distance |= dict.fromkeys(frontier, hop)
     return distance
 
 
-def _near(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[Integers, Floats]:
+def _find_neighbours(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[Integers, Floats]:
     """Find the neighbours of these passage rows, and the strength of each neighbour's best joint.
 
     An edge has the strength 2 plus its similarity, a link 1, and a name 1 divided by the number of
@@ -253,7 +255,7 @@ def _near(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[Integers, Fl
     """
     from_ = np.array(passage_rows, dtype=np.int64)
     edges, links = snapshot.find_edges(from_), snapshot.find_links(from_)
-    _, joining = _joining(snapshot, from_)
+    _, joining = _list_joining_names(snapshot, from_)
     names = np.unique(joining)
     mentions: Mentions = snapshot.find_mentions(names)
     sizes = np.maximum(snapshot.statistics.mention_counts[names], 1)

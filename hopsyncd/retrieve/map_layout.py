@@ -45,7 +45,7 @@ def arrange(vectors: Matrix) -> Layout:
     """Arrange n >= 1 documents by their (n, d) vectors, which must have length 1."""
     groups = _group(vectors)
     sizes = np.bincount(groups)
-    means = _means(vectors, groups, len(sizes))
+    means = _compute_means(vectors, groups, len(sizes))
     similarities = vectors @ means.T
     centrality = similarities[np.arange(len(vectors)), groups]
     radii = SPACING * np.sqrt(sizes)
@@ -69,7 +69,7 @@ def _group(vectors: Matrix) -> Integers:
         if np.array_equal(now, groups):
             break
         groups = now
-        means = _means(vectors, groups, len(means))
+        means = _compute_means(vectors, groups, len(means))
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     firsts = np.full(len(sizes), len(vectors))
     np.minimum.at(firsts, groups, np.arange(len(vectors)))
@@ -93,7 +93,7 @@ def _choose_seeds(vectors: Matrix, count: int) -> Integers:
     return np.array(chosen, dtype=np.int64)
 
 
-def _means(vectors: Matrix, groups: Integers, count: int) -> Matrix:
+def _compute_means(vectors: Matrix, groups: Integers, count: int) -> Matrix:
     """Return the (count, d) means of the groups, scaled to length 1. An empty group has zeros."""
     means = np.zeros((count, vectors.shape[1]), dtype=np.float32)
     for group in range(count):

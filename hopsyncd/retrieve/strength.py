@@ -47,9 +47,9 @@ def measure_features(
         return []
     found = [snapshot.find_passage(hit.passage) for hit in ranked]
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
-    cosines = _best_cosines(snapshot, vector, rows)
-    shares = _word_shares(snapshot, question, rows, forms)
-    count = math.log1p(len(_content_terms(question)))
+    cosines = _find_best_cosines(snapshot, vector, rows)
+    shares = _compute_word_shares(snapshot, question, rows, forms)
+    count = math.log1p(len(_list_content_terms(question)))
     return [
         {"cosine": cosine, "share": share, "rank": math.log(rank), "words": count}
         for rank, (cosine, share) in enumerate(
@@ -83,7 +83,7 @@ def _name(probability: float) -> Strength:
     return "strong" if probability >= STRONG else "fair" if probability >= FAIR else "weak"
 
 
-def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
+def _find_best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
     """Return the (m,) largest cosines of each passage's vectors with the question, at least 0.
 
     `rows` has the passage rows, or -1 for a passage that is not visible, which gets 0.
@@ -102,7 +102,7 @@ def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats
     return np.maximum(best, 0.0)
 
 
-def _content_terms(question: str) -> tuple[str, ...]:
+def _list_content_terms(question: str) -> tuple[str, ...]:
     """Return the question's terms without function words, or all terms if only function words
     remain.
     """
@@ -111,9 +111,11 @@ def _content_terms(question: str) -> tuple[str, ...]:
     return index_terms(" ".join(words) or question)
 
 
-def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches) -> Floats:
+def _compute_word_shares(
+    snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches
+) -> Floats:
     """Return the (m,) idf shares of the question's terms that the m passages have, in any form."""
-    found = look_up_terms(snapshot, _content_terms(question), forms.rows_by_term)
+    found = look_up_terms(snapshot, _list_content_terms(question), forms.rows_by_term)
     passages, total = snapshot.statistics.passages, 0.0
     shares, count = np.zeros(len(rows)), len(snapshot.statistics.visible.passages)
     for term in found:

@@ -95,12 +95,14 @@ def compute_pull(
     row = context.snapshot.index.outgoing.vector_row[out]
     cosines = context.likeness.of_rows(row).astype(np.float64)
     pull: Floats = (
-        np.maximum(similarity, 0) * _rarity(context.snapshot, out) * np.exp(sharpness * cosines)
+        np.maximum(similarity, 0)
+        * _compute_rarity(context.snapshot, out)
+        * np.exp(sharpness * cosines)
     )
     return pull
 
 
-def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
+def _compute_rarity(snapshot: Snapshot, out: Integers) -> Floats:
     """Return (e,) values of log(1 + n / df) for the rarest name in each outgoing question."""
     index, counts = snapshot.index, snapshot.statistics
     keywords = index.outgoing.keyword_count[out].astype(np.int64)
@@ -134,7 +136,7 @@ def find_edge_transitions(
     weight = compute_pull(context, out, edges.similarity[between], settings.sharpness)
     weight *= np.where(back, settings.backwards, 1.0)
     weight *= np.exp(settings.gain * context.coverage.compute_gain(start, end))
-    return Transitions(start, end, _shares(weight, positions[start]), out, back)
+    return Transitions(start, end, _scale_groups(weight, positions[start]), out, back)
 
 
 def find_link_transitions(
@@ -174,7 +176,7 @@ def find_link_transitions(
     return Transitions(
         start,
         end,
-        _shares(weight, positions[start]),
+        _scale_groups(weight, positions[start]),
         np.concatenate([forward.link[forward_rows], back.link[backward_rows]]),
         np.repeat([False, True], [len(best_position), len(backward_rows)]),
     )
@@ -248,7 +250,7 @@ def find_outgoing_names(context: QueryContext, passage_rows: Integers) -> NameTr
     weight *= np.where(counts.is_topic[name], _OF_TOPICS, 1.0)
     passage_row = passage_rows[position]
     return NameTransitions(
-        passage_row, name, _shares(weight, position), snapshot.document_keys(passage_row)
+        passage_row, name, _scale_groups(weight, position), snapshot.document_keys(passage_row)
     )
 
 
@@ -284,7 +286,7 @@ def find_incoming_mentions(
     walk, which words are new. Of common names, only the mentions nearest to the query are used.
     """
     snapshot = context.snapshot
-    found = _most_like(context, names, settings.mentions)
+    found = _select_most_like(context, names, settings.mentions)
     passage_row, position = found.passage_row, found.name_position
     cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
     weight = found.weight * np.exp(settings.name_sharpness * cosines)
@@ -293,11 +295,14 @@ def find_incoming_mentions(
     new = sum_weighted(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(settings.gain * new)
     return NameTransitions(
-        passage_row, names[position], _shares(weight, position), snapshot.document_keys(passage_row)
+        passage_row,
+        names[position],
+        _scale_groups(weight, position),
+        snapshot.document_keys(passage_row),
     ), position
 
 
-def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
+def _select_most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     """Select the `count` mentions of each name that are most like the query, by ascending name.
 
     Invisible mentions are removed last, when few mentions are left.
@@ -319,7 +324,7 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
         [mention.vector_row[rows], snapshot.index.passages.vector_start[named_passages]]
     )
     position = np.concatenate([position, called])
-    likeness = _rising_likeness(context, row)
+    likeness = _make_sortable_likeness(context, row)
     first = select_largest_of_groups(position, likeness, count)
     first = first[likeness[first] != LEAST_SORTABLE]
     is_mention = first < len(rows)
@@ -346,7 +351,7 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     return Mentions(passage_row[kept].astype(np.int64), row[kept], times[kept], position[kept])
 
 
-def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
+def _make_sortable_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
     """Return (w,) integers with the same order as the likeness of these rows to the question.
 
     Invisible rows have LEAST_SORTABLE.
@@ -386,7 +391,7 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
     return np.array(lines).reshape(len(has), len(names))
 
 
-def _shares(weight: Floats, group: Integers) -> Floats:
+def _scale_groups(weight: Floats, group: Integers) -> Floats:
     """Scale the weights so that each group sums to 1."""
     most = np.zeros(int(group.max(initial=-1)) + 1)
     np.maximum.at(most, group, weight)

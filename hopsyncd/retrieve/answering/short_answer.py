@@ -171,7 +171,7 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
         ]
     for start, end in spans:
         if start not in numbers and (bare := text[start:end].strip("` ")):
-            yield Value(start, end, bare, _after(text, end))
+            yield Value(start, end, bare, _find_words_after(text, end))
 
 
 def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
@@ -189,10 +189,10 @@ def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, K
         if from_word or to_word:
             start = from_word.start() if from_word else value.start
             end = to_word.end() if to_word else value.end
-            yield Value(start, end, text[start:end], _after(text, end)), "duration"
+            yield Value(start, end, text[start:end], _find_words_after(text, end)), "duration"
 
 
-def _after(text: str, end: int) -> str:
+def _find_words_after(text: str, end: int) -> str:
     match = _AFTER.match(text, end)
     return match[0] if match else ""
 
@@ -245,8 +245,8 @@ def candidates(
     if not sentences:
         return []
     named, words = f" {normalise(question)} ", set(index_terms(question))
-    covered = _by_passage(sentences)
-    around = _around(sentences)
+    covered = _unite_terms(sentences)
+    around = _find_best_neighbours(sentences)
     best = max(sentence.cosine for sentence in sentences)
     first = sorted(sentences, key=lambda sentence: -sentence.cosine)[:_SENTENCES]
     texts = [sentence.text for sentence in first] if asked.kind in ("date", "moment") else []
@@ -269,9 +269,9 @@ def candidates(
                 "passage": _share(covered[sentence.rank], weights),
                 "other_kind": float(asked.kind == "moment" and kind == "duration"),
                 "uncounted": float(bool(asked.counted) and not counted),
-                "near": _share(weights.keys() & _near(value, sentence), weights),
+                "near": _share(weights.keys() & _list_terms_near(value, sentence), weights),
             }
-            text = value.text + _up_to(asked.counted, value.after)
+            text = value.text + _take_counted_noun(asked.counted, value.after)
             found.append(Candidate(text, kind, sentence, features))
     return found
 
@@ -288,11 +288,11 @@ def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[
         yield value, kind
 
 
-def _up_to(counted: Set[str], after: str) -> str:
+def _take_counted_noun(counted: Set[str], after: str) -> str:
     """Return the words after a number up to the counted noun, or "" if the noun is missing.
 
     `counted` has the index terms of the noun, and `after` is the text after the number.
-    >>> _up_to({"dai"}, " working days in all")
+    >>> _take_counted_noun({"dai"}, " working days in all")
     ' working days'
     """
     for match in _FOLLOWING.finditer(after):
@@ -332,7 +332,7 @@ def choose_likeliest(
     return Short(best.text, best.sentence, features, is_counted, best.features["covered"])
 
 
-def _near(value: Value, sentence: Sentence) -> set[str]:
+def _list_terms_near(value: Value, sentence: Sentence) -> set[str]:
     """Return the index terms of the text around a value in its sentence."""
     start = max(value.start - _NEAR, 0)
     return set(index_terms(sentence.text[start : value.end + _NEAR]))
@@ -361,14 +361,14 @@ def _is_loose(number: Value) -> bool:
     return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
 
 
-def _by_passage(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
+def _unite_terms(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
     covered: dict[int, frozenset[str]] = {}
     for sentence in sentences:
         covered[sentence.rank] = covered.get(sentence.rank, frozenset()) | sentence.terms
     return covered
 
 
-def _around(sentences: Sequence[Sentence]) -> dict[Sentence, float]:
+def _find_best_neighbours(sentences: Sequence[Sentence]) -> dict[Sentence, float]:
     """Map each sentence to the larger of the cosines of the sentences beside it in its passage."""
     around = dict.fromkeys(sentences, 0.0)
     for before, after in pairwise(sentences):

@@ -75,8 +75,10 @@ def find_earlier_names(question: str, thread: Sequence[Turn]) -> tuple[str, ...]
         return ()
     found: dict[str, str] = {}
     for turn in reversed(thread[-_MOST_TURNS:]):
-        asked = _names(turn.question) or ([] if _refers(turn.question) else _words(turn.question))
-        for name in [*asked, *_names(turn.answer)[:_MOST_NAMES_OF_ANSWER]]:
+        asked = _list_names(turn.question) or (
+            [] if _refers(turn.question) else _list_content_words(turn.question)
+        )
+        for name in [*asked, *_list_names(turn.answer)[:_MOST_NAMES_OF_ANSWER]]:
             found.setdefault(name.casefold(), name)
     lower = question.casefold()
     return tuple(name for key, name in found.items() if key not in lower)[:_MOST_SUBJECTS]
@@ -117,7 +119,7 @@ def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
 def _needs_subjects(question: str) -> bool:
     if recognise_language(question) not in _WITH_PRONOUNS:
         return True
-    return _refers(question) or not _names(question)
+    return _refers(question) or not _list_names(question)
 
 
 def _refers(question: str) -> bool:
@@ -129,15 +131,16 @@ def _refers(question: str) -> bool:
     return starts or words[0] in _CONTINUING or not _REFERRING.isdisjoint(words)
 
 
-def _names(text: str) -> list[str]:
+def _list_names(text: str) -> list[str]:
     """List the distinct names in a text, in order."""
     found = (
-        _bare(text[mention.start : mention.end]) for mention in mentions(text, neutral_spans(text))
+        _strip_function_words(text[mention.start : mention.end])
+        for mention in mentions(text, neutral_spans(text))
     )
     return [name for name in dict.fromkeys(found) if 0 < len(name) <= _LONGEST_NAME]
 
 
-def _bare(name: str) -> str:
+def _strip_function_words(name: str) -> str:
     """Remove function words before a name: "In Ostrava" becomes "Ostrava"."""
     words = name.split()
     while words and words[0].casefold() in STOP_WORDS:
@@ -145,6 +148,6 @@ def _bare(name: str) -> str:
     return " ".join(words)
 
 
-def _words(question: str) -> list[str]:
+def _list_content_words(question: str) -> list[str]:
     """List the content words of a question."""
     return [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]

@@ -290,7 +290,7 @@ def search_by_statements(
         ranked = dict(zip(found, values, strict=True))
     elif search.rerank != "none":
         cosines = {path.statements[0]: path.score for path in graph.make_paths(_rows(found))}
-        ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
+        ranked = cosines if search.rerank == "cosine" else _average(graph, ranked, cosines)
     # The sort is stable, so ties keep the order of paths.
     order = sorted(found, key=lambda statement: -ranked[statement])
     order = [
@@ -301,7 +301,7 @@ def search_by_statements(
     return [_rank_passage(graph, paths[statement], ranked[statement]) for statement in order[:k]]
 
 
-def _mean(
+def _average(
     graph: StatementGraph, paths: Mapping[int, float], cosines: Mapping[int, float]
 ) -> dict[int, float]:
     """Average four values of each statement.
@@ -384,9 +384,9 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     question are returned, and also the `count` statements with most of the question's names.
     """
     topics: dict[tuple[int, int], float] = {}
-    for passage_row in _passages(graph).tolist():
+    for passage_row in _find_nearest_passages(graph).tolist():
         document = int(graph.snapshot.document_keys(np.array([passage_row]))[0])
-        for name, statements in _topics_of(graph, passage_row):
+        for name, statements in _list_topics(graph, passage_row):
             score = graph.joint_cosine(statements)
             topics[document, name] = max(score, topics.get((document, name), 0.0))
     keys = graph.snapshot.index.name_numbers.keys
@@ -394,12 +394,12 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
         topics,
         key=lambda pair: (-topics[pair], pair[0], int(keys[pair[1]]) if pair[1] >= 0 else _WHOLE),
     )[:_TOPICS]
-    of_topics = [_statements(graph, document, name) for document, name in best]
+    of_topics = [_list_statements_of_topic(graph, document, name) for document, name in best]
     under = np.unique(np.concatenate([*of_topics, np.empty(0, dtype=np.int64)]))
     return np.union1d(graph.select_nearest(under, count), graph.find_by_names(count))
 
 
-def _passages(graph: StatementGraph) -> Integers:
+def _find_nearest_passages(graph: StatementGraph) -> Integers:
     """Return the passages that are most like the question as a whole or by a statement."""
     passage_rows = graph.snapshot.passage_rows
     near = graph.context.first_cosines(passage_rows)
@@ -407,7 +407,7 @@ def _passages(graph: StatementGraph) -> Integers:
     return np.union1d(best, graph.passage_rows(graph.nearest(_PASSAGES)))
 
 
-def _topics_of(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, Integers]]:
+def _list_topics(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, Integers]]:
     """Yield the name of each topic of a passage (-1 for the whole document), with the topic's
     statements.
 
@@ -426,7 +426,7 @@ def _topics_of(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, I
         yield name, np.array(statements)
 
 
-def _statements(graph: StatementGraph, document: int, name: int) -> Integers:
+def _list_statements_of_topic(graph: StatementGraph, document: int, name: int) -> Integers:
     """Return the statements of a topic, from all passages of its document."""
     if name == _WHOLE:
         return graph.list_statements(graph.snapshot.find_document_passages(document))
