@@ -13,7 +13,7 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import AnyIntegers, Int32s, expand_ranges
+from hopsyncd.index.arrays import AnyIntegers, Int32s, Integers, expand_ranges
 from store.records import GRID, Vectors
 
 Codes = NDArray[np.int8]
@@ -23,6 +23,7 @@ Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 
 _FIRST_ROOM = 256  # the initial capacity of the vectors, in rows.
 _ROWS_AT_ONCE = 1 << 8  # so that the rows of a step fit into a processor's cache.
+_PAIRS_AT_ONCE = 1 << 11  # so that their distinct rows take little memory.
 _CODES_AT_ONCE = 1 << 11  # the same for rows of 8-bit codes.
 _ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # rows per task; from 1 << 15 rows, two threads work
 _SECOND_THREAD = ThreadPoolExecutor(2, "rows")
@@ -226,12 +227,26 @@ class VectorTable:
         return fill
 
     def multiply(self, rows: AnyIntegers, other_rows: AnyIntegers) -> NDArray[np.float32]:
-        """Return the exact dot product of each pair of rows."""
+        """Return the exact dot product of each pair of rows.
+
+        Neighbouring pairs often have a row in common, so each distinct row is computed once.
+        """
         products = np.empty(len(rows), dtype=np.float32)
-        for part in split_slices(len(rows), _ROWS_AT_ONCE):
-            left, right = self.take_floats(rows[part]), self.take_floats(other_rows[part])
-            np.einsum("ij,ij->i", left, right, out=products[part])
+        for many in split_slices(len(rows), _PAIRS_AT_ONCE):
+            (left, positions), (right, other_positions) = (
+                self._take_distinct(rows[many]),
+                self._take_distinct(other_rows[many]),
+            )
+            of_many = products[many]
+            for part in split_slices(len(positions), _ROWS_AT_ONCE):
+                pairs = left[positions[part]], right[other_positions[part]]
+                np.einsum("ij,ij->i", *pairs, out=of_many[part])
         return products
+
+    def _take_distinct(self, rows: AnyIntegers) -> tuple[NDArray[np.float32], Integers]:
+        """Return the exact vectors of the distinct rows, and the position of each row in them."""
+        distinct, positions = np.unique(rows, return_inverse=True)
+        return self.take_floats(distinct), positions
 
     def multiply_codes(self, rows: AnyIntegers, other_rows: AnyIntegers) -> Int32s:
         """Return the dot product of the codes of each pair of rows."""
