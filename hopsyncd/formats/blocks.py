@@ -23,8 +23,8 @@ class WrittenLink:
 
 
 def link_to_address(address: str, shown: str) -> WrittenLink | None:
-    """Make a link from a Markdown or HTML address. Returns None if the address is not a document
-    (mailto, scripts, data).
+    """Make a link with the visible text `shown` from a Markdown or HTML address. Returns None if
+    the address is not a document (mailto, scripts, data).
 
     >>> link_to_address("../My%20Notes.md#a", "mine")
     WrittenLink(target='../My Notes.md#a', text='mine')

@@ -17,7 +17,8 @@ _MAX_POINTS = 200
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
-    """Yield the kind and title of a chart, its axis titles, and its values as a table.
+    """Yield the kind and title of a chart, its axis titles, and its values as a table. All blocks
+    get the line number `line`.
 
     The table has a row for each category and a column for each series.
     """

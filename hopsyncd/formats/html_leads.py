@@ -54,7 +54,8 @@ class Leads:
         self._introduction = ""
 
     def handle_tag(self, element: Element, opens: bool) -> list[Block]:
-        """Enter or leave an element. Returns terms without a definition as separate blocks."""
+        """Enter an element if `opens`, or else leave it. Returns terms for which no definition
+        followed, as separate blocks."""
         name = element.tag
         self._element = name if opens else ""
         left = self.take_terms() if name in LISTS or (name == "li" and opens) else []

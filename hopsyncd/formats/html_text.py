@@ -130,7 +130,7 @@ class InlineText:
         return text[: len(text) - len(bare)] + _MARK + bare
 
     def _mark(self, name: str, *, opens: bool) -> None:
-        """Begin or end superscript or subscript text."""
+        """Begin superscript or subscript text if `opens`, or else end it. `name` is the tag."""
         if opens:
             self._marked.append((len(self.parts), name))
             return
@@ -168,7 +168,8 @@ class InlineText:
             self._text(Event("text", state, line))
 
     def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
-        """Return the collected text and its links with their offsets. `begin` starts a new text."""
+        """Return the collected text and its links with their offsets. `begin` starts a new text. If
+        `pre`, the text is preformatted."""
         if not self.parts:
             return "", ()
         text = self._tidy(pre=pre)

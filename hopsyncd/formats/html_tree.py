@@ -240,7 +240,11 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
 def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
     """Return the kind under which a skipped element is counted, or "" if the element is skipped
-    without being counted. Returns None if the element is read."""
+    without being counted. Returns None if the element is read.
+
+    `frame` contains the page's headers and footers. If `whole`, only invisible and deleted elements
+    are skipped.
+    """
     tag = element.tag
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]
@@ -385,7 +389,8 @@ def is_data(table: Element) -> bool:
 
 
 def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
-    """Yield the elements with these tags in a table except in nested tables."""
+    """Yield the elements in a table that have one of the tags `names`, except elements in nested
+    tables."""
     walker = _etree().iterwalk(table, events=("start",))
     for _, element in walker:
         if element is table:

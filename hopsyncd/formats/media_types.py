@@ -66,7 +66,8 @@ def cell_name(number: int) -> str:
 
 
 def location_text(unit: str, first: int, last: int, heading: Sequence[str]) -> str:
-    """Describe a location for people. For a sheet, `heading` must begin with the sheet's name.
+    """Describe the location from `first` to `last`, counted in `unit`, for people. For a sheet,
+    `heading` must begin with the sheet's name.
 
     >>> location_text("page", 3, 4, ()), location_text("line", 7, 7, ())
     ('pages 3-4', 'line 7')

@@ -18,7 +18,7 @@ _FIRST_DAY = datetime(1899, 12, 30)
 
 @lru_cache(1 << 14, typed=True)  # otherwise True, 1 and 1.0 share one cache entry
 def show_value(value: object, number_format: str) -> str:
-    """Format a value as its spreadsheet program does.
+    """Format a value with the format code `number_format`, as its spreadsheet program does.
 
     A long integer, such as an id, keeps all its digits, and the program's short form follows in
     parentheses. A date whose format depends on the computer's settings becomes ISO 8601.

@@ -471,7 +471,7 @@ def table_rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool
 
 
 def count_of(element: Element, name: str) -> int:
-    """Return a counting attribute such as `columns-spanned`, by default 1."""
+    """Return the attribute `name`, a count such as `columns-spanned`, by default 1."""
     number = attribute(element, f"number-{name}")
     return max(1, int(number)) if number.isdecimal() and len(number) < 10 else 1
 

@@ -105,7 +105,8 @@ class TableBuilder:
         self._places = _FREE_PLACES
 
     def begin_row(self, first_line: int, last_line: int = 0, *, is_header: bool = False) -> None:
-        """Begin a row; `is_header` marks all of its cells."""
+        """Begin a row of the document's lines `first_line` to `last_line`. `is_header` marks all of
+        its cells."""
         self._end_row()
         self._lines = (first_line, max(first_line, last_line))
         self._is_header = is_header

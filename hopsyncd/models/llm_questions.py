@@ -263,7 +263,7 @@ def estimate(
 def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
     """Split the passages into groups for one call each, in order.
 
-    A call is limited in passages and in text.
+    A group has at most `most` passages, and a limited amount of text.
     """
     groups: list[list[Passage]] = []
     room = 0

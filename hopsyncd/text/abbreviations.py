@@ -132,9 +132,8 @@ def _is_lower_case(text: str) -> bool:
 
 
 def _is_numeronym(short: str, long: str) -> bool:
-    """Return whether a short form contains the number of omitted letters, such as `K8s` and
-    `i18n`.
-    """
+    """Return whether a short form is the first and last letter of `long`, with the number of
+    omitted letters between them, such as `K8s` and `i18n`."""
     match = _NUMERONYM.fullmatch(short)
     return (
         match is not None
