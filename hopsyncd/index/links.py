@@ -134,9 +134,10 @@ def find_passages_with_links(index: LiveIndex, documents: Integers, is_target: F
 
 
 def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:
-    """Resolve the links of the passage with this number, in the order of the text.
+    """Resolve the links of the passage with this number in visible documents, in written order.
 
-    Returns pairs of the number of a target passage and the row of the first link to it.
+    Returns pairs of the number of a target passage and the row of the first link to it, for at most
+    `_MAX_LINKS` other passages.
     """
     rows = index.postings.links_by_passage.find(number)
     rows = rows[is_visible(index.links.document_row[rows].astype(np.int64))]

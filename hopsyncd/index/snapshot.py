@@ -188,7 +188,7 @@ class Snapshot:
         return number if 0 <= number < len(counts) and counts[number] else -1
 
     def select_mentioned_names(self, names: Sequence[str]) -> set[str]:
-        """Return those names that a visible passage mentions."""
+        """Return the names among `names` that a visible passage mentions."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.index.name_numbers.find(keys)
         mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
@@ -196,7 +196,7 @@ class Snapshot:
 
     def find_by_topic(self, name: int) -> Integers:
         """Return the ascending rows of the visible passages with this name as a topic or as their
-        document's name."""
+        document's name. Names of documents with more than 32 passages in total do not count."""
         rows = self.index.postings.mentions_by_name.find(name)
         mentions = self.index.mentions
         passage_rows = mentions.passage_row[rows[mentions.is_topic[rows]]]
@@ -248,7 +248,7 @@ class Snapshot:
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
         """Return the distinct pairs of a position in `passage_rows` and a name that this passage
-        mentions."""
+        mentions, as two columns in ascending order."""
         index, statistics = self.index, self.statistics
         passages = index.passages
         rows, positions = expand_ranges(
@@ -271,8 +271,12 @@ class Snapshot:
         return positions, names
 
     def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
-        """Return a flag for each pair of a passage row and a name: whether the passage mentions the
-        name because its document has this name."""
+        """Return a flag for each pair of a passage row and a document name of this passage: whether
+        the document name counts as a mention.
+
+        It counts if it is in the questions of some passages, if at most 32 passages have it as a
+        document name, and if it is not a topic of this passage.
+        """
         counts = self.statistics
         is_specific = counts.as_document_name[names] <= MAX_NAMED_PASSAGES
         mentions: Flags = is_specific & (counts.in_questions[names] > 0)

@@ -325,7 +325,7 @@ class SourceSync:
         self, run: SyncRun, plan: Plan, steps: Collection[Step]
     ) -> Generator[Turn, None, None]:
         """Read the items of these steps, and commit each full batch. The last batch is left to the
-        caller."""
+        caller. If the source fails, commits the items read before and raises SourceUnavailable."""
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting and not run.encoder_error:

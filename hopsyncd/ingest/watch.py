@@ -309,7 +309,7 @@ class _Session:
     """A running observer of a folder. Observation starts with the construction of the object and
     ends with `stop`.
 
-    Raises OSError if the whole folder cannot be watched.
+    Raises OSError if the folder cannot be watched, or if the system has no more watches.
     """
 
     def __init__(
