@@ -163,7 +163,7 @@ class Statistics:
         passes_filter: Flags | None = None,
     ) -> Self:
         """Count the visible rows at the version. If counts of another version are given as `base`,
-        they are updated."""
+        only the differences from them are counted."""
         visible = Visible.compute(index, version, hidden, passes_filter)
         name_count, base = len(index.name_numbers), base or _NOTHING
         before = base.visible

@@ -29,7 +29,7 @@ class Table:
     (2, [7, 9])
 
     `buffers` has the array of each column with spare capacity, to which `extend` adds rows. So the
-    time for adding rows depends only on the new rows. The arrays of a reader never change.
+    time for adding rows depends only on the new rows. A reader's table does not get the new rows.
     """
 
     buffers: Mapping[str, Column] = field(default_factory=dict, repr=False)

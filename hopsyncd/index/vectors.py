@@ -229,7 +229,8 @@ class VectorTable:
     def multiply(self, rows: AnyIntegers, other_rows: AnyIntegers) -> NDArray[np.float32]:
         """Return the exact dot product of each pair of rows.
 
-        Neighbouring pairs often have a row in common, so each distinct row is computed once.
+        Many pairs have a row in common, so the vector of each distinct row is decoded only once for
+        up to `_PAIRS_AT_ONCE` pairs.
         """
         products = np.empty(len(rows), dtype=np.float32)
         for many in split_slices(len(rows), _PAIRS_AT_ONCE):
