@@ -229,7 +229,8 @@ def _address(name: str, address: str) -> str:
 
 
 def _bodies(properties: _Properties) -> Iterator[Message]:
-    """Yield the text of a message: plain text, HTML, or both."""
+    """Yield the text of a message: plain text, HTML, or both. RTF becomes plain text if the message
+    has neither."""
     codec = properties.codec_of(_INTERNET_CODEPAGE)
     html, html_codec = properties.data(_HTML) or properties.narrow(_HTML), codec
     if not html and properties.text(_HTML):

@@ -13,7 +13,7 @@ _NAMES, _ENTRIES = "__nameid_version1.0", "__substg1.0_00030102"
 _FIRST_NUMBER = 0x8000
 _LOCATION, _START, _END = 0x8208, 0x820D, 0x820E
 _TASK_START, _TASK_DUE = 0x8104, 0x8105
-_NEVER_YEAR = 4501  # the date of a task without one
+_NEVER_YEAR = 4501  # the year of the date that stands for no date
 
 
 class Properties(Protocol):
@@ -33,15 +33,18 @@ def named_properties(root: Any) -> dict[int, int]:
     return {
         name: _FIRST_NUMBER + index
         for name, kind, index in struct.iter_unpack("<IHH", whole)
-        if not kind & 1  # the other names are texts
+        if not kind & 1  # the other names are strings
     }
 
 
 def calendar_of(
     title: str, kind: str, properties: Properties, numbers: Mapping[int, int]
 ) -> bytes | None:
-    """Return an appointment or a task as a calendar, or None for other messages. `kind` is the
-    class of the message."""
+    """Return the time and place of an appointment or a task as an iCalendar file. Returns None for
+    other messages, and if the message states neither time nor place.
+
+    `kind` is the class of the message, and `numbers` is the result of `named_properties`.
+    """
     kind = kind.lower()
     if kind.startswith(("ipm.appointment", "ipm.schedule.meeting")):
         name, dates, form = "VEVENT", {"DTSTART": _START, "DTEND": _END}, "%Y%m%dT%H%M%SZ"

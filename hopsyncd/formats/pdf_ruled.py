@@ -183,7 +183,8 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
 
 
 def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cell]:
-    """Return the cells with text by (row from the top, column)."""
+    """Return the cells with text by (row, column). A row number is the negative index of a row of
+    the grid, so row numbers ascend from the top down."""
     cells: dict[tuple[int, int], Cell] = {}
     ordered = [part for row in rows_of(spans) for span in row for part in _split_at(grid, span)]
     places = [_place_in(grid, span) for span in ordered]

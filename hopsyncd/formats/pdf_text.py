@@ -397,7 +397,7 @@ def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
 
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:
-    """Whether a word at this position continues the line of a span."""
+    """Whether a word in this box continues the line of a span."""
     # This runs for each word: comparisons are faster than min and max.
     above, below = span.top, span.bottom
     tall, small = above - below, top - bottom

@@ -198,8 +198,9 @@ def confine(memory_bytes: int) -> None:
 
 
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
-    """Replace this process with another program, confined like a reader process. The program may
-    also read files below `places`.
+    """Replace this process with another program, confined like a reader process, with at most
+    `memory_bytes` of memory and `cpu_s` seconds of CPU time. The program may also read files below
+    `places`.
 
     The program's environment contains only OMP_THREAD_LIMIT, which limits the program to one
     thread.

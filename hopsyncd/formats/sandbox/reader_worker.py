@@ -61,7 +61,7 @@ def store_bytecode(folder: Path) -> None:
 
 
 def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: int) -> None:
-    """Answer requests until the daemon closes the pipe."""
+    """Answer requests with the function `read` until the daemon closes the pipe."""
     replies.write(READY)
     replies.flush()
     while head := requests.read(REQUEST.size):

@@ -77,7 +77,8 @@ class Tesseract:
 
 
 def installed_tesseract(languages: str) -> Tesseract | None:
-    """Find tesseract on the PATH. Returns None if it is not installed."""
+    """Find tesseract on the PATH, to recognize `languages`. Returns None if tesseract is not
+    installed."""
     found = shutil.which("tesseract")
     return Tesseract(os.path.realpath(found), languages) if found else None
 
