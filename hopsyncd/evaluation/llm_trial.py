@@ -118,7 +118,7 @@ def _json_ability(watch: _Stopwatch, usage: Usage) -> str:
 def made_up_material(tokens: int) -> Material:
     """Make passages with about `tokens` tokens in total.
 
-    The question needs the first and the last passage.
+    Only the first and the last passage together answer the test question.
     """
     texts = [_FIRST, _LAST]
     number = 0

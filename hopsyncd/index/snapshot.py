@@ -144,7 +144,7 @@ class Snapshot:
     unfiltered: "Snapshot | None" = None
 
     def filter_documents(self, passes_filter: Flags) -> "Snapshot":
-        """Return this snapshot, limited to the documents with a true flag."""
+        """Return this snapshot, limited to the document rows whose flag is True."""
         counts = Statistics.count(
             self.index, self.version.id, self.hidden, passes_filter=passes_filter
         )
@@ -285,8 +285,8 @@ class Snapshot:
     # Edges
 
     def find_edges(self, passage_rows: AnyIntegers) -> Edges:
-        """Return all edges of the passages: first the outgoing edges, then the incoming edges,
-        reversed."""
+        """Return all edges of the passages: first the outgoing edges, then the incoming edges with
+        `is_backward`. Each edge starts at one of the passages."""
         postings = self.index.postings
         outgoing, _ = postings.matches_by_source.find_all(passage_rows)
         incoming, _ = postings.matches_by_target.find_all(passage_rows)
@@ -392,8 +392,8 @@ class Snapshot:
         return len(self.index.links) > 0
 
     def find_links(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """Return all links of the passages: first the outgoing links, then the incoming links,
-        reversed."""
+        """Return all links of the passages: first the outgoing links, then the incoming links with
+        `is_backward`. Each link starts at one of the passages."""
         outgoing, incoming = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
         return LinkEdges(
             np.concatenate([outgoing.start, incoming.start]),
@@ -406,7 +406,7 @@ class Snapshot:
         return self._find_links(passage_rows, is_backward=False)
 
     def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """Return the links that lead to these passages, reversed."""
+        """Return the links that lead to these passages, with `is_backward` and swapped ends."""
         return self._find_links(passage_rows, is_backward=True)
 
     def _find_links(self, passage_rows: AnyIntegers, *, is_backward: bool) -> LinkEdges:

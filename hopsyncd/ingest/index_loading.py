@@ -118,8 +118,8 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_row
 def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
     """End the index's passages and matches that garbage collection has deleted from the database.
 
-    `left` has the rows that are left, or is None if nothing was deleted. `after` is the index's
-    version. Returns the ids of the deleted documents.
+    `left` has the rows that the database still has, or is None if nothing was deleted. `after` is
+    the index's version. Returns the ids of the deleted documents.
     """
     if left is None:
         return np.empty(0, dtype=np.int64)

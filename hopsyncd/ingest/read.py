@@ -422,8 +422,8 @@ class PendingBatch:
         self._reading = None
 
     def drop(self, is_later: Callable[[str], bool]) -> None:
-        """Drop each path for which `is_later` returns True because another sync has read newer
-        content of that path."""
+        """Drop the paths for which `is_later` returns True, and add them to `unsettled`. Another
+        sync has read newer content of these paths."""
         for found in (self.readings, self.reports, self.removals):
             late = [path for path in found if is_later(path)]
             self.unsettled.update(late)

@@ -10,7 +10,8 @@ ignored. All other columns, as of a version, are in a single file that never cha
 and each file of vectors ends with spare capacity. So a process can add rows to its mapping, and
 copies only the pages to which it writes. The spare capacity is sparse: it takes no space on disk.
 
-A thread saves the index of a version while the writer continues. It pauses while queries run.
+A thread saves the index of a version while the writer continues. The thread pauses while queries
+run.
 """
 
 import hashlib

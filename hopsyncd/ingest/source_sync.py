@@ -466,8 +466,8 @@ class SourceSync:
         return committed is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """Drop each path for which `is_later` returns True, because a preempting sync has read it
-        later, from the batches of running syncs. `source` is the source's id."""
+        """Drop paths from the running syncs of the source with the id `source`: those for which
+        `is_later` returns True, because a preempting sync has read their newer content."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)

@@ -218,7 +218,7 @@ def _name_groups(
 
 
 def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
-    """Rank names by a key of their text, so that ties do not depend on the order of indexing."""
+    """Return the key of each name's text, to break ties independently of the order of indexing."""
     keys: Integers = snapshot.index.name_numbers.keys[names]
     return keys
 

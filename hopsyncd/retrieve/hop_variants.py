@@ -67,7 +67,7 @@ def choose_first(forks: Sequence[Fork]) -> list[int | None]:
 def one_visit(visits: float) -> float:
     """Count an arrival as one visit, as the HopRAG paper does.
 
-    The number of visits of the passage where the edge starts does not matter.
+    `visits`, the visits of the passage where the edge starts, does not affect the result.
     """
     return 1.0
 

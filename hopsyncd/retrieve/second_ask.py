@@ -286,7 +286,7 @@ def _ask(
 
 
 def log_sum(likeness: Floats, no_answer: float) -> float:
-    """Return the logarithm of the sum of exp(x), where x is each likeness and `no_answer`."""
+    """Return the logarithm of the sum of exp(no_answer) and of exp(x) for each likeness x."""
     most = max(float(likeness.max(initial=no_answer)), no_answer)
     return most + math.log(float(np.exp(likeness - most).sum()) + math.exp(no_answer - most))
 

@@ -101,11 +101,11 @@ class Walked:
 def seeds(context: QueryContext) -> Floats:
     """Return the (n,) scores with which the walk starts, by passage row. The scores sum to 1.
 
-    The scores are a softmax over the near passages, by the best cosine of each passage's vectors
-    and by its words, both from 0 to 1. In addition, each name of the query brings score to the
-    passages that have it as a topic, by the square of its weight, and half as much to the sentences
-    that mention it and are most like the query. So a name counts more if it is a larger part of the
-    query.
+    The scores are a softmax over the passages most like the query (`context.near`), compared by
+    words and by the most similar vector of each passage. In addition, each name of the query brings
+    score to the passages that have the name as a topic, by the square of the name's share of the
+    query. Half as much goes to the passages that mention the name, most of it to the mentions most
+    like the query.
     """
     snapshot, near = context.snapshot, context.near
     scores = np.zeros(len(context.by_words))
@@ -143,7 +143,10 @@ def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class _Title:
-    """A title found at words[start:end] of the question, and its passage with its likeness."""
+    """A title found at words[start:end] of the question, and the passage with this title.
+
+    likeness: the likeness of the passage to the question.
+    """
 
     start: int
     end: int
