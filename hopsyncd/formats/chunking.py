@@ -143,8 +143,8 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
 
 
 def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
-    """Yield each run of blocks between two headings, after the headings above the run, outermost
-    first. A run may be empty."""
+    """Yield the headings above each run of blocks, outermost first, and the run, which may be
+    empty."""
     path: list[Block] = []
     body: list[Block] = []
     for block in blocks:

@@ -50,7 +50,7 @@ class Leads:
         return tuple(dict.fromkeys(above))[-_MAX_LEADS:]
 
     def end_introduction(self) -> None:
-        """Discard the introduction once the introduced block has been added."""
+        """Discard the introduction. Call this function after adding the introduced block."""
         self._introduction = ""
 
     def handle_tag(self, element: Element, opens: bool) -> list[Block]:

@@ -16,9 +16,9 @@ _MAX_GAP = 0.6  # line heights: letters in the columns of a table are farther ap
 
 
 def join_letters(span: "Span") -> None:
-    """Join single letters in a span that are apart by the same small gap.
+    """Join single letters in a span that are separated by equal small gaps.
 
-    The first word of the run must look like a word: "Total" or "INVOICE". Initials, marks and
+    The first word of the result must look like a word: "Total" or "INVOICE". Initials, marks and
     formulas stay apart.
     """
     for found in [*_APART.finditer(span.text)][::-1]:

@@ -105,7 +105,7 @@ def _parse(text: str) -> nodes.document:
 
 
 def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
-    """Return the names of targets in the document, which other documents refer to."""
+    """Return the names of targets in the document, to which other documents can refer."""
     found = (
         _TARGET.match(node.rawsource)
         for node in elements

@@ -48,10 +48,11 @@ class SheetRow:
 
 
 def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """Yield the blocks of a table that may be long. Such tables rarely mark their header.
+    """Yield the blocks of a table of a spreadsheet or CSV file. The header is guessed from the
+    content, because few of these tables mark their header.
 
-    The table is built in parts of 1,000 rows, each with the same header, so that the whole
-    table is never in memory. Rows above the header that describe the whole table come first.
+    The table is built in parts of 1,000 rows, each with the same header, so that the whole table is
+    never in memory. Rows above the header that describe the whole table come first.
     """
     headers: tuple[Row, ...] = ()
     caption: str | None = None

@@ -47,14 +47,15 @@ class Styles:
         self._known = {"": NO_STYLE}
 
     def __getitem__(self, name: str) -> Style:
-        """Return the style with this id, or the empty style."""
+        """Return the style with the id `name`, or the empty style."""
         if name not in self._known:
             self._known[name] = _style(name, self._found)
         return self._known[name]
 
 
 def _style(name: str, found: Children) -> Style:
-    """Return the style with this name, including inherited settings."""
+    """Return the style with the id `name`, including inherited settings. `found` finds the element
+    of each style."""
     level, number, mark = 0, "", ""
     depth: int | None = None
     is_caption = False

@@ -47,7 +47,7 @@ _KINDS = {
 
 
 class _Pipeline:
-    """Runs a spaCy pipeline inside the process."""
+    """Runs a spaCy pipeline."""
 
     def __init__(self, model: str) -> None:
         """Load the pipeline. Raises OSError, ImportError or ValueError."""

@@ -50,7 +50,8 @@ class LlmQuestions:
 
     @property
     def is_full(self) -> bool:
-        """Whether both kinds have at least HopRAG's minimum number of questions."""
+        """Whether there are at least HopRAG's minimum numbers of incoming and outgoing
+        questions."""
         return len(self.incoming) >= MIN_INCOMING and len(self.outgoing) >= MIN_OUTGOING
 
 

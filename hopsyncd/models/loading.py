@@ -83,8 +83,7 @@ class Models:
         return self.newer
 
     def for_generation(self, name: str) -> "Models":
-        """Return `next` or `newer` if it has the generation of this name, otherwise these
-        models."""
+        """Return `next` or `newer`, whichever has the generation `name`, or else these models."""
         for candidate in filter(None, (self.next, self.newer)):
             endpoint = candidate.encoder_endpoint
             if endpoint and not endpoint.is_known:

@@ -37,7 +37,8 @@ _CONTRIB = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 
 def build_graph(folder: Path) -> bytes:
-    """Build the graph from `tokens`, (1, n) int64, to `vector`, (d,) float32 of length 1.
+    """Build the graph from `tokens`, the n tokens of a text as (1, n) int64, to `vector`, (d,)
+    float32 of length 1.
 
     Raises OSError or ValueError if the weights are missing or damaged.
     """

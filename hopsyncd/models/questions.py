@@ -59,7 +59,8 @@ class QuestionMaker(Protocol):
 
     @property
     def generation(self) -> GenerationConfig:
-        """The generator and the models. A change that can alter results changes the name."""
+        """The settings of the generator and its models. A change that can alter results changes the
+        name of the settings."""
         ...
 
     @property

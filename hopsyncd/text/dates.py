@@ -202,7 +202,7 @@ def find_asked_day(text: str, question: str) -> str | None:
 
 
 def find_days_in_name(path: str) -> tuple[str, ...]:
-    """Return the days in a file name.
+    """Return the days of the unambiguous dates in a file name, in ISO format.
 
     >>> find_days_in_name("journal/2025_05_07.md"), find_days_in_name("minutes-20250507.txt")
     (('2025-05-07',), ('2025-05-07',))

@@ -53,7 +53,8 @@ class TorchModel:
         return vectors
 
     def _batches(self, features: Sequence[Any]) -> Iterator[tuple[list[int], "_Size | None"]]:
-        """Yield the rows of the texts of each batch, and the size of these texts."""
+        """Yield batches: the rows in `features` of texts of one size, and this size, or None for a
+        text that must run alone."""
         by_size = defaultdict(list)
         for row, of_text in enumerate(features):
             by_size[self._size_of(of_text)].append(row)

@@ -122,9 +122,9 @@ def backoff_s(attempt: int, random: float) -> float:
 
 
 def retry_after_s(header: str, now_s: float) -> float | None:
-    """Return the seconds to wait by a Retry-After header, or None if it is invalid.
+    """Return the seconds that a Retry-After header asks to wait, or None if the header is invalid.
 
-    The header has seconds or a date.
+    The header has seconds or a date. `now_s` is the current Unix time.
 
     >>> retry_after_s("7", 0.0), retry_after_s("Thu, 01 Jan 1970 00:01:00 GMT", 50.0)
     (7.0, 10.0)
