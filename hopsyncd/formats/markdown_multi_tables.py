@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _DELIMITERS = re.compile(r"\|?(?:\s*:?[-=]+:?\+?\s*\|)+(?:\s*:?[-=]+:?\+?\s*)?\Z")
 _MARKED = re.compile(r":?[-=]+:?")
 _CAPTION = re.compile(r"\[([^\[\]|]+)\](?:\s?\[[^\[\]|]*\])?\Z")
+_NO_CAPTION_BEFORE = "no table with a caption begins before this line"
 _MAX_HEADERS, _MAX_COLUMNS, _MAX_ROWS = 6, 100, 10_000
 
 Line = Callable[[int], str]
@@ -35,14 +36,20 @@ def multi_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
     headers = _count_headers(line, start, end)
     if not headers:
         return False
+    width = len(_MARKED.findall(line(start + headers)))
+    names = [_cells(line(number)) for number in range(start, start + headers)]
+    if width > _MAX_COLUMNS or any(_width(cells) != width for cells in names):
+        return False
+    if headers == 1 and start < state.env.get(_NO_CAPTION_BEFORE, 0):
+        return False
     body = [*_body(line, start + headers + 1, end)]
     has_caption = bool(body) and "|" not in line(body[-1])
     numbers = [*range(start, start + headers), *body[: len(body) - has_caption]]
-    if (headers == 1 and not has_caption) or len(numbers) == headers:
+    if headers == 1 and not has_caption:
+        # The lines of a run of rows are searched for a caption only once.
+        state.env[_NO_CAPTION_BEFORE] = max(body, default=start) + 1
         return False
-    width = len(_MARKED.findall(line(start + headers)))
-    names = [_cells(line(number)) for number in numbers[:headers]]
-    if width > _MAX_COLUMNS or any(_width(cells) != width for cells in names):
+    if len(numbers) == headers:
         return False
     if not silent:
         rows: Rows = [(number, number + 1, _cells(line(number))) for number in numbers]

@@ -15,7 +15,7 @@ from hopsyncd.formats.pdf_letters import join_letters
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
 _LETTER = re.compile(r"[^\W_]")
-_LEAST_APART = 3  # gaps between the letters of a word that are set apart
+_LEAST_APART, _MOST_APART = 3, 500  # gaps of a line whose letters may be set apart
 _MOST_TURNED = 2  # times the upright letters
 _UNPRINTABLE = re.compile("[^\r\n -~]")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
@@ -174,7 +174,7 @@ class TextReader:
         page.turned = _in_turned_lines(page.turned)
         for span in (*page.spans, *page.turned):
             self._measure(span)
-            if len(span.gaps) >= _LEAST_APART:
+            if _LEAST_APART <= len(span.gaps) <= _MOST_APART:
                 join_letters(span)
         return page
 

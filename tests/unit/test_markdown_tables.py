@@ -167,3 +167,10 @@ def test_a_table_of_multimarkdown_has_groups_spans_parts_and_a_caption() -> None
 def test_two_bars_are_an_empty_cell_in_a_plain_table() -> None:
     table = "|a|b|c|\n|-|-|-|\n|1||3|\n"
     assert texts(f"{table}\n{table}") == ["a: 1 | b: | c: 3"] * 2
+
+
+@pytest.mark.parametrize("lines", ["|a|b|\n|-|\n", "|a|\n|=|\n", "|a|\n\n", "|a|\n|a|\n|-|\n"])
+def test_lines_that_begin_many_tables_are_searched_once(lines: str) -> None:
+    begun = process_time()
+    read(lines * 8000)
+    assert process_time() - begun < 15
