@@ -293,7 +293,8 @@ class _Reader:
                 yield from diagram_blocks(tree, line)
 
     def _note(self, kind: str, name: str) -> Iterator[Block]:
-        """Read a note at the first reference to it. Later references yield nothing."""
+        """Read the note with the id `name` at the first reference to it. Later references yield
+        nothing. `kind` is the kind of the note, such as "footnote"."""
         if kind not in self._notes:
             notes = self._tree(f"{kind}s") or ()
             self._notes[kind] = {attribute(note, "id"): note for note in notes}

@@ -401,7 +401,8 @@ class _Reader:
     def _cell(
         self, cell: Element, beside: list[tuple[int, Element]]
     ) -> tuple[str, Links, list[Element], tuple[Table, ...]]:
-        """Return the text of a cell, its links, the attached objects, and the nested tables."""
+        """Return the text of a cell, its links, the attached objects, and the nested tables. The
+        objects in nested tables are added to `beside`, each with a line number."""
         text, links, found = self.flat(cell)
         tables = [element for element in found if local_name(element) == "table"]
         inner = tuple(self._build_table(table, beside) for table in tables)

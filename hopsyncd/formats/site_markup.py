@@ -107,7 +107,8 @@ def _without_comments(
     end: re.Pattern[str],
     skipped: Counter[str],
 ) -> list[str]:
-    """Remove the comments that begin outside code. An unclosed comment counts as text."""
+    """Remove the comments that begin outside code, between matches of `begin` and `end`. `codes`
+    says whether each line is code. An unclosed comment counts as text."""
     last = max((index for index, line in enumerate(lines) if end.search(line)), default=-1)
     remaining: list[str] = []
     is_inside = False
@@ -128,7 +129,8 @@ def _without_comments(
 def _without_imports(
     lines: Sequence[str], codes: Sequence[bool], skipped: Counter[str]
 ) -> list[str]:
-    """Remove the imports and exports of MDX, which end at an empty line at the latest."""
+    """Remove the imports and exports of MDX outside code. They end at an empty line at the latest.
+    `codes` says whether each line is code."""
     remaining: list[str] = []
     expected = 0  # lines of an import or export that may follow
     for line, is_code in zip(lines, codes, strict=True):

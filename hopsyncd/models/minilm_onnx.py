@@ -111,7 +111,8 @@ class OnnxEncoder:
 
 
 def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
-    """Create the session. Returns a function that encodes texts."""
+    """Create the session for `graph`, with the tokenizer in `folder`. Returns a function that
+    encodes texts."""
     # This setting is slower, but without it the sum of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, entries=precise)
