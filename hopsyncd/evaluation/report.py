@@ -72,7 +72,7 @@ def answers_json(scores: AnswerScores | None) -> dict[str, Any]:
 
 
 def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
-    """Format each share by its name, and its interval by the name with `_interval`."""
+    """Format each share under its name, and its interval under the name followed by `_interval`."""
     percents = {name: round(share, 2) for name, share in shares.items()}
     ends = {
         f"{name}_interval": [round(share.low, 2), round(share.high, 2)]

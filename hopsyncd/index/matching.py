@@ -347,8 +347,8 @@ def edge_budget(passages: int, factor: float) -> int:
 def find_head_threshold(
     index: LiveIndex, budget: int, near: EdgeThreshold | None
 ) -> tuple[int, EdgeThreshold | None]:
-    """Return the number of matches at the head, and the last match within the budget.
-
+    """Return the number of matches at the head, and the last match within the budget, or None if
+    all matches are within the budget.
     `near` may be the threshold of another version. If few matches lie between the two thresholds,
     only these matches are sorted.
     """

@@ -63,9 +63,9 @@ def preview(
 ) -> Preview:
     """Preview a sync of the source, without writing anything or asking an LLM.
 
-    `generation` is the row id of the settings whose existing questions are reused, or None if there
-    are no questions. `price` estimates the cost of asking an LLM about passages, and is None if no
-    LLM would be asked.
+    `generation` is the row id of the settings whose stored questions are reused, or None if no
+    questions are stored. `price` estimates the LLM calls and tokens for some passages, and is None
+    if no LLM would be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []

@@ -247,7 +247,7 @@ class SourceSync:
             self.upgrades.after_sync(run.usage)
 
     def _begin_turn(self, run: SyncRun) -> None:
-        """Raise SourceUnavailable if the source was paused or removed since the last turn."""
+        """Show this run's progress. Raises SourceUnavailable if the source is paused or removed."""
         self.progress = run.progress
         if run.source.name in self.removed or is_paused(self.connection, run.source.id):
             raise source_paused_error(run.source.name)

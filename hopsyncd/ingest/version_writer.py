@@ -243,8 +243,8 @@ class VersionWriter:
         """Ask the LLM again for the questions of up to `limit` passages at the head that have only
         provisional questions.
 
-        Commits and returns a version with the new questions, or returns None if there are none.
-        Stops asking once `go_on` returns False.
+        Commits and returns a version with the new questions, or returns None if there are no new
+        questions. Stops asking once `go_on` returns False.
         """
         newest = head(self._connection)
         if newest is None or not self.serves(newest):

@@ -165,7 +165,7 @@ class RestrictedViews:
         return (mask if changed <= _MOST_CHANGED else None), changed
 
     def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """Compute and cache a view. The caller has added its mask to `_making`."""
+        """Compute and cache a view. The caller must have added `hidden` to `_making`."""
         try:
             with self._changed:
                 views = self._kept.get(hidden, [])

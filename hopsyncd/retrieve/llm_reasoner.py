@@ -209,7 +209,11 @@ class LlmReasoner:
 
 
 def _read_choice(result: Choice | Grades | LlmError, offered: int) -> int | None:
-    """Return the index of the chosen edge among those offered, or None. Raises LlmNonsense."""
+    """Return the index of the chosen edge, below `offered`, or None if no edge was chosen.
+
+    Raises `result` if it is an error, and LlmNonsense if the reply does not fit the number of
+    offered edges.
+    """
     if isinstance(result, LlmError):
         raise result
     if isinstance(result, Choice):

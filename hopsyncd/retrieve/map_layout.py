@@ -60,7 +60,7 @@ def arrange(vectors: Matrix) -> Layout:
 
 
 def _group(vectors: Matrix) -> Integers:
-    """Group the vectors by spherical k-means. Groups are numbered by size, largest first."""
+    """Group the n vectors by spherical k-means. Returns (n,) group numbers, 0 for the largest."""
     count = int(np.clip(np.sqrt(len(vectors) / _DOCUMENTS_PER_GROUP), 1, _MOST_GROUPS))
     means = vectors[_choose_seeds(vectors, count)]
     groups = np.zeros(len(vectors), dtype=np.int64)

@@ -151,7 +151,7 @@ def _document_frame(found: FoundTexts, id_: PassageId, dates: Mapping[int, str])
 
 
 def _label(found: FoundTexts, id_: PassageId, number: int, title: str = "") -> str:
-    """Return the passage's number and its headings below the document's title."""
+    """Return the passage's number and its headings, without a first heading equal to `title`."""
     headings = list(found.passages[id_].heading)
     if headings[:1] == [title]:
         del headings[0]

@@ -137,7 +137,7 @@ class QueryWords:
 
     @cached_property
     def item(self) -> ItemReference | None:
-        """The item of a numbered list that the query names."""
+        """The item of a numbered list that the query names, or None."""
         return read_item_reference(self.text)
 
     @property

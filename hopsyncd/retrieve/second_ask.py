@@ -102,8 +102,8 @@ class FollowUp:
 class SecondAsk:
     """All follow-ups of a question.
 
-    lead: how much more important the last passage read is than the next passage, from 0 to 1. The
-    lead is 1 if there is no next passage, or if a passage was skipped.
+    lead: the lead in importance of the last passage read over the next passage, as a share. The
+    lead is 1 if there is no next passage, or if a passage was not important enough to be read.
     """
 
     follow_ups: tuple[FollowUp, ...] = ()

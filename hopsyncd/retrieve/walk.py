@@ -184,7 +184,8 @@ def find_subjects(context: QueryContext) -> list[int]:
 
 @lru_cache(_TITLES_KEPT)
 def _list_titles(heading: str) -> tuple[tuple[str, list[str]], ...]:
-    """List a title and, if it ends with a parenthesis, the title without it, as words."""
+    """List the title in a heading and, if the title ends with a parenthesis, the title without the
+    parenthesis. Each title comes with its words in lower case."""
     whole = heading[:_MOST_CHARACTERS]
     return tuple(
         (title, [word.lower() for word in WORD.findall(title)])
@@ -216,8 +217,8 @@ def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:
 
 
 def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
-    """If there are at least two subjects, move most of the (n,) seed scores to them, in equal
-    parts."""
+    """If there are at least two subjects (passage rows), move most of the (n,) seed scores to the
+    subjects, in equal parts."""
     if len(subjects) < 2:
         return seeds
     scores = (1 - _SUBJECT_SHARE) * seeds

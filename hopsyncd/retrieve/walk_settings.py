@@ -10,11 +10,13 @@ from hopsyncd.config.values import QueryConfig
 class WalkSettings:
     """Settings for how score flows in the walk.
 
-    hops: the number of rounds. by_links: the part of a passage's score that flows along its links,
-    if the passage has links. by_names: the part of the remaining score that flows to its names.
-    backwards: the weight of edges that are followed against their direction; with 0, edges are
-    directed. rerank: whether a reranker affects the final order. `heaviest`, `mentions`, `linked`
-    and `least_share` limit the work of each round.
+    hops: the number of rounds. damping: the part of its score that a passage sends in a round.
+    sharpness, name_sharpness, link_sharpness, gain: the weights of likeness and of new words in the
+    exponents of the transitions' weights (`hopsyncd.retrieve.walk`). by_links: the part of a
+    passage's score that flows along its links, if the passage has links. by_names: the part of the
+    remaining score that flows to its names. backwards: the weight of edges that are followed
+    against their direction; with 0, edges are directed. rerank: whether a reranker affects the
+    final order. `heaviest`, `mentions`, `linked` and `least_share` limit the work of each round.
     """
 
     hops: int = 4

@@ -273,8 +273,8 @@ class Asker:
         """Search the head with `hop`, answer, and collect the dependencies of the results and the
         answer.
 
-        Two answers count as equal if they have the same text and the same set of the first
-        `first` passages. Returns None if there is no version yet.
+        The dependencies ignore swaps of results after which the answer has the same text and the
+        same set of the first `first` passages. Returns None if there is no version yet.
         """
         traced = self._engine.trace(question, k, hidden)
         if traced is None:

@@ -183,10 +183,10 @@ _SPAN = re.compile(
 
 
 def is_of_related(question: str) -> bool:
-    """Return whether a question asks for the date of something that is only related to the named
-    subject.
+    """Return whether a question asks about something that is only related to the named subject.
 
-    For such a question, the search often finds the date of the named subject, which is wrong.
+    If such a question asks for a date, the search often finds the date of the named subject, which
+    is wrong.
 
     >>> is_of_related("When was the director of Uncle Silas born?")
     True

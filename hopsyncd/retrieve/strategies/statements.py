@@ -216,7 +216,7 @@ class StatementGraph:
         return statements[new], by[first[new]]
 
     def _vectors(self, statements: Integers) -> Floats:
-        """Return (m, d) vectors with integer values, so that their products are exact."""
+        """Return the (m, d) vectors of the statements, as integer values with exact products."""
         rows = self.snapshot.index.incoming.vector_row[statements]
         return self.snapshot.index.vectors.take_floats(rows).astype(np.float64)
 
