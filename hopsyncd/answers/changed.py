@@ -65,7 +65,7 @@ class PreviewAnswer(TypedDict):
 
 
 class LoggedVersion(TypedDict):
-    """A version with its changes. `about` is a summary, or null if it is no longer known."""
+    """A version with its changes. `about` sums up the changes, or is null if they are not known."""
 
     version: int
     created: str
@@ -224,8 +224,8 @@ class PauseAnswer(TypedDict):
 
 
 class RemoveAnswer(TypedDict):
-    """The effect of removing a source. `held_by` lists [source, document] pairs that share text
-    with it."""
+    """The effect of removing a source. `held_by` lists the [source, document] pairs that share text
+    with the removed source."""
 
     name: str
     version: int
@@ -287,7 +287,7 @@ class GcAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """The result of a purge. With `again`, it has only `included`: whether the document was
+    """The result of a purge. With `again`, the result has only `included`: whether the document was
     excluded before."""
 
     source: str

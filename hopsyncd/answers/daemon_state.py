@@ -50,7 +50,8 @@ class FolderRightsStatus(TypedDict):
 class SourceRights(TypedDict):
     """The configured rules for who may see a source and its folders.
 
-    `kept_closed`: whether a stricter rule in the database closes it, or parts of it, to members.
+    `kept_closed`: whether a stricter rule in the database hides the source or parts of the source
+    from members.
     """
 
     visible_to: list[str]
@@ -397,7 +398,7 @@ class WatchChange(TypedDict):
 
     `id` counts the changes of one watch.
 
-    `delivered` is when the program or webhook received it, or null if it did not.
+    `delivered` is when the program or webhook received the change, or null if it was not received.
     """
 
     id: int
@@ -414,8 +415,8 @@ class WatchChange(TypedDict):
 class Watched(TypedDict):
     """A watched question. `checked` is the version up to which it was compared.
 
-    `user` made it; null in databases of earlier versions. `unavailable` says why its results are
-    not shown, for example because the token of its user was revoked.
+    `user` made the watch; null in databases of earlier versions. `unavailable` says why the results
+    are not shown, for example because the user's token was revoked.
 
     `action` is what happens after a change: `exec`, `webhook` or `mcp`. `disabled` is a program or
     webhook that came with the database and is turned off, or `true` if this machine does not have

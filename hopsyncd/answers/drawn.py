@@ -58,9 +58,9 @@ class MapAnswer(TypedDict):
 class PageImageAnswer(TypedDict):
     """A page of a PDF as a picture, and the places of a passage on it.
 
-    `picture` is a PNG in base64. `boxes` are left, top, right and bottom in its pixels; there are
-    none if the passage is not found on the page. `pages` counts the pages of the document, and
-    `last` is the last page of the passage.
+    `picture` is a PNG in base64. `boxes` are left, top, right and bottom in pixels of the picture.
+    There are no boxes if the passage is not found on the page. `pages` counts the pages of the
+    document, and `last` is the last page of the passage.
     """
 
     version: int

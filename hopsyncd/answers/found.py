@@ -80,10 +80,11 @@ class SimilarPassage(PassagePlace):
 
 
 class FoundPassage(PlacedPassage):
-    """A passage found. With the strategies `statement` and `topic`, `statements` is the path to it.
+    """A passage found. With the strategies `statement` and `topic`, `statements` is the path to the
+    passage.
 
-    `strength` says how relevant it is to the question, and is null if there are only filters.
-    `similar` are its near-duplicates among the results.
+    `strength` says how relevant the passage is to the question, and is null if there are only
+    filters. `similar` are the passage's near-duplicates among the results.
     """
 
     score: float
@@ -101,7 +102,8 @@ class QueryCost(TypedDict):
 
 
 class LogicSubproblem(TypedDict):
-    """A part of a question. `rank` is the step at which it was asked, or 0 if it was not."""
+    """A part of a question. `rank` is the step at which this part was asked, or 0 if the part was
+    not asked."""
 
     id: int
     question: str
@@ -131,9 +133,9 @@ class UnderstoodQuestion(TypedDict):
 
     `offered` has corrections that were not applied, because the typed word may be right. `absent`
     are the words and phrases that no searched passage contains. `filter` has the filters in normal
-    form, and `documents` and `passages` count what matches them. If nothing matches, `hint`
-    suggests similar filters that do. `offered_filter` is a date filter for a time in the question,
-    such as "last week"; it was not applied.
+    form, and `documents` and `passages` count the matches of the filters. If nothing matches,
+    `hint` suggests similar filters that match. `offered_filter` is a date filter for a time in the
+    question, such as "last week". The date filter was not applied.
     """
 
     question: str
@@ -188,7 +190,8 @@ class AskCost(QueryCost):
 
 
 class AskAnswer(TypedDict):
-    """`passages` are the search results, best first; empty unless the request asks for them.
+    """The answer to a question. `passages` are the search results, best first. They are empty
+    unless the request asks for the search results.
 
     `subjects` are names of the `thread` that were added to the search.
     """
@@ -224,7 +227,7 @@ class PassageAnswer(TypedDict):
 
 
 class ListedDocument(TypedDict):
-    """A document in a list. Its title is the first heading of its first passage."""
+    """A document in a list. `title` is the first heading of the document's first passage."""
 
     source: str
     document: str
@@ -257,8 +260,7 @@ class NoteAnswer(TypedDict):
 
 
 class DocumentAnswer(TypedDict):
-    """The passages are in reading order.
-
+    """A document with its passages in reading order.
     `skipped` counts, by kind, the parts that the reader left out of the document.
     """
 
@@ -371,7 +373,7 @@ class PathHop(WalkedHop):
 
 
 class PathsAnswer(TypedDict):
-    """The paths, shortest first; empty if none is short enough."""
+    """The paths, shortest first. The list is empty if no path is short enough."""
 
     version: int
     degraded: list[str]
@@ -432,7 +434,8 @@ class AnswerEvent(TypedDict):
 
 
 class ErrorEvent(Failed):
-    """The last event after a failure. `status` is the HTTP status that it has without streaming."""
+    """The last event after a failure. `status` is the HTTP status of the same failure without
+    streaming."""
 
     event: Literal["error"]
     status: int
