@@ -94,9 +94,9 @@ class Dependencies:
 
     question: the question with corrected spelling. asked: the question without dropped sentences.
     forms: other forms of the question's words. heavy_rows: the rows that send so much score that a
-    single edge matters. queries: the question and its follow-ups. ties: the results with the
-    smallest leads. lead: the smallest lead that may change the outcome. All row numbers are valid
-    only for one index object.
+    single edge can change the outcome. queries: the question and its follow-ups. ties: the results
+    with the smallest leads. lead: the smallest lead that may change the outcome. All row numbers
+    are valid only for one index object.
     """
 
     question: str
@@ -342,7 +342,10 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
 
 
 def _find_linked(now: Snapshot, span: tuple[int, int]) -> Integers:
-    """Find the passage rows at the ends of links that were added or removed."""
+    """Find the passage rows at the ends of links that were added or removed.
+
+    `span` has the ids of the versions before and after the change.
+    """
     edges = now.index.link_edges
     source, target, born, died = edges.source_passage, edges.target_passage, edges.born, edges.died
     changed = _within(born, span) | _within(died, span)

@@ -220,7 +220,7 @@ class RestrictedViews:
             threading.Thread(target=self._make_in_advance, name="views").start()
 
     def _find_missing(self) -> tuple[Snapshot, Mask] | None:
-        """Return the head and the most recently used mask whose view is missing."""
+        """Return the head and the most recently used mask whose view is missing, or None."""
         head = self._head
         if head is None:
             return None

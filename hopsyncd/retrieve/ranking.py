@@ -202,6 +202,7 @@ def importance_of(
 ) -> NDArray[np.float64]:
     """Compute the (n,) importances of the passage rows: score times exp(fit of the best sentence).
 
+    `arrived` has the (n,) scores, below 0 for rows that are not ranked.
     Only the `REORDERED` rows with the best scores get the factor for the fit. `fits` maps rows to
     how well their best sentence answers a follow-up. The better of both fits is used.
     """

@@ -273,7 +273,11 @@ class _Walk:
         self._unpaired = self._own_names = self._own_mentions = no_rows
 
     def send(self, active: Integers, sent: Floats, least: float) -> Floats:
-        """Send score from the active passages. Returns the (n,) scores that arrive at passages."""
+        """Send score from the passage rows `active`. Returns the (n,) scores that arrive.
+
+        `sent` is the score that each active passage sends. Mentions of a name are not looked up if
+        the name receives `least` or less.
+        """
         self._open(active)
         sending = np.zeros(len(self._sent))
         sending[active] = sent
@@ -330,8 +334,10 @@ class _Walk:
                 self._seed_names = concatenate_transitions(NO_NAMES, names, from_seeds)
 
     def _send_through_names(self, sending: Floats, least: float) -> Floats:
-        """Send score through names. Returns the score that each mention gets from other
-        documents."""
+        """Send score through names. Returns the score that each mention gets from other documents.
+
+        `sending` has the (n,) scores that the passages send. `least` is explained in `send`.
+        """
         sent = sending[self._names.passage_row] * self._names.share
         by_name = sum_exactly(sent, self._names.name, len(self._numbers), SCORE_UNIT)
         new = np.flatnonzero((by_name > least) & (self._numbers < 0))
