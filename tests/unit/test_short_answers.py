@@ -63,6 +63,8 @@ def sentence(text: str, rank: int = 0, cosine: float = 0.6, *terms: str) -> Sent
         ("Which level must it have, and how long is it kept?", None),
         ("Who reserved the money, and how much was it?", None),
         ("From what number to what number did it change?", None),
+        ("From how many years to how many did the term change?", None),
+        ("Which limits have files, folders and links, respectively?", None),
         ("How long does the one last which is named first?", "duration"),
     ],
 )
@@ -224,6 +226,8 @@ def test_a_rare_name_that_is_missing_near_the_value_makes_an_answer_less_likely(
         ("What share of the seats is kept free?", "It keeps 300 seats", True),
         ("What share of the seats is kept free?", "It keeps 5% of them", False),
         ("How much does a seat cost?", "Each is 300 metres away", True),
+        ("How much do they add to the fees of the nursery?", "There are 5 groups", True),
+        ("How much do they add to the fees of the nursery?", "They add £40 a month", False),
         ("When was the hall built?", "It has a lot of them", False),
     ],
 )
@@ -289,6 +293,8 @@ def short(text: str, *, is_counted: bool = True) -> Short:
         ("When will the change take effect?", "a few seconds", True),
         ("How large does the log get?", "1000", False),
         ("How large does the log get?", "32 KiB", True),
+        ("Which version brought sizes?", "1.1", True),
+        ("Which versions brought sizes, signatures and marks?", "1.1", False),
         ("The Fair, held in which year, is a book by Ann?", "1815", True),
         ("The fair in which Ann's country took part ended on which date?", "1 May 1815", False),
     ],

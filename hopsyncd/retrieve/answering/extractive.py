@@ -214,7 +214,8 @@ _COMPILED = tuple(
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _TWO_THINGS = re.compile(
-    r"\band (?:\w+ ){0,2}(?:what|which|how|when|where)\b|\b(?:what|which) \w+ to (?:what|which)\b",
+    r"\band (?:\w+ ){0,2}(?:what|which|how|when|where)\b|\b(?:what|which) \w+ to (?:what|which)\b"
+    r"|\bto how (?:many|much)\b|\b(?:in turn|respectively)\b",
     re.IGNORECASE,
 )
 _YES_OR_NO = re.compile(rf"{_AUXILIARY}\b", re.IGNORECASE)
@@ -231,7 +232,7 @@ _COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re
 _SHARE = re.compile(r"\b(?:percent(?:age)?|share|proportion|fraction)\b", re.IGNORECASE)
 _MONEY = re.compile(
     r"\bhow much (?:money|.*\b(?:cost|paid|pay|spend|earn))\b"
-    r"|\b(?:price|salary|fee|cost|(?:monthly|annual|yearly|daily) amount)\b",
+    r"|\b(?:prices?|salar(?:y|ies)|fees?|costs?|(?:monthly|annual|yearly|daily) amount)\b",
     re.IGNORECASE,
 )
 

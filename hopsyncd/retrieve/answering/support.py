@@ -62,6 +62,11 @@ _OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "sta
 _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
+_SEVERAL = re.compile(
+    r"\b(?:which|what) (?:\w+ )?(?:versions|releases|dates|days|years|months|commands|options|flags"
+    r"|properties|keys|settings|variables|functions|macros|files|paths|expressions)\b",
+    re.IGNORECASE,
+)
 _LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date and the headings above it
 _ROUNDING = 1e-9
 _RARE = 0.45  # least share of the largest possible idf
@@ -202,12 +207,14 @@ def is_of_related(question: str) -> bool:
 def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
     """Return whether a likely value may be shown as the short answer.
 
-    No value is shown if the question only describes its subject. A number must count what the
-    question counts, and have a unit if the question asks for a size. A date must contain a number
-    or a length of time, and its sentence must have enough words of the question. No date is shown
-    for something that is only related to the named subject.
+    No value is shown if the question only describes its subject, or asks for several values. A
+    number must count what the question counts, and have a unit if the question asks for a size. A
+    date must contain a number or a length of time, and its sentence must have enough words of the
+    question. No date is shown for something that is only related to the named subject.
     """
-    if is_described(question) or counts_other_things(question, short.text):
+    if is_described(question) or _SEVERAL.search(question):
+        return False
+    if counts_other_things(question, short.text):
         return False
     if asked.kind == "number":
         has_unit = any(map(str.isalpha, short.text)) or "%" in short.text
