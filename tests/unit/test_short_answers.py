@@ -204,6 +204,14 @@ def test_a_likely_short_answer_is_shown_and_an_unlikely_one_is_not() -> None:
     assert judge(question, far, WEIGHTS, 1000, LANGUAGE).short is None
 
 
+def test_the_only_value_is_not_shown_if_it_hardly_fits() -> None:
+    question = "At what rhythm is the copy updated?"
+    like = sentence("The copy is updated", 0, 0.75, "copi", "updat")
+    unlike = sentence("Everything else here happens daily", 4, 0.1)
+    judged = judge(question, [like, unlike], WEIGHTS, 1000, LANGUAGE)
+    assert judged.is_found and judged.short is None
+
+
 def test_a_rare_name_that_is_missing_near_the_value_makes_an_answer_less_likely() -> None:
     question, weights = "Which command shelves in Mercurial?", {"shelv": 7.0, "mercuri": 7.0}
     about = [

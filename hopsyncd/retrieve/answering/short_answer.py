@@ -197,7 +197,8 @@ def _find_words_after(text: str, end: int) -> str:
     return match[0] if match else ""
 
 
-MIN_RIGHT = 0.45  # the least probability of a short answer that is shown
+MIN_RIGHT = 0.45  # A short answer is shown if it is right with at least this probability.
+LEAST_ODDS = -1.5  # The value must have these log odds even if no other value was found.
 _SENTENCES = 40  # the sentences most like the question, which are searched for values
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())

@@ -29,6 +29,7 @@ from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
 from hopsyncd.retrieve.answering.kinship import lacks_kinship
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
+    LEAST_ODDS,
     MIN_RIGHT,
     RIGHT,
     Candidate,
@@ -281,6 +282,7 @@ def judge(
     if (
         asked
         and short
+        and short.features["odds"] >= LEAST_ODDS
         and probability(RIGHT, short.features) >= MIN_RIGHT
         and is_shown(question, asked, short)
     ):
