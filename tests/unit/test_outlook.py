@@ -236,11 +236,15 @@ def test_messages_are_documents_and_are_read_by_the_confined_worker() -> None:
 def test_appointments_and_tasks_have_their_time_and_place(
     kind: str, names: tuple[int, ...], lines: str
 ) -> None:
-    start, end = (datetime(2026, 6, 14, *time, tzinfo=UTC) for time in ((9,), (10, 30)))
+    start, end = (
+        datetime(2026, 6, 14, hour, minute, tzinfo=UTC) for hour, minute in ((9, 0), (10, 30))
+    )
     said = {0x001A: kind, SUBJECT: "Crane", BODY: "Bring gloves.", 0x8000: start, 0x8001: end}
     entries = b"".join(struct.pack("<IHH", name, 6, index) for index, name in enumerate(names))
-    storage = message({**said, 0x8002: "Quay 7, north"})
-    storage["__nameid_version1.0"] = {"__substg1.0_00030102": entries}
+    storage = {
+        **message({**said, 0x8002: "Quay 7, north"}),
+        "__nameid_version1.0": {"__substg1.0_00030102": entries},
+    }
     texts = [text for _, text in shown(extract(compound_file(storage), OUTLOOK))]
     assert texts[:2] == ["Crane", "Bring gloves."]
     assert "\n".join(texts[3:]).startswith(lines) if lines else texts[2:] == []
