@@ -389,7 +389,7 @@ class SyncReply:
 
 
 def request_sync(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
-    """Store a request for a sync, which the current or the next writer runs. Returns its id."""
+    """Store a sync request for the current or next writer. Returns the request's id."""
     row = connection.execute(
         "INSERT INTO asked_sync (sources, accept_empty) VALUES (?, ?) RETURNING id",
         [json.dumps(sorted(sources)), int(accept_empty)],

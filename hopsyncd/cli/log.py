@@ -267,7 +267,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 @json_option
 @click.pass_context
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
-    """End the pins that `restore` set, and sync.
+    """Unpin the documents that `restore` pinned, and sync.
 
     The next scans index the restored documents from their files again.
 

@@ -184,10 +184,10 @@ def _unreachable(
 ) -> DaemonUnavailable | DaemonUntrusted:
     import httpx2
 
-    connecting = isinstance(error, httpx2.ConnectError)
-    below: BaseException | None = error
+    connecting = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
     if isinstance(error, httpx2.TimeoutException):
-        below = TimeoutError()
+        return unreachable(place, TimeoutError(), connecting=connecting)
+    below: BaseException | None = error
     # Find the system's error. anyio tries all addresses of a host and groups their errors.
     while connecting and below and not (isinstance(below, OSError) and below.errno):
         if isinstance(below, BaseExceptionGroup):

@@ -25,7 +25,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RE
 
 @dataclass(frozen=True)
 class Remote:
-    """A daemon behind TCP.
+    """A daemon that is reached over TCP.
 
     ca: the file of the certificate authorities to trust instead of the system's.
     """

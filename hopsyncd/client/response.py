@@ -151,6 +151,8 @@ def unreachable(
         )
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
         why = f"nothing listens on this {'port' if isinstance(place, Remote) else 'socket'}"
+    elif isinstance(error, TimeoutError) and connecting and isinstance(place, Remote):
+        why = "the connection timed out"
     elif isinstance(error, TimeoutError):
         why = "a daemon accepted the connection but did not answer in time"
         hint = "Try again. If it fails again, restart the daemon"

@@ -80,7 +80,7 @@ def _check_issuer(address: str) -> str:
     parts = urlsplit(address)
     is_here = parts.scheme == "http" and parts.hostname in _HERE
     if not (parts.scheme == "https" or is_here) or not parts.hostname:
-        raise ValueError("the issuer must be an https address")
+        raise ValueError("the issuer must be an https address, or an http address on this machine")
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("the issuer must not have a query, a fragment or a user name")
     return address

@@ -184,7 +184,7 @@ def _check_query_or_table(query: str, info: ValidationInfo) -> str:
 
 
 class SqliteSource(SourceBase):
-    """The rows of a table or a query of a SQLite database."""
+    """Rows from a table or a query in a SQLite database."""
 
     kind: Literal["sqlite"]
     path: ConfigPath = Field(description="Write the path of a database file in quotes.")

@@ -88,7 +88,7 @@ def libraries() -> Iterator[Finding]:
         yield Finding("sqlite", "fail", f"{versions}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
         remedy = "Install pysqlite3, which includes a newer SQLite: `pip install pysqlite3`"
-        why = "this SQLite version can damage a log that two connections write"
+        why = "this SQLite version can corrupt a database in WAL mode that two connections write"
         yield Finding("sqlite", "warn", f"{versions}: {why}", remedy)
     else:
         yield report_ok("sqlite", f"{versions}, with full-text search")

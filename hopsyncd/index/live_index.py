@@ -341,8 +341,11 @@ class LiveIndex:
         self._pending_matches.end(self.matches, rows, died)
 
     def find_matches(self, questions: Integers, version: int) -> Integers:
-        """Return rows of `matches` that contain the match of each of these outgoing questions at a
-        version. The questions must be ascending. Rows that are not in force are possible."""
+        """Return candidate rows of `matches` for these outgoing questions, which must be ascending.
+
+        The rows include every match in force at `version`. They may include other rows, which the
+        caller must leave out.
+        """
         rows = self.outgoing.match_row[questions]
         matches = self.matches
         is_found = (rows >= 0) & (rows < len(matches))

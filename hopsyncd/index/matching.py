@@ -275,8 +275,10 @@ def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
-    """Replace the match of each question that has a match in `better`. Both parameters must be
-    ordered by question."""
+    """Return `matches` with the matches in `better`, which replace matches of the same questions.
+
+    Both parameters must be ordered by question.
+    """
     is_replaced = find_sorted(better.source_question, matches.source_question)[1]
     return merge_matches(matches.take(~is_replaced), better)
 

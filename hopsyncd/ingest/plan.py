@@ -1,4 +1,4 @@
-"""Lists a source and plans its sync: an action, with a reason, for each item that needs one."""
+"""Lists a source and plans its sync: which items to add, update or remove, and why."""
 
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

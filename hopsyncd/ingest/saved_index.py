@@ -1,14 +1,15 @@
-"""Saves the live index on disk, so that a start need not build it from the database.
+"""Saves the live index on disk, so that a start need not rebuild it.
 
 The saved index is derived data. It is used only if every digest matches the manifest, and the
 database has the same stamp for the index's version as when the index was saved. Otherwise the index
 is built from the database. A save deletes the manifest before it replaces any other file, and
 writes the new manifest last. So after a crash at any step, an incomplete index is never used.
 
-The vectors are in memory-mapped files that only grow. Rows after the saved number of rows are
-ignored. All other columns, as of a version, are in a single file that never changes. Each column
-and each file of vectors ends with spare capacity. So a process can add rows to its mapping, and
-copies only the pages to which it writes. The spare capacity is sparse: it takes no space on disk.
+The vectors are in memory-mapped files, to which the owner of the index writes. Rows after the saved
+number of rows are ignored. The other columns and the texts, as of a version, are in two files that
+are never modified in place: a save replaces them. Each column and each file of vectors ends with
+spare capacity, most of it sparse, so that a process can add rows to its mapping. Other processes
+than the owner copy the pages to which they write.
 
 A thread saves the index of a version while the writer continues. The thread pauses while queries
 run.

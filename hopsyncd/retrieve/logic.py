@@ -162,7 +162,7 @@ def ignore_progress(stage: Stage, questions: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LlmUse:
-    """The LLM of a search by logic, its counted usage, and the function that receives progress."""
+    """The LLM of a search by logic, the counter of its usage, and the progress callback."""
 
     llm: Llm
     usage: Usage

@@ -352,7 +352,7 @@ class _Walk:
         return incoming
 
     def _reach(self, names: Integers) -> None:
-        """Find the mentions of names that receive score for the first time."""
+        """Add the mentions of these names, which receive score for the first time."""
         known, before = len(self._starts), len(self._mentions.name)
         self._numbers[names] = known + np.arange(len(names))
         mentions, positions = find_incoming_mentions(

@@ -288,7 +288,9 @@ class HttpEncoder(PromptedEncoder):
 
 def _stopped_error() -> EncoderUnavailable:
     return EncoderUnavailable(
-        "The embedding endpoint was not asked", "the daemon is stopping", "Start the daemon again"
+        "No request was sent to the embedding endpoint",
+        "the daemon is stopping",
+        "Start the daemon again",
     )
 
 
