@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 1 << 8  # so that the rows of a step fit into a processor's cach
 _PAIRS_AT_ONCE = 1 << 11  # so that their distinct rows take little memory.
 _CODES_AT_ONCE = 1 << 11  # the same for rows of 8-bit codes.
 _ROWS_PER_PART, _MANY_ROWS = 1 << 13, 1 << 15  # rows per task; from 1 << 15 rows, two threads work
-_SECOND_THREAD = ThreadPoolExecutor(2, "rows")
+_HELPERS = ThreadPoolExecutor(2, "rows")
 _MAX_CODE = 127
 _WIDTH = 6.0  # Components larger than this multiple of a typical component are clipped.
 _MAX_HALF_BYTE_STEP = 14.0  # Up to this step, a remainder fits into 4 bits, else into 8.
@@ -101,12 +101,6 @@ class VectorTable:
 
     def __len__(self) -> int:
         return self._rows
-
-    @property
-    def unit(self) -> np.float32:
-        """The factor that converts the dot product of two codes to the approximate dot product of
-        the vectors."""
-        return np.float32(self.step**2)
 
     @property
     def remainders(self) -> Remainders:
@@ -354,8 +348,8 @@ def split_slices(count: int, size: int) -> Iterator[slice]:
 
 
 def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
-    """Call `fill` for all parts of `rows` rows. If there are many rows, another thread starts at
-    once and does about half of the calls.
+    """Call `fill` for all parts of `rows` rows. If there are many rows, another thread, if one is
+    free, does about half of the calls.
 
     The returned function makes the remaining calls and waits for the other thread. Call it once.
     """
@@ -366,11 +360,11 @@ def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None
         for part in parts:
             fill(part)
 
-    other = _SECOND_THREAD.submit(fill_parts) if rows >= _MANY_ROWS else None
+    other = _HELPERS.submit(fill_parts) if rows >= _MANY_ROWS else None
 
     def finish() -> None:
         fill_parts()
-        if other:
+        if other and not other.cancel():  # A part that is still queued has nothing left to do.
             other.result()
 
     return finish

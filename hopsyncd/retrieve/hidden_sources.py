@@ -29,7 +29,7 @@ from store.visibility import Mask
 log = structlog.get_logger(__name__)
 
 _MASKS = 4  # Sets of hidden sources whose views are kept.
-_VIEWS = 2  # Versions kept for each set: each has the matches of the whole collection.
+_VIEWS = 2  # Versions kept for each set: each has an array over all questions.
 _PAUSE_S = 0.05  # Delay of a view, so that the first questions are not slowed.
 _REST = 20  # Rest for 20 times the last computation, to use a twentieth of a core.
 _REST_OF_CHANGES = 1  # Like _REST, if a view of an older version is cached.
@@ -58,12 +58,12 @@ class RestrictedViews:
         self._is_syncing = is_syncing
         self._saved = saved
         self._changed = threading.Condition()
-        # Masks by their last use, and the views of each mask by age; the newest is last.
+        # Masks by their last use, and the views of each mask in the order of their computation.
         self._kept: dict[Mask, list[Snapshot]] = {}
         self._making: set[Mask] = set()
         self._head: Snapshot | None = None
         self._is_ahead = False  # whether a thread computes views in advance
-        self._since_s = self._made_s = 0.0  # times of the head and of the last view
+        self._since_s = self._made_s = 0.0  # times of the last head or view, and of the last view
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
@@ -88,7 +88,7 @@ class RestrictedViews:
     def ready(self, version: int, hidden: Mask) -> bool:
         """Return False if the version is the head and its view is not computed yet, else True.
 
-        If the view of the head is missing, this method starts to compute it.
+        If the view of the head is missing, it is computed in advance, after a rest.
         """
         with self._changed:
             self._note_use(hidden)
@@ -101,7 +101,10 @@ class RestrictedViews:
     def expect(self, masks: Iterable[Mask]) -> None:
         """Compute views for these masks in advance, although no query has used them recently."""
         with self._changed:
-            self._kept = {**{mask: [] for mask in masks}, **self._kept}
+            expected: dict[Mask, list[Snapshot]] = {
+                mask: [] for mask in masks if mask not in self._kept
+            }
+            self._kept = {**expected, **self._kept}
             self._drop_old_masks()
             self._go_on()
 
@@ -168,14 +171,14 @@ class RestrictedViews:
         """Compute and cache a view. The caller must have added `hidden` to `_making`."""
         try:
             with self._changed:
-                views = self._kept.get(hidden, [])
                 before = self._find_older(head, version.id, hidden)
             began_s = time.monotonic()
             made = self._build(head, version, hidden, before)
             with self._changed:
                 self._since_s = self._made_s = time.monotonic()
                 self._took_s = self._made_s - began_s
-                if self._kept.get(hidden) is views:  # unless another index is served now
+                views = self._kept.get(hidden)  # None if the mask was dropped meanwhile
+                if views is not None and (self._head is None or self._head.index is head.index):
                     self._keep(made, views)
             return made
         finally:

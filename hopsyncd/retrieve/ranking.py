@@ -3,7 +3,8 @@
 The paper's H is the mean of a passage's similarity to the query and its share of the walk's visits.
 Similarity to the query favours passages that repeat the first result. So the default H counts only
 new words: H = importance * exp(weight * new), where `new` is the idf-weighted share of the query's
-words that the passage has and the passages ranked before it lack.
+words that the passage's best sentence or headings have, and those of the passages ranked before it
+lack.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar the passage's best
 sentence is to the query and how many of the query's words that sentence has. If a question has
@@ -37,10 +38,10 @@ class Hop:
     """A step of the walk, from the passage `source` to the passage `target`.
 
     `asked_by` tells the kind of step. For an edge, it says which passage raises the outgoing
-    `question`. For a name that both passages or their documents have, `name` is that name. For a
-    link, in either direction, `name` is the text of the link. For a follow-up, `source` was read
-    and the question was asked again about `topics`. `share` is the part of the
-    target's score that came this way, between 0 and 1.
+    `question`. For a name that both passages or their documents have, `name` is that name, and
+    `asked_by` is "both". For a link, in either direction, `name` is the text of the link. For a
+    follow-up, `source` was read and the question was asked again about `topics`. `share` is the
+    part of the target's score that came this way, between 0 and 1.
     """
 
     source: PassageId
@@ -158,7 +159,8 @@ def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
 class Helpful(NamedTuple):
     """A ranked position with its helpfulness H.
 
-    lead: its lead over the next position, as a share of H.
+    lead: its lead over the best remaining reordered position, as a share of H; 1 if none remains,
+    and 0 for positions that were not reordered.
     """
 
     position: int
@@ -275,8 +277,8 @@ class DirectHits:
 
     rows: the passage rows, best first; empty if the graph has enough names. instead: the rows if
     the next passage replaced the last row. least: the likeness of the last row. lead: its lead over
-    the next passage, as a share. lead_of_names: the change in the names' share of the question that
-    would reverse the decision whether there are direct hits.
+    the next passage, as a share, or `lead_of_names` if that is smaller. lead_of_names: how far the
+    names' share of the question is from the limit, as a share of the larger of both.
     """
 
     rows: tuple[int, ...] = ()

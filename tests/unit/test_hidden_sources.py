@@ -207,6 +207,14 @@ def test_only_the_most_recently_used_views_are_prepared(asked: Asked) -> None:
     assert not asked.views.ready(2, HIDDEN)
 
 
+def test_expecting_views_drops_none_that_was_used_recently(asked: Asked) -> None:
+    for mask in [*OTHERS[:3], HIDDEN]:
+        asked.get(mask)
+    view = asked.get()
+    asked.views.expect([HIDDEN, OTHERS[3]])
+    assert asked.get() is view
+
+
 def test_a_view_of_a_replaced_index_is_discarded(asked: Asked) -> None:
     thread, found = asked.meanwhile(asked.get)
     other = Asked()

@@ -1,13 +1,15 @@
-"""Estimates the probability that the passages found contain an answer.
+"""Decides whether the passages found contain an answer, and whether to show a short answer.
 
-The weights were fitted on known answers. The features are these:
+The probability of an answer has weights that were fitted on known answers. Its features are:
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
   passages found. The question's rare names must occur in the passages of these sentences. No name
   of the question may be absent from all passages of the collection.
 - Relation: if the question asks for a number of things, a percentage or an amount of money, the
-  sentences must contain a number of that kind. If the question asks for a relative, the sentences
-  must state a kinship (`kinship`).
+  sentences must contain a number of that kind.
+
+If the question asks for a relative and the sentences state no kinship (`kinship`), the answer is
+"not found" with any probability.
 
 An answer may need two passages, so the sentences may be less similar to a long question. The share
 of the question's words in the passages is not a feature, because it does not distinguish answerable
@@ -55,7 +57,7 @@ _DESCRIBED = re.compile(
     r"|\w,? (?:in|of|by|for|at|from|on) (?:which|whom) (?:(?:the|his|her|its|their) )?(?-i:[A-Z])",
     re.IGNORECASE,
 )
-# "The director of the film", "his mother": a person other than the one named.
+# "The director of the film", "Ada's mother": a person other than the one named.
 _RELATED = re.compile(
     r"\bthe (?:[a-z]\w+ )?[a-z]\w+ (?:of|for|behind|from) |[\w.)][\u2019']s [a-z]\w+"
 )
@@ -70,7 +72,7 @@ _SEVERAL = re.compile(
 )
 _LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date and the headings above it
 _ROUNDING = 1e-9
-_RARE = 0.45  # least share of the largest possible idf
+_RARE = 0.45  # least share of log(1 + passages), about the idf of a word in one passage
 _BEGINS = re.compile(r"(?:\A|[?!:\n]|\w{4}\.)[\s\"'(\u201c\u2018\u00bf\u00a1]{0,5}\Z")
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
@@ -248,9 +250,10 @@ def counts_other_things(question: str, text: str) -> bool:
 class Judgement:
     """The decision whether the documents contain an answer, and the short answer.
 
-    short: the short answer, or None if no value is likely enough. sentences: the sentences that
-    contain the short answer. with_value: all sentences with a value of the kind asked for. leading:
-    the sentences from which the first sentence is chosen; empty if any sentence may be first.
+    short: the short answer, or None if no value is likely enough. sentences: the whole answer, such
+    as the sentence with the short answer; empty if the sentences are chosen later. with_value: the
+    sentences to prefer, such as those with a value of the kind asked for. leading: the sentences
+    from which the first sentence is chosen; empty if any sentence may be first.
     """
 
     is_found: bool
