@@ -21,8 +21,8 @@ from hopsyncd.index.throttle import running_query
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
+from hopsyncd.retrieve.acl_view_cache import AclViewCache
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
-from hopsyncd.retrieve.hidden_sources import RestrictedViews
 from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, ignore_progress
 from hopsyncd.retrieve.other_forms import find_other_forms
@@ -118,7 +118,7 @@ class Engine:
         saved = None
         if saved_views:
             saved = SavedViews(saved_views, self._open_snapshot, budget_factor, owns_views)
-        self._restricted = RestrictedViews(budget_factor, is_syncing, saved)
+        self._restricted = AclViewCache(budget_factor, is_syncing, saved)
         self._narrowed = _Kept(8)  # filtered versions
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()

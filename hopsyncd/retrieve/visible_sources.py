@@ -1,6 +1,6 @@
 """The sources and folders that a caller may see. `api/access.py` decides which.
 
-This is separate from `hidden_sources.py`, because the MCP server must not load NumPy.
+This is separate from `acl_view_cache.py`, because the MCP server must not load NumPy.
 """
 
 from collections.abc import Iterable

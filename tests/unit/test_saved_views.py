@@ -12,7 +12,7 @@ from hopsyncd.index import acl_view
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.ingest.upkeep import purge_document
-from hopsyncd.retrieve import hidden_sources
+from hopsyncd.retrieve import acl_view_cache
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.transactions import snapshot
@@ -46,7 +46,7 @@ class Desk:
             self.built_from.append(base)
             return acl_view.build_acl_view(version, hidden, factor, base)
 
-        monkeypatch.setattr(hidden_sources, "build_acl_view", build)
+        monkeypatch.setattr(acl_view_cache, "build_acl_view", build)
 
     def start(self, *, owns_views: bool = True) -> Engine:
         """An engine with an index loaded from the record, as after a start."""

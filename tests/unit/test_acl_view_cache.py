@@ -12,8 +12,8 @@ import pytest
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import Table
-from hopsyncd.retrieve import hidden_sources
-from hopsyncd.retrieve.hidden_sources import RestrictedViews
+from hopsyncd.retrieve import acl_view_cache
+from hopsyncd.retrieve.acl_view_cache import AclViewCache
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets
@@ -44,7 +44,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.index = GatedIndex()
-        self.views = RestrictedViews(1.0)
+        self.views = AclViewCache(1.0)
         self.head = self.grow(1)
 
     def grow(self, version: int) -> Snapshot:
@@ -107,16 +107,16 @@ def test_the_head_is_there_before_it_is_asked_for_behind_masks_asked_with_or_exp
     asked.views.follow(asked.grow(2))
     asked.until_ready()
     asked.until_ready(OTHERS[0])
-    afresh = RestrictedViews(1.0).get(asked.head, asked.head.version, HIDDEN)
+    afresh = AclViewCache(1.0).get(asked.head, asked.head.version, HIDDEN)
     assert served_by(asked.get()) == served_by(afresh)
 
 
 def test_while_a_sync_is_under_way_the_first_view_is_not_made_ahead(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_sources, "_QUICK_PASSAGES", 0)
+    monkeypatch.setattr(acl_view_cache, "_QUICK_PASSAGES", 0)
     syncing = [True]
-    asked.views = RestrictedViews(1.0, lambda: bool(syncing))
+    asked.views = AclViewCache(1.0, lambda: bool(syncing))
     asked.views.expect([HIDDEN])
     asked.views.follow(asked.head)
     time.sleep(0.4)  # several times as long as a head without one waits
@@ -129,8 +129,8 @@ def test_while_a_sync_is_under_way_the_first_view_is_not_made_ahead(
 def test_views_follow_an_import_from_an_older_view_or_a_small_head(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, quick_passages: int
 ) -> None:
-    monkeypatch.setattr(hidden_sources, "_QUICK_PASSAGES", quick_passages)
-    asked.views = RestrictedViews(1.0, lambda: True)
+    monkeypatch.setattr(acl_view_cache, "_QUICK_PASSAGES", quick_passages)
+    asked.views = AclViewCache(1.0, lambda: True)
     asked.views.expect([HIDDEN])
     asked.views.follow(asked.head)
     if not quick_passages:
@@ -139,17 +139,17 @@ def test_views_follow_an_import_from_an_older_view_or_a_small_head(
         asked.grow(version)
     asked.views.follow(asked.head)
     asked.until_ready()
-    afresh = RestrictedViews(1.0).get(asked.head, asked.head.version, HIDDEN)
+    afresh = AclViewCache(1.0).get(asked.head, asked.head.version, HIDDEN)
     assert served_by(asked.get()) == served_by(afresh)
 
 
 _WAITING = """
-from hopsyncd.retrieve import hidden_sources
-from tests.unit.test_hidden_sources import HIDDEN, Asked, RestrictedViews
+from hopsyncd.retrieve import acl_view_cache
+from tests.unit.test_acl_view_cache import HIDDEN, Asked, AclViewCache
 
-hidden_sources._QUICK_PASSAGES = 0
+acl_view_cache._QUICK_PASSAGES = 0
 asked = Asked()
-asked.views = RestrictedViews(1.0, lambda: True)
+asked.views = AclViewCache(1.0, lambda: True)
 asked.views.expect([HIDDEN])
 asked.views.follow(asked.head)
 """
@@ -164,8 +164,8 @@ def test_a_process_ends_while_a_view_is_still_to_be_made() -> None:
 def test_after_few_changes_the_head_is_there_when_it_is_served_and_after_many_it_is_not(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_sources, "_MOST_CHANGED", 60)
-    monkeypatch.setattr(hidden_sources, "_SMALL_CHANGE", 2)
+    monkeypatch.setattr(acl_view_cache, "_MOST_CHANGED", 60)
+    monkeypatch.setattr(acl_view_cache, "_SMALL_CHANGE", 2)
     asked.views.follow(asked.head)
     asked.get()
     asked.grow(2)
@@ -173,7 +173,7 @@ def test_after_few_changes_the_head_is_there_when_it_is_served_and_after_many_it
     time.sleep(0.5)
     asked.views.follow(asked.grow(3))
     assert asked.views.ready(3, HIDDEN)
-    afresh = RestrictedViews(1.0).get(asked.head, asked.head.version, HIDDEN)
+    afresh = AclViewCache(1.0).get(asked.head, asked.head.version, HIDDEN)
     assert served_by(asked.get()) == served_by(afresh)
     for version in range(4, 27):
         asked.grow(version)
@@ -185,7 +185,7 @@ def test_after_few_changes_the_head_is_there_when_it_is_served_and_after_many_it
 def test_slow_views_are_computed_ahead_only_for_heads_that_stay(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_sources, "_REST_OF_CHANGES", 20)
+    monkeypatch.setattr(acl_view_cache, "_REST_OF_CHANGES", 20)
     thread, _ = asked.meanwhile(asked.get)
     time.sleep(0.05)
     asked.index.gate.set()

@@ -45,7 +45,7 @@ _SMALL_CHANGE = 64  # A view of a head with more changed passages pauses while q
 _PAUSES_AT_ONCE = 1.0  # Like _PAUSES, for views computed before their head is served.
 
 
-class RestrictedViews:
+class AclViewCache:
     """Caches and computes the ACL views of one engine. Thread-safe."""
 
     def __init__(
