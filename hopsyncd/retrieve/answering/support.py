@@ -41,6 +41,7 @@ from hopsyncd.retrieve.answering.short_answer import (
 )
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds, probability
+from hopsyncd.text.dates import WRITTEN_DATE
 from hopsyncd.text.question_language import recognise_language
 from hopsyncd.text.words import index_terms
 
@@ -90,13 +91,14 @@ def measure_support(
     values: the values of the kind asked for. weights: the idf of the question's terms, including
     terms that no passage has. passages: the number of passages in the collection.
     """
+    undated = WRITTEN_DATE.sub(" ", question)  # documents can write a date differently
     nearest: dict[int, float] = {}
     for sentence in sentences:
         nearest[sentence.rank] = max(nearest.get(sentence.rank, sentence.cosine), sentence.cosine)
     best = max(nearest.values(), default=0.0)
     rare = {
         term
-        for term in _list_name_terms(question) & weights.keys()
+        for term in _list_name_terms(undated) & weights.keys()
         if weights[term] > _RARE * math.log1p(passages)
     }
     named = (
@@ -112,7 +114,7 @@ def measure_support(
         "unnamed": best - of_named,
         "unmet": float(asked is not None and _is_unmet(asked, values)),
         "lost": float(not has_all),
-        "absent": float(_has_absent_name(question, weights, passages)),
+        "absent": float(_has_absent_name(undated, weights, passages)),
         "long": min(max((len(weights) - _SHORT) / (_LONG - _SHORT), 0.0), 1.0),
     }
 
@@ -120,8 +122,8 @@ def measure_support(
 def _has_absent_name(question: str, weights: Mapping[str, float], passages: int) -> bool:
     """Return whether the question contains a name or a code that no passage has.
 
-    Numbers and dates do not count, because passages can write them differently. In German, all
-    nouns look like names, so no name counts.
+    Numbers do not count, because passages can write them differently. In German, all nouns look
+    like names, so no name counts.
     """
     if recognise_language(question) == "de":
         return False
