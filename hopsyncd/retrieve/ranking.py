@@ -3,8 +3,8 @@
 The paper's H is the mean of a passage's similarity to the query and its share of the walk's visits.
 Similarity to the query favours passages that repeat the first result. So the default H counts only
 new words: H = importance * exp(weight * new), where `new` is the idf-weighted share of the query's
-words that the passage's best sentence or headings have, and those of the passages ranked before it
-lack.
+words that the passage adds. A passage adds the words in its best sentence and its headings, unless
+a passage ranked before it has added them.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar the passage's best
 sentence is to the query and how many of the query's words that sentence has. If a question has
