@@ -107,8 +107,8 @@ def create(
 
     "metrics" may read metrics and health. "read" may search the sources that are open to all
     members or visible to the user. "write" may also write notes into mcp.inbox and watch questions.
-    "admin" has the rights of the users in access.admins. "owner" may do everything except name
-    programs.
+    "admin" has the rights of the users in access.admins. "owner" may do everything except set
+    programs for watches.
 
     Example: hopsyncd token create --user ann --source notes --expires 30d
     """

@@ -176,7 +176,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     """Take a source out of the configuration and the index.
 
     The source's documents are removed from the newest version. Older versions keep them until `gc`
-    collects those versions. The files themselves are not changed. Needs no daemon.
+    collects those versions. The files are not changed. Needs no daemon.
 
     Example: hopsyncd remove project
     """

@@ -15,7 +15,7 @@ from hopsyncd.printable import printable
 @click.option(
     "--since", metavar="TIME", help="Only requests since this time, such as `2 days ago`."
 )
-@click.option("--user", metavar="NAME", help="Only requests of this user.")
+@click.option("--user", metavar="NAME", help="Only requests by this user.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),

@@ -144,8 +144,9 @@ def evaluate(
     A corpus or a folder of documents needs a file of questions. With --self, questions are
     generated from your index.
 
-    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam, --rerank and --method may be
-    repeated. Every combination that gives a different search is measured.
+    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam, --rerank and --method are as for
+    `hopsyncd query`, and may be repeated. Every combination that gives a different search is
+    measured.
 
     Example: hopsyncd eval --self --answers
     """

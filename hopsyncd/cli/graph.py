@@ -43,7 +43,11 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
     help="The document's source, if several sources have this path.",
 )
 @click.option(
-    "--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="Hops from the start."
+    "--hops",
+    default=2,
+    show_default=True,
+    type=WholeNumber(1, 4),
+    help="Maximum number of hops from the start.",
 )
 @click.option(
     "--limit",

@@ -51,9 +51,9 @@ def test(
 ) -> None:
     """Ask the LLM a question about made-up documents, and report the result.
 
-    The report has the times and the tokens of a question, and whether the LLM writes valid JSON and
-    reads long prompts completely. None of your text is sent. If the LLM cannot be used, the exit
-    status is 1.
+    The report has the time and tokens that a question takes, and whether the LLM writes valid JSON
+    and reads long prompts completely. None of your text is sent. If the LLM cannot be used, the
+    exit status is 1.
 
     Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
     """

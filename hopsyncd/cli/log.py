@@ -46,7 +46,7 @@ _sources_option = click.option(
     type=WholeNumber(min=1),
     default=20,
     show_default=True,
-    help="How many versions.",
+    help="How many versions to list.",
 )
 @verbose_option
 @json_option
@@ -243,7 +243,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
     """Make a new version with the documents of VERSION. Files on disk are not changed.
 
     Restored documents are pinned: scans skip them until their files are edited, created or
-    deleted. `hopsyncd release` ends all pins.
+    deleted. `hopsyncd release` unpins all of them.
 
     Example: hopsyncd restore before-the-move --source notes
     """

@@ -87,9 +87,9 @@ def rebuild(
     With --encoder, all passages are embedded again by the newer encoder. Until then, the old
     vectors are used, and edits are indexed as usual.
 
-    To estimate a switch to other models, change the encoder, the language model or `llm.questions`
-    in the configuration. Before you reload, run --estimate to show the passages, time, tokens
-    and, with prices, cost of the switch. Nothing is rebuilt or sent.
+    If you changed the encoder, the language model or `llm.questions` in the configuration,
+    --estimate shows the passages, time, tokens and, with prices, cost of a reload. Nothing is
+    rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
     """
@@ -170,8 +170,8 @@ def copy(context: click.Context, to: str) -> None:
     PLACE is a file that does not exist, or the URL of a PostgreSQL database.
 
     Stop the daemon first. After the copy, set `url` in [store] to the URL; or, to use a new file,
-    move the file to hopsyncd.db in a new daemon.data_dir. If a copy is interrupted, run the command
-    again to continue the copy.
+    move the file to hopsyncd.db in a new daemon.data_dir. If the copy is interrupted, run the
+    command again.
 
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """

@@ -51,7 +51,7 @@ def question_argument(command: Callable[..., None]) -> Callable[..., None]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show internals too.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show more details.")
 at_option = click.option(
     "--at",
     default="head",

@@ -118,9 +118,9 @@ _CLOSEST = 2  # passages shown if no answer was found
     type=click.Choice(RERANKS),
     default="mean",
     show_default=True,
-    help="For statement and topic, how to rank the statements: none (by their best path), cosine,"
-    " mean (path, cosine, and cosine and words of the passage), or cross-encoder: the reranker in"
-    " [models]. For hop, cross-encoder lets the reranker help to order the results.",
+    help="For statement and topic, how to rank statements: none (by path score), cosine, mean (of"
+    " path score, cosine, and the passage's cosine and word score) or cross-encoder (the reranker"
+    " in [models]). For hop, cross-encoder also uses the reranker to order the results.",
 )
 @click.option(
     "--unit",

@@ -66,7 +66,7 @@ def watch(
 
 @click.command()
 @click.argument("number", required=False, type=WholeNumber(1))
-@click.option("--allow", is_flag=True, help="Turn on a program or webhook that is off.")
+@click.option("--allow", is_flag=True, help="Turn on the question's program or webhook.")
 @click.option("--yes", is_flag=True, help="With --allow: skip the confirmation.")
 @json_option
 @click.pass_context
@@ -75,8 +75,8 @@ def watches(
 ) -> None:
     """List your watched questions, or show a question's changes. Admins see all users' questions.
 
-    A program or webhook that came with a copied or restored database is off. --allow shows it, asks
-    for confirmation, and turns it on.
+    A program or webhook that came with a copied or restored database is turned off. --allow shows
+    it, asks for confirmation, and turns it on.
 
     Example: hopsyncd watches 3
     """

@@ -90,7 +90,7 @@ PageRole = Literal["read", "write", "admin"]
 
 
 class OidcConfig(Section):
-    """Single sign-on for the page at `access.page`, with an OpenID Connect provider."""
+    """Single sign-on for the web interface at `access.page`, with an OpenID Connect provider."""
 
     issuer: Annotated[str, AfterValidator(_check_issuer)] = Field(
         description='Write the address as the provider does, like "https://login.example.org".'

@@ -251,7 +251,7 @@ def _check_tls(tls: Tls, info: ValidationInfo) -> Tls:
 
 
 class ImapSource(SourceBase):
-    """The messages of an IMAP account; its password is in the environment."""
+    """The messages of an IMAP account. The password comes from the environment."""
 
     kind: Literal["imap"]
     host: str = Field(
