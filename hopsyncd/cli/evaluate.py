@@ -73,11 +73,11 @@ _OPTIONS = (
         "Default: all but rerank; with --folder or --self, all but decompose and rerank.",
     ),
     _choices("--profile", "profiles", PROFILES, "How `hop` searches."),
-    _choices("--reasoner", "reasoners", REASONERS, "How `hop` chooses the edges to follow."),
+    _choices("--reasoner", "reasoners", REASONERS, "How `hop` chooses edges."),
     click.option("--top-k", "top_ks", multiple=True, type=WholeNumber(1, 1000)),
     click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
     click.option("--beam", "beams", multiple=True, type=WholeNumber(1, 100)),
-    _choices("--rerank", "reranks", RERANKS, "As for `hopsyncd query`."),
+    _choices("--rerank", "reranks", RERANKS, "How results are reranked."),
     _choices("--method", "methods", METHODS, "`logic` calls the configured LLM."),
     click.option(
         "--answers",

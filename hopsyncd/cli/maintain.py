@@ -162,12 +162,10 @@ def _print_estimate(
 
 
 @click.command()
-@click.option("--to", "to", required=True, metavar="PLACE", help="A new file, or a URL.")
+@click.option("--to", "to", required=True, metavar="PLACE", help="A new file, or a PostgreSQL URL.")
 @click.pass_context
 def copy(context: click.Context, to: str) -> None:
     """Copy the database to a new SQLite file or to PostgreSQL.
-
-    PLACE is a file that does not exist, or the URL of a PostgreSQL database.
 
     Stop the daemon first. After the copy, set `url` in [store] to the URL; or, to use a new file,
     move the file to hopsyncd.db in a new daemon.data_dir. If the copy is interrupted, run the
