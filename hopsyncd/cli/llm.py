@@ -36,7 +36,7 @@ def llm() -> None:
     type=WholeNumber(0, 1_000_000),
     default=_LONG_TOKENS,
     show_default=True,
-    help="Also try a prompt of this many tokens; 0 skips it.",
+    help="Also try a prompt of this many tokens; 0 skips this test.",
 )
 @click.option("--input-price", type=float, help="The price of a million tokens sent.")
 @click.option("--output-price", type=float, help="The price of a million tokens written.")

@@ -344,7 +344,7 @@ class _Sample:
 @click.option("--once", is_flag=True, help="Print one frame after a second, then exit.")
 @click.pass_context
 def top(context: click.Context, once: bool) -> None:
-    """Show live syncs, requests and sources of the daemon.
+    """Show the daemon's syncs, requests and sources live.
 
     The view refreshes every second. Press q or Ctrl-C to quit. Without a terminal, --once is
     implied.

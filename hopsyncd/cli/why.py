@@ -42,7 +42,7 @@ _Place = tuple[str, str]
     type=WholeNumber(1, 1000),
     default=10,
     show_default=True,
-    help="How many passages.",
+    help="How many passages to compare.",
 )
 @verbose_option
 @json_option
