@@ -206,7 +206,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
-        """End the pins of restores, and sync."""
+        """Unpin the documents that restores pinned, and sync."""
         names = self._require_names(request.sources)
         unpinned = self._parts.worker.submit(lambda pipeline: release_sources(pipeline, names))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
@@ -270,7 +270,7 @@ class AdminService:
 
     @endpoint("DELETE", "/v1/tags/{name}", "admin")
     def untag(self, request: UntagRequest, caller: Caller) -> Future[UntagAnswer]:
-        """Remove the name of a version."""
+        """Remove a tag from its version."""
         return self._parts.worker.submit(lambda pipeline: remove_tag(pipeline, request.name))
 
     @endpoint("POST", "/v1/check", "admin", streams=True)

@@ -136,7 +136,7 @@ class CollectionService:
 
     @endpoint("GET", "/v1/file", "read")
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
-        """The text of a document's file, if the file is unchanged since it was indexed."""
+        """The text of a document's file, if the file has not changed since it was indexed."""
         if not caller.acl.shows_document(request.source, request.document):
             raise no_file(
                 request.source,
@@ -155,7 +155,7 @@ class CollectionService:
 
     @endpoint("GET", "/v1/page-image/{id}", "read")
     def page_image(self, request: PageImageRequest, caller: Caller) -> PageImageAnswer:
-        """Show a page of a PDF as a picture, with the places of a passage on it."""
+        """Draw a page of a PDF, and mark the places of a passage."""
         state = self._parts.state
         with state.engine.reading(request.at, caller.acl) as (connection, head):
             page = find_page(connection, head, request)

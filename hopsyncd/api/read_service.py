@@ -301,7 +301,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/documents", "read")
     def documents(self, request: DocumentsRequest, caller: Caller) -> DocumentsAnswer:
-        """A page of the documents, by source and path; pass its `next` as `after` for more."""
+        """List documents by source and path, in pages; pass `next` as `after` for the next page."""
         if request.source is not None and request.source not in self._parts.names.list_visible(
             caller.acl
         ):

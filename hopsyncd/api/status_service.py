@@ -329,7 +329,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/stats", "read")
     def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
-        """Requests since the start, by endpoint."""
+        """Requests since the daemon started, by endpoint."""
         behind = self._parts.worker.pending
         with self._parts.state.engine.reading(hidden=caller.acl) as (_, head):
             version = head.version if head else None

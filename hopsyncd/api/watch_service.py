@@ -54,7 +54,7 @@ class WatchService:
 
     @endpoint("POST", "/v1/watches/allow", "owner")
     def allow_watch(self, request: AllowWatchRequest, caller: Caller) -> WatchAnswer:
-        """Turn on the program or webhook that came with a copied or restored database."""
+        """Turn on a watch's program or webhook that came with a copied or restored database."""
         if request.exec:
             self._require_own_record(caller)
         action = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}

@@ -131,7 +131,7 @@ def documents(
     limit: int = 100,
     at: str = "head",
 ) -> Call[found.DocumentsAnswer]:
-    """A page of the documents, by source and path; pass its `next` as `after` for more."""
+    """List documents by source and path, in pages; pass `next` as `after` for the next page."""
     return call(
         "GET",
         "/v1/documents",
@@ -208,12 +208,12 @@ def examples() -> Call[found.ExamplesAnswer]:
 
 
 def file(source: str, document: str) -> Call[found.FileTextAnswer]:
-    """The text of a document's file, if the file is unchanged since it was indexed."""
+    """The text of a document's file, if the file has not changed since it was indexed."""
     return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
 
 
 def page_image(id: str, at: str = "head", page: int | None = None) -> Call[drawn.PageImageAnswer]:
-    """Show a page of a PDF as a picture, with the places of a passage on it."""
+    """Draw a page of a PDF, and mark the places of a passage."""
     return call("GET", "/v1/page-image/{id}", {"id": id, "at": at, "page": page}, "PageImageAnswer")
 
 
@@ -260,7 +260,7 @@ def jobs() -> Call[daemon_state.JobsAnswer]:
 
 
 def stats() -> Call[daemon_state.StatsAnswer]:
-    """Requests since the start, by endpoint."""
+    """Requests since the daemon started, by endpoint."""
     return call("GET", "/v1/stats", {}, "StatsAnswer")
 
 
@@ -284,7 +284,7 @@ def watch(
 def allow_watch(
     id: int, exec: Sequence[str] = (), webhook: str | None = None
 ) -> Call[daemon_state.WatchAnswer]:
-    """Turn on the program or webhook that came with a copied or restored database."""
+    """Turn on a watch's program or webhook that came with a copied or restored database."""
     return call(
         "POST",
         "/v1/watches/allow",
@@ -338,7 +338,7 @@ def restore(version: str, sources: Sequence[str] = ()) -> Call[changed.RestoreAn
 
 
 def release(sources: Sequence[str] = ()) -> Call[changed.SyncAnswer]:
-    """End the pins of restores, and sync."""
+    """Unpin the documents that restores pinned, and sync."""
     return call("POST", "/v1/release", {"sources": list(sources)}, "SyncAnswer")
 
 
@@ -363,7 +363,7 @@ def tag(name: str, version: str = "head") -> Call[changed.TagAnswer]:
 
 
 def untag(name: str) -> Call[changed.UntagAnswer]:
-    """Remove the name of a version."""
+    """Remove a tag from its version."""
     return call("DELETE", "/v1/tags/{name}", {"name": name}, "UntagAnswer")
 
 
