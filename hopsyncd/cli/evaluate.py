@@ -47,7 +47,9 @@ def _choices(flag: str, name: str, values: Sequence[str], text: str) -> Any:
 _OPTIONS = (
     click.option("--corpus", type=_file, help="JSON lines {id, title, text}."),
     click.option("--folder", type=_there, help="A folder of documents, indexed like a source."),
-    click.option("--ignore", multiple=True, help="With --folder: leave out these files."),
+    click.option(
+        "--ignore", multiple=True, help="With --folder: skip files that match this pattern."
+    ),
     click.option(
         "--questions",
         type=str,

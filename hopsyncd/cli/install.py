@@ -188,7 +188,7 @@ class ServiceRefused(HopsyncdError):
 
 
 _system = click.option(
-    "--system", is_flag=True, help="Install for the whole machine (systemd, as root)."
+    "--system", is_flag=True, help="Use a system-wide service (systemd, as root)."
 )
 
 

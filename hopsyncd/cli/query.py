@@ -74,7 +74,7 @@ _CLOSEST = 2  # passages shown if no answer was found
     "--limit",
     "k",
     type=WholeNumber(1, 1000),
-    help="How many passages. Default: query.k in the configuration.",
+    help="How many passages to return. Default: query.k in the configuration.",
 )
 @click.option(
     "--strategy",
@@ -278,16 +278,16 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     "--llm/--no-llm",
     "by_llm",
     default=None,
-    help="Whether the LLM in [llm] writes the answer; the passages are sent to it. Default: yes, if"
-    " one is configured.",
+    help="Whether the LLM in [llm] gets the passages and writes the answer. Default: yes, if an LLM"
+    " is configured.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
     default="direct",
     show_default=True,
-    help="With an LLM: answer in one step, or by logic: the LLM splits the question and answers"
-    " each part before it searches for the next.",
+    help="direct: the LLM answers in one step. logic: the LLM splits the question, and answers each"
+    " part before the next search.",
 )
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search.")
 @click.option(

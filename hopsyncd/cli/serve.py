@@ -180,8 +180,8 @@ def mcp(
 ) -> None:
     """Serve your documents to an agent through MCP.
 
-    The agent's client starts this command and speaks to it on standard input and output. The
-    command needs a running daemon, on this machine or on a --server.
+    The agent's client runs this command, and uses its standard input and output. The command
+    needs a running daemon, on this machine or on a --server.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """
@@ -216,7 +216,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Find problems of this installation, and say how to fix them.
+    """Find problems with this installation, and say how to fix them.
 
     The command needs no daemon, changes nothing and sends none of your text to other machines. It
     also checks the server in [client] and your token. If a check fails, the exit status is 1.

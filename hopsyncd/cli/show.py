@@ -200,8 +200,8 @@ def show(
     """Print a whole passage or document.
 
     ID is the id of a passage, as `query` prints it, or at least its first 8 characters. DOCUMENT
-    is a path. Its source may precede it (`notes: people/ada.md`), and a line may follow it. With
-    #HEADING, only the passages below that heading are printed.
+    is a path, with its source if needed (`notes: people/ada.md`), and optionally a line number.
+    With #HEADING, only the passages under that heading are printed.
 
     \b
     Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"

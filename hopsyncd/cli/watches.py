@@ -27,8 +27,8 @@ from hopsyncd.printable import printable
     "--exec",
     "program",
     metavar="CMD",
-    help="Run this program at each change, without a shell. It reads the change as JSON from its"
-    " standard input.",
+    help="Run this program at each change, without a shell. The program gets the change as JSON"
+    " on standard input.",
 )
 @click.option(
     "--webhook", metavar="URL", help="POST each change to this http address on this machine."
