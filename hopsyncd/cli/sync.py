@@ -22,7 +22,10 @@ _SHOWN = 10  # documents shown per kind of change in a dry run
 @click.option(
     "--accept-empty",
     is_flag=True,
-    help=("Remove all documents of a source that is now empty. Otherwise, the source is paused."),
+    help=(
+        "Remove all documents of a source that is now empty. Without this option, the source "
+        "is paused."
+    ),
 )
 @click.option(
     "--dry-run",
