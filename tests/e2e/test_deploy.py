@@ -84,8 +84,9 @@ class Behind:
         found = self.ask("POST", "/v1/query", json=question, headers=self.token).json()
         assert "Ansgar" in found["passages"][0]["text"]
         stream = {**self.token, "accept": "application/x-ndjson"}
-        events = self.ask("POST", "/v1/sync", json={}, headers=stream).text.splitlines()
-        assert json.loads(events[-1])["event"] == "answer"
+        synced = self.ask("POST", "/v1/sync", json={}, headers=stream)
+        assert synced.status_code == 200 and synced.text, (synced.status_code, synced.headers)
+        assert json.loads(synced.text.splitlines()[-1])["event"] == "answer"
         forged = {"Authorization": "Bearer wrong", "X-Forwarded-For": "192.0.2.9"}
         assert self.ask("GET", "/v1/status", headers=forged).status_code == 401
         refused = [line for line in self.place.log.read_text().splitlines() if "refused" in line]
