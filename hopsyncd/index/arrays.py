@@ -95,13 +95,13 @@ def sort_distinct(values: Integers) -> Integers:
     return distinct
 
 
-def unite(first: Integers, second: Integers) -> Integers:
-    """Return the distinct values of two arrays in ascending order.
+def unite(*arrays: Integers) -> Integers:
+    """Return the distinct values of all arrays in ascending order.
 
     >>> unite(np.array([5, 2]), np.array([2, 3])).tolist()
     [2, 3, 5]
     """
-    return sort_distinct(np.concatenate([first, second]))
+    return sort_distinct(np.concatenate(arrays))
 
 
 def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:

@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges
+from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges, unite
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vectors
@@ -134,7 +134,7 @@ class Dependencies:
             context.question,
             context.forms.forms,
             snapshot,
-            _unite(
+            unite(
                 np.flatnonzero(search.scores >= _LEAST_FLOW),
                 first,
                 nearest,
@@ -142,7 +142,7 @@ class Dependencies:
                 *(follow_up.rows for follow_up in follow_ups),
             ),
             np.flatnonzero(walked.scores >= _LEAST_SENT),
-            _unite(names[flow >= _LEAST_BY_NAME], named, *seen),
+            unite(names[flow >= _LEAST_BY_NAME], named, *seen),
             [_describe_question(context, vector, direct), *map(_describe_follow_up, follow_ups)],
             closest,
             closest[0].lead,
@@ -160,11 +160,6 @@ class Dependencies:
             if not (tie.alone and is_same(tie.alone) and is_same(tie.together))
         )
         return replace(self, lead=next(deciding, 1.0))
-
-
-def _unite(*rows: Integers) -> Integers:
-    united: Integers = np.unique(np.concatenate(rows))
-    return united
 
 
 def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHits) -> Query:
