@@ -42,6 +42,10 @@ class _Words(click.Argument):
 
     def process_value(self, context: click.Context, value: Any) -> str:
         words = super().process_value(context, value)
+        if words and not any(map(str.strip, words)):
+            raise click.UsageError(
+                "The question is empty. Type a question, or words to search for."
+            )
         return " ".join(words) if words else ""
 
 
@@ -312,7 +316,7 @@ def print_understood(answer: Mapping[str, Any]) -> None:
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"
-    phrase = f"{printable(query['question'])!r} in {printable(query['filter'])}"
-    echo_line(f"searched for {phrase}: {scope}", fg="cyan", err=True)
+    words = f"searched for {printable(query['question'])!r} in " if query["question"] else ""
+    echo_line(f"{words}{printable(query['filter'])}: {scope}", fg="cyan", err=True)
     if query["hint"]:
         warn([query["hint"]])

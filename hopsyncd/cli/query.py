@@ -334,7 +334,7 @@ def ask(
     )
     with client_of(context) as client:
         reply = _ask(client, call, show_draft=by_llm is not False and not as_json)
-        place_of = place_printer(client)
+        place_of = place_text if reply["found"] else place_printer(client)
         if print_if_json(reply, as_json, client):
             return
     warn(reply["degraded"])

@@ -66,8 +66,8 @@ def _stem(keys: Mapping[str, Any]) -> str:
         return _WEB_PAGE.sub("", keys["start"][0]).rstrip("/").replace("/", " ")
     if keys["kind"] == "sqlite" and "table" in keys:
         return str(keys["table"])
-    place = str(keys.get("path") or keys["url"])
-    return re.split(r"[/:]", place.rstrip("/"))[-1].removesuffix(".git")
+    place = str(keys.get("path") or keys["url"]).rstrip("/").removesuffix("/.git")
+    return re.split(r"[/:]", place)[-1].removesuffix(".git")
 
 
 def _escape_dollars(value: Any) -> Any:

@@ -179,7 +179,7 @@ def answer_json(
     """
     # A filter is no question, so the passages are not rated.
     if answer and understood and understood.is_only_filters:
-        answer = replace(answer, absent=(), strengths={})
+        answer = replace(answer, question="", absent=(), strengths={})
     hops = search.strategy == "hop"
     llm = answer.llm if answer else None
     return {

@@ -61,6 +61,16 @@ def test_adding_a_source_keeps_the_existing_configuration(file: Path, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "my $notes"]
 
 
+def test_a_repository_is_named_after_its_folder(file: Path, tmp_path: Path) -> None:
+    for place in ("code/.git", "bare/tools.git"):
+        (tmp_path / place).mkdir(parents=True)
+    chosen = [
+        add_source(file, {"kind": "git", "path": str(tmp_path / place)}, None)[0]
+        for place in ("code/.git", "bare/tools.git")
+    ]
+    assert chosen == ["code", "tools"]
+
+
 def test_a_place_is_added_once_unless_it_gets_another_name(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the source 'others' already has this path"):
         add_source(file, folder(tmp_path / "x"), None)

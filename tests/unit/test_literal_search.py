@@ -139,6 +139,7 @@ def test_a_search_by_filters_alone_rates_no_passage(shelf: Shelf) -> None:
     found = shelf.query("law.md", wanted=only_law)
     shown = answer_json(found, found.search, Understood("law.md", only_law, is_only_filters=True))
     assert [one["strength"] for one in shown["passages"]] == [None]
+    assert shown["understood"] and not shown["understood"]["question"]
 
 
 def test_exact_finds_only_passages_with_every_word_as_typed(shelf: Shelf) -> None:

@@ -12,6 +12,7 @@ from hopsyncd.api.requests import QueriesRequest
 from hopsyncd.cli.add import _print_details, _print_removal
 from hopsyncd.cli.main import cli
 from hopsyncd.cli.maintain import _numbers
+from hopsyncd.cli.output import print_understood
 from hopsyncd.cli.progress import _total_progress
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
@@ -51,6 +52,31 @@ def test_an_empty_question_of_a_batch_is_named_by_its_place() -> None:
         QueriesRequest.model_validate({"queries": [{"question": "Who?"}, {"question": ""}]})
     error = bad_request(raised.value, QueriesRequest)
     assert error.why == "queries, number 2, question: the field is empty"
+
+
+@pytest.mark.parametrize("command", ["query", "ask", "watch"])
+def test_an_empty_question_is_refused_with_what_to_type(command: str) -> None:
+    ran = CliRunner().invoke(cli, [command, " "])
+    assert ran.exit_code == 2
+    assert "The question is empty. Type a question, or words to search for." in ran.output
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("", "path:law.md: 1 document, 2 passages\n"),
+        ("gate", "searched for 'gate' in path:law.md: 1 document, 2 passages\n"),
+    ],
+)
+def test_only_words_are_said_to_be_searched_for(
+    question: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    understood = {
+        "question": question, "words": [], "offered": [], "absent": [], "filter": "path:law.md",
+        "offered_filter": "", "documents": 1, "passages": 2, "hint": None,
+    }  # fmt: skip
+    print_understood({"understood": understood})
+    assert capsys.readouterr().err == told
 
 
 def test_doctor_prints_several_mistakes_on_lines(
