@@ -181,7 +181,7 @@ _AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|
 _PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
 _AMOUNTS = "limit|number|percent(?:age)?|share|amount|size|port|level|maximum|minimum|population"
 _CODES = "command|option|flag|property|key|setting|variable|function|macro|file|path|expression"
-_PATTERNS: tuple[tuple[Kind, str], ...] = (
+_QUESTION_PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
         "duration",
         r"how (?:long(?! (?:is|are) the)|soon|early|late|quickly|much (?:more |longer )?time)\b"
@@ -210,7 +210,7 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
 )
 _COMPILED = tuple(
     (kind, re.compile(pattern if pattern[0] == "^" else rf"\b(?:{pattern})", re.IGNORECASE))
-    for kind, pattern in _PATTERNS
+    for kind, pattern in _QUESTION_PATTERNS
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _TWO_THINGS = re.compile(
@@ -219,6 +219,11 @@ _TWO_THINGS = re.compile(
     re.IGNORECASE,
 )
 _YES_OR_NO = re.compile(rf"{_AUXILIARY}\b", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:which|what) (?:\w+ )?"
+    rf"(?:(?:version|release|date|day|year|month|{_CODES})s|properties)\b",
+    re.IGNORECASE,
+)
 _KEYWORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("duration", re.compile(r"\b(?:lifetime|timeout|duration|grace period)\b", re.IGNORECASE)),
     ("number", re.compile(rf"^(?:\w+ ){{0,2}}(?:{_AMOUNTS})s? of\b", re.IGNORECASE)),
@@ -284,6 +289,15 @@ def find_needs(question: str) -> QuestionNeeds | None:
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None
     return QuestionNeeds(kind, _counted_terms(words), "money" if _MONEY.search(words) else unit)
+
+
+def asks_for_several(question: str) -> bool:
+    """Return whether a question asks for several values, such as dates or options.
+
+    >>> asks_for_several("Which versions read it?"), asks_for_several("Which version reads it?")
+    (True, False)
+    """
+    return _SEVERAL.search(question) is not None
 
 
 def _counted_terms(words: str) -> frozenset[str]:

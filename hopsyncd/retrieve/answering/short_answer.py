@@ -16,7 +16,7 @@ from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
 from hopsyncd.retrieve.sentences import Sentence
-from hopsyncd.retrieve.strength import log_odds
+from hopsyncd.retrieve.strength import log_odds, probability
 from hopsyncd.text.words import index_terms
 
 # Weights for the probability that a value in a sentence is the value asked for.
@@ -90,7 +90,7 @@ _FREQUENCY = (
     rf"|every (?:(?:{_NUMBER}) |other )?(?:{_UNIT})"
     r"|(?:bi-?|semi-?)?(?:hourly|daily|weekly|monthly|quarterly|yearly|annually)"
 )
-_PATTERNS: dict[Kind, re.Pattern[str]] = {
+_VALUE_PATTERNS: dict[Kind, re.Pattern[str]] = {
     "duration": re.compile(rf"(?<![\w.-]){_SHORT_OF_UNIT}{_TIME}{_AND_TIME}", re.IGNORECASE),
     "frequency": re.compile(rf"\b(?:{_FREQUENCY})\b", re.IGNORECASE),
     "version": re.compile(r"(?<![\w.-])v?\d+(?:\.\d+){1,3}(?:[a-z]+\d*)?(?![\w-]|\.\d)"),
@@ -161,7 +161,8 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
     """
     numbers = {match.start(1) for match in _ITEM_NUMBER.finditer(text)}
     spans = [
-        found.span() for found in (_PATTERNS[kind].finditer(text) if kind in _PATTERNS else ())
+        found.span()
+        for found in (_VALUE_PATTERNS[kind].finditer(text) if kind in _VALUE_PATTERNS else ())
     ]
     if kind == "date":
         spans = [
@@ -178,6 +179,7 @@ def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, K
     """Yield the dates, and the durations that say when something happens, such as "in two days".
 
     The second value of each pair is "date" or "duration".
+
     >>> [value.text for value, _ in moments_of("It takes six hours. It ends after two days.", ())]
     ['after two days']
     """
@@ -197,8 +199,8 @@ def _find_words_after(text: str, end: int) -> str:
     return match[0] if match else ""
 
 
-MIN_RIGHT = 0.45  # A short answer is shown if it is right with at least this probability.
-LEAST_ODDS = -1.5  # The value must have these log odds even if no other value was found.
+_MIN_RIGHT = 0.45  # A short answer is shown if it is right with at least this probability.
+_MIN_ODDS = -1.5  # The value must have these log odds even if no other value was found.
 _SENTENCES = 40  # the sentences most like the question, which are searched for values
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
@@ -293,6 +295,7 @@ def _take_counted_noun(counted: Set[str], after: str) -> str:
     """Return the words after a number up to the counted noun, or "" if the noun is missing.
 
     `counted` has the index terms of the noun, and `after` is the text after the number.
+
     >>> _take_counted_noun({"dai"}, " working days in all")
     ' working days'
     """
@@ -331,6 +334,11 @@ def choose_likeliest(
     }
     is_counted = not best.features["uncounted"]
     return Short(best.text, best.sentence, features, is_counted, best.features["covered"])
+
+
+def is_probably_right(short: Short) -> bool:
+    """Return whether a short answer is likely enough to be shown."""
+    return short.features["odds"] >= _MIN_ODDS and probability(RIGHT, short.features) >= _MIN_RIGHT
 
 
 def _list_terms_near(value: Value, sentence: Sentence) -> set[str]:

@@ -10,7 +10,7 @@ from hopsyncd.retrieve.answering.extractive import find_needs, is_prose
 from hopsyncd.retrieve.answering.section_date import find_section_date
 from hopsyncd.retrieve.answering.support import Judgement, is_of_related
 from hopsyncd.retrieve.numbered_items import find_item, read_item_reference
-from hopsyncd.retrieve.query_words import contains_literal, defines, read_query_words
+from hopsyncd.retrieve.query_words import QueryWords, contains_literal, defines, read_query_words
 from hopsyncd.retrieve.sentences import FoundTexts, Sentence
 from hopsyncd.text.words import index_terms
 
@@ -31,13 +31,14 @@ def find_by_structure(
         dated = find_section_date(texts, sentences, weights, judgement.with_value)
         if dated:
             return Judgement(True, dated.day, (dated.sentence,))
-    defining = _list_defining(texts, sentences, question)
+    query = read_query_words(question)
+    defining = _list_defining(texts, sentences, query)
     owning = _list_owning(sentences, weights, question)
     with_value = judgement.with_value | defining | owning
-    typed = _list_typed(sentences, question)
+    typed = _list_typed(sentences, query)
     return replace(
         judgement,
-        is_found=judgement.is_found or bool(typed or (defining and _asks_for_meaning(question))),
+        is_found=judgement.is_found or bool(typed or (defining and _asks_for_meaning(query))),
         with_value=with_value,
         leading=frozenset() if asked else defining & typed or defining or typed,
     )
@@ -46,23 +47,23 @@ def find_by_structure(
 _MEANING = frozenset("do does mean means meaning stand error code fault status".split())
 
 
-def _asks_for_meaning(question: str) -> bool:
+def _asks_for_meaning(query: QueryWords) -> bool:
     """Return whether a question only asks what a code means.
 
-    >>> _asks_for_meaning("What does error E-417 mean?"), _asks_for_meaning("Who fixed E-417?")
-    (True, False)
+    >>> _asks_for_meaning(read_query_words("What does error E-417 mean?"))
+    True
+    >>> _asks_for_meaning(read_query_words("Who fixed E-417?"))
+    False
     """
-    words = read_query_words(question).words
-    return all(word.lower() in _MEANING for word in words) and "what" in question.lower()
+    return all(word.lower() in _MEANING for word in query.words) and "what" in query.text.lower()
 
 
-def _list_typed(sentences: Sequence[Sentence], question: str) -> frozenset[Sentence]:
+def _list_typed(sentences: Sequence[Sentence], query: QueryWords) -> frozenset[Sentence]:
     """Return the sentences that contain every part of a keyword query as typed.
 
     Headers and markup are returned only if no other sentence does. For a question, the result is
     empty.
     """
-    query = read_query_words(question)
     if not query.is_keywords:
         return frozenset()
     typed = [
@@ -74,10 +75,10 @@ def _list_typed(sentences: Sequence[Sentence], question: str) -> frozenset[Sente
 
 
 def _list_defining(
-    texts: FoundTexts, sentences: Sequence[Sentence], question: str
+    texts: FoundTexts, sentences: Sequence[Sentence], query: QueryWords
 ) -> frozenset[Sentence]:
     """Return the sentences that define a code of the question."""
-    codes = [part.text for part in read_query_words(question).literals if part.kind == "code"]
+    codes = [part.text for part in query.literals if part.kind == "code"]
     headings = {id_: texts.passages[id_].heading for id_ in texts.ranked}
     return frozenset(
         sentence

@@ -27,17 +27,15 @@ from statistics import median
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.language import EntityFinder
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asks_for_several, find_needs
 from hopsyncd.retrieve.answering.kinship import lacks_kinship
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
-    LEAST_ODDS,
-    MIN_RIGHT,
-    RIGHT,
     Candidate,
     Short,
     candidates,
     choose_likeliest,
+    is_probably_right,
 )
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds, probability
@@ -65,11 +63,6 @@ _RELATED = re.compile(
 _OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "start", "end"})
 _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
-)
-_SEVERAL = re.compile(
-    r"\b(?:which|what) (?:\w+ )?(?:versions|releases|dates|days|years|months|commands|options|flags"
-    r"|properties|keys|settings|variables|functions|macros|files|paths|expressions)\b",
-    re.IGNORECASE,
 )
 _LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date and the headings above it
 _ROUNDING = 1e-9
@@ -217,7 +210,7 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
     date must contain a number or a length of time, and its sentence must have enough words of the
     question. No date is shown for something that is only related to the named subject.
     """
-    if is_described(question) or _SEVERAL.search(question):
+    if is_described(question) or asks_for_several(question):
         return False
     if counts_other_things(question, short.text):
         return False
@@ -284,12 +277,6 @@ def judge(
         return Judgement(False)
     with_value = frozenset(value.sentence for value in values if not value.features["uncounted"])
     short = choose_likeliest(values, log_odds(HELD, features))
-    if (
-        asked
-        and short
-        and short.features["odds"] >= LEAST_ODDS
-        and probability(RIGHT, short.features) >= MIN_RIGHT
-        and is_shown(question, asked, short)
-    ):
+    if asked and short and is_probably_right(short) and is_shown(question, asked, short):
         return Judgement(True, short.text, (short.sentence,), with_value)
     return Judgement(True, with_value=with_value)

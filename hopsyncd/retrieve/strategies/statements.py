@@ -5,13 +5,14 @@ an incoming question with its own vector. (Topics are questions about whole pass
 passage's vector.)
 
 1. Begin with the `top_k` statements that have most names of the question, and with the `top_k`
-statements most like the question. 2. From each of these statements, extend paths by a statement of
-another passage that shares a name with the last statement. Continue while the score rises, at most
-`depth` times. Each round keeps the `beam` best paths. The score of a path is the cosine of the
-question with the sum of its statements' vectors, each times its attention, the softmax of the
-cosines. 3. Rank the statements of all paths: by the score of the best path that has them, by their
-own cosine, by the mean of both with the cosine and the words of their passages, or by a
-cross-encoder. Of statements with a TF-IDF cosine above 0.995, only the first is kept.
+   statements most like the question.
+2. From each of these statements, extend paths by a statement of another passage that shares a name
+   with the last statement. Continue while the score rises, at most `depth` times. Each round keeps
+   the `beam` best paths. The score of a path is the cosine of the question with the sum of its
+   statements' vectors, each times its attention, the softmax of the cosines.
+3. Rank the statements of all paths: by the score of the best path that has them, by their own
+   cosine, by the mean of both with the cosine and the words of their passages, or by a
+   cross-encoder. Of statements with a TF-IDF cosine above 0.995, only the first is kept.
 
 From a name, a search follows only the statements most like the question, so its cost does not grow
 with the collection. A dissimilar statement would hardly raise a score.
