@@ -96,11 +96,10 @@ def choose_excerpts(
     budget_tokens: int,
     frame_tokens: Callable[[PassageId, bool], int],
     count_tokens: Callable[[str], int],
-    most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> list[Excerpt]:
-    """Choose excerpts of at most `most` passages and `budget_tokens` tokens, including the numbers,
-    headings and titles.
+    """Choose excerpts of at most `MAX_PASSAGES` passages and `budget_tokens` tokens, including the
+    numbers, headings and titles.
 
     Passages of one document are together, in document order. weights: the idf of the question's
     terms. frame_tokens: returns the tokens of a passage's number and headings; if its second
@@ -111,7 +110,7 @@ def choose_excerpts(
     left = budget_tokens
     documents: set[object] = set()
     joined: list[_Part] = []
-    most = min(most, max(budget_tokens // _LEAST_TOKENS, 1))
+    most = min(MAX_PASSAGES, max(budget_tokens // _LEAST_TOKENS, 1))
     for part in parts:
         if len(joined) == most:
             break
