@@ -21,7 +21,7 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.config.values import MEMBERS, is_on_this_machine
-from hopsyncd.display import KEPT_CLOSED, TO_OPEN
+from hopsyncd.display import KEPT_CLOSED, TO_OPEN, plural
 from hopsyncd.doctor import Finding, machine, report_ok
 from hopsyncd.doctor.backup_checks import backups
 from hopsyncd.doctor.local_llms import find_local_llms
@@ -212,7 +212,7 @@ def _check_answer(config: Config) -> Iterator[Finding]:
     for problem in status["watch_problems"]:
         yield Finding("watched questions", "warn", problem, "See docs/history.md")
     if problems := sum(source["problems"] for source in status["sources"]):
-        detail = f"{problems} document{'' if problems == 1 else 's'} cannot be read"
+        detail = f"{plural(problems, 'document')} cannot be read"
         yield Finding("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
     for source in status["sources"]:
         name = f"source {source['name']}"
@@ -276,7 +276,7 @@ def check_certificate(config: Config) -> Iterator[Finding]:
         remedy = "Make a certificate that names this host, as docs/team.md shows"
         yield Finding("certificate", "warn", detail, remedy)
     elif left_s < _EXPIRES_SOON_S:
-        days = f"{access.tls_cert} expires in {left_s / 86400:.0f} days"
+        days = f"{access.tls_cert} expires in {plural(round(left_s / 86400), 'day')}"
         yield Finding("certificate", "warn", days, remedy)
     else:
         yield report_ok("certificate", f"for {names}, valid for {left_s / 86400:.0f} days")
