@@ -15,7 +15,7 @@ _SHOWN = 60  # passages shown around the marked passage
 _CELL = " | "
 _LABEL = re.compile(r"([^:|\n]{1,80}): (.*)", re.DOTALL)
 _ITEM = re.compile(r"(?:[-*•] |(?:\d{1,3}[.)]) )")
-# Lines of a passage that are not items of a list are the lines of code.
+# Single line breaks in a passage separate list items or lines of code.
 _CODE = re.compile(r"[{};=\\]|\(\)|^\s*[$#>/]", re.MULTILINE)
 _SENTENCE = re.compile(r"(?: {2})*(?:\[[ xX]\] )?[^\W_a-z]|(?: {2})*[\"'(\u201c\u00ab\u201e]\w")
 _TASK = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
