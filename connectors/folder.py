@@ -170,6 +170,9 @@ class FolderConnector:
         if self._rules.looks_secret(id_, is_folder):
             add = f'Add "{shown}" to `not_secret` of the source in config.toml to have it read'
             return f"the name of {shown} looks like a secret", add
+        if self._rules.forbids(id_, is_folder):
+            move = "Move the file to another folder, or remove the pattern from `deny`"
+            return f"`deny` of the source, or a rule for version control, excludes {shown}", move
         if self._rules.hides(id_, is_folder, levels):
             return f"an ignore file, `ignore` or a built-in pattern excludes {shown}", bring_back
         kind = kind_of_name(id_)

@@ -60,6 +60,17 @@ def test_the_remedies_work(folder: Path) -> None:
     assert [connector.why_left_out(name) for name in FILES] == [None] * len(FILES)
 
 
+@pytest.mark.parametrize("path", ["private.md", ".git/a.md"])
+def test_what_ignore_cannot_include_has_another_remedy(folder: Path, path: str) -> None:
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_text("x y")
+    settings = FileSettings(ignore=("!private.md", "!.git/"), deny=("private.md",))
+    reason = FolderConnector(folder, settings).why_left_out(path)
+    assert reason is not None
+    assert reason[0].startswith("`deny` of the source, or a rule for version control, excludes")
+    assert "`ignore`" not in reason[1]
+
+
 @pytest.mark.parametrize("path", ["kept.md", "none.md", "none/a.md", "../a.md", "kept.md/a"])
 def test_a_listed_or_missing_file_has_no_reason(folder: Path, path: str) -> None:
     assert FolderConnector(folder).why_left_out(path) is None
