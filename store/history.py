@@ -151,14 +151,14 @@ def _at_time(connection: Connection, at: str) -> Version:
         "SELECT max(CASE WHEN created_ms <= ? THEN id END), min(created_ms) FROM version",
         [round(moment.timestamp() * 1000)],
     ).fetchone()
-    if number is None:
-        first = datetime.fromtimestamp((first_ms or 0) / 1000).astimezone()
+    if number is None and first_ms is not None:
+        first = datetime.fromtimestamp(first_ms / 1000).astimezone()
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
             f"the first version is later than this time: {first.isoformat(' ', 'minutes')}",
             "Choose a later time, or run `hopsyncd log` to list the versions",
         )
-    return version(connection, number)
+    return version(connection, number or 0)
 
 
 def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None:

@@ -106,6 +106,9 @@ def test_a_store_without_versions_has_no_head(store: Connection) -> None:
     assert head(store) is None
     with pytest.raises(NoSuchVersion, match="nothing has been indexed yet"):
         version(store, 1)
+    for at in ("head", "yesterday"):
+        with pytest.raises(NoSuchVersion, match="nothing has been indexed yet"):
+            resolve(store, at)
 
 
 def test_a_version_is_read_back_as_it_was_committed(store: Connection) -> None:
