@@ -75,8 +75,11 @@ class Behind:
         with httpx2.Client(base_url=url, verify=verified, timeout=DEADLINE_S) as http:
             return http.request(method, path, **more)
 
-    def check(self) -> None:
-        """The proxy answers for the daemon, streams, and says truly for whom it asks."""
+    def check(self, tries: int = 1) -> None:
+        """The proxy answers for the daemon, streams, and says truly for whom it asks.
+
+        tries: how often a stream may be asked for until it is not empty.
+        """
         self.place.until(self._answers)
         answer = self.ask("GET", "/v1/status", headers=self.token)
         assert answer.json()["documents"] == 1
@@ -84,7 +87,10 @@ class Behind:
         found = self.ask("POST", "/v1/query", json=question, headers=self.token).json()
         assert "Ansgar" in found["passages"][0]["text"]
         stream = {**self.token, "accept": "application/x-ndjson"}
-        synced = self.ask("POST", "/v1/sync", json={}, headers=stream)
+        for _ in range(tries):
+            synced = self.ask("POST", "/v1/sync", json={}, headers=stream)
+            if synced.text:
+                break
         assert synced.status_code == 200 and synced.text, (synced.status_code, synced.headers)
         assert json.loads(synced.text.splitlines()[-1])["event"] == "answer"
         forged = {"Authorization": "Bearer wrong", "X-Forwarded-For": "192.0.2.9"}
@@ -162,7 +168,9 @@ def test_the_daemon_serves_clients_behind_caddy(behind: Behind) -> None:
     }
     command = [caddy, "run", "--config", str(file), "--adapter", "caddyfile"]
     with running(command, folder / "log", environment):
-        behind.check()
+        # Caddy 2.6 sometimes closes its own connection to any server that streams the answer to a
+        # POST, and then ends the answer without an error.
+        behind.check(tries=5)
 
 
 def test_a_socket_forwarded_by_ssh_answers_like_a_local_socket() -> None:
