@@ -150,8 +150,8 @@ class _Current(Collector):
 
     def collect(self) -> Iterator[Metric]:
         status = self._status
-        for key, gauge in _GAUGES.items():
-            yield GaugeMetricFamily(f"hopsyncd_{key}", gauge, value=float(status[key]))
+        for key, description in _GAUGES.items():
+            yield GaugeMetricFamily(f"hopsyncd_{key}", description, value=float(status[key]))
         wal = Path(status["database"] + "-wal")
         wal_bytes = wal.stat().st_size if wal.exists() else 0
         yield GaugeMetricFamily("hopsyncd_wal_bytes", "The write-ahead log", value=wal_bytes)
@@ -174,9 +174,9 @@ class _Current(Collector):
         yield GaugeMetricFamily(
             "hopsyncd_failing", "1 if the last sync failed", value=bool(status["error"])
         )
-        for key, gauge in _COUNTERS.items():
+        for key, description in _COUNTERS.items():
             value = status["counters"][key]
-            yield CounterMetricFamily(f"hopsyncd_{key}", gauge, value=value)
+            yield CounterMetricFamily(f"hopsyncd_{key}", description, value=value)
         yield from self._clients()
         yield from self._llm()
         yield from self._role()

@@ -27,7 +27,8 @@ class Segment(NamedTuple):
     - Dense: `keys` is empty, and `offsets` has the start of the rows of the keys -1, 0, 1 and so
     on, up to two more than the largest key.
 
-    `build` chooses the smallest form.
+    `build` chooses the dense form if it fits, because it needs no binary search, and else the
+    smaller of the other forms.
     """
 
     keys: Integers
