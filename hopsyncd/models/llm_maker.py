@@ -150,10 +150,10 @@ class LlmQuestionMaker:
     def _make(self, passage: Passage, output: LlmOutput) -> QuestionSet:
         if isinstance(output, LlmStatements):
             (mentions,) = self._language.mentions([passage.text])
-            statements = draft_statements(draft_questions(passage, mentions), output)
+            drafts = draft_statements(draft_questions(passage, mentions), output)
         else:
-            statements = self._asked_drafts(passage, output)
-        return embed_drafts(passage, statements, self.generation, self._encoder)
+            drafts = self._asked_drafts(passage, output)
+        return embed_drafts(passage, drafts, self.generation, self._encoder)
 
     def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])

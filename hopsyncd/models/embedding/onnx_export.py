@@ -227,13 +227,13 @@ class _Original:
         )
 
         def pool(states: Any) -> Any:
-            nodes = {
+            outputs = {
                 "token_embeddings": states,
                 "attention_mask": torch.ones_like(states[:, :, 0], dtype=torch.int64),
             }
             for part in rest:
-                nodes = part(nodes)
-            return nodes["sentence_embedding"]
+                outputs = part(outputs)
+            return outputs["sentence_embedding"]
 
         with torch.inference_mode():
             states = first(features)["token_embeddings"][:1].clone()
