@@ -12,8 +12,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Column = NDArray[Any]
 
-# `find_sorted` uses a table for more than _MANY wanted numbers, if all values are below _SPARSEST
-# times the count of these numbers.
+# `find_sorted` uses a table for more than _MANY wanted numbers, if no value is negative and all are
+# below _SPARSEST times the count of these numbers.
 _MANY, _SPARSEST = 4096, 16
 
 LEAST_SORTABLE = np.int32(-(2**31))
@@ -70,9 +70,9 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
     """Return, for each wanted number, its position in `values`, and whether `values` contains the
-    number. If it does not, the position is meaningless. `values` must be distinct, ascending, and
-    not negative."""
-    if len(wanted) > _MANY and len(values) and values[-1] < _SPARSEST * len(wanted):
+    number. If it does not, the position is meaningless. `values` must be distinct and ascending."""
+    most = _SPARSEST * len(wanted)
+    if len(wanted) > _MANY and len(values) and values[0] >= 0 and values[-1] < most:
         # For many numbers, a table takes less time than binary searches.
         end = int(values[-1]) + 1
         table = np.full(end + 1, -1)

@@ -243,9 +243,11 @@ def test_take_flags_and_find_sorted_for_absent_rows() -> None:
     ]
 
 
-def test_many_numbers_are_found_like_few() -> None:
+@pytest.mark.parametrize("least", [0, -5, -(10**17)])
+def test_many_numbers_are_found_like_few(least: int) -> None:
     rng = np.random.default_rng(7)
-    values, wanted = np.flatnonzero(rng.random(20_000) < 0.3), rng.integers(-9, 30_000, 9000)
+    values = np.flatnonzero(rng.random(20_000) < 0.3) + least
+    wanted = rng.integers(-9, 30_000, 9000) + least
     positions, is_there = find_sorted(values, wanted)
     assert is_there.tolist() == np.isin(wanted, values).tolist()
     assert (values[positions[is_there]] == wanted[is_there]).all()
