@@ -38,8 +38,8 @@ _LONGEST_REST_S = 90.0  # Longer than a batch of an import takes.
 _LOOK_S = 0.1  # Interval of checks whether a sync has ended or the process ends.
 _PAUSES = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
 _REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served.
-# A head with more changed passages is served before its view is computed. A batch of an import has
-# 4,096 new passages.
+# A head with more changed passages is served before its view is computed. A batch of an import adds
+# at most 4,096 passages, and may replace as many.
 _MOST_CHANGED = 8192
 _SMALL_CHANGE = 64  # A view of a head with more changed passages pauses while queries run.
 _PAUSES_AT_ONCE = 1.0  # Like _PAUSES, for views computed before their head is served.

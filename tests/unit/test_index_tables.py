@@ -137,7 +137,7 @@ class TestPostings:
         taken.replace(read_segment("found", columns, lengths))
         assert taken.find_all(ints(asked))[0].tolist() == found.tolist()
 
-    def test_a_segment_takes_the_smallest_form(self) -> None:
+    def test_a_segment_is_dense_if_it_can_be_or_else_takes_the_smaller_form(self) -> None:
         rows = np.arange(8192, dtype=np.int32)
         numbers = np.arange(8192, dtype=np.int64)
         dense = Segment.build(numbers // 4, rows)
