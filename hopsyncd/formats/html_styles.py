@@ -9,7 +9,7 @@ _CLASS = re.compile(r"[a-z]{0,10}\.([\w-]{1,100})\Z", re.IGNORECASE)
 _DECLARATIONS = {
     "sup": re.compile(r"vertical-align\s*:\s*super\b", re.IGNORECASE),
     "sub": re.compile(r"vertical-align\s*:\s*sub\b", re.IGNORECASE),
-    "s": re.compile(r"text-decoration[\w-]*\s*:[^;]*\bline-through\b", re.IGNORECASE),
+    "s": re.compile(r"text-decoration[\w-]{0,20}\s*:[^:;]*\bline-through\b", re.IGNORECASE),
 }
 _INLINE = ("span", "font", "small", "b", "i", "em", "strong", "u")
 _PARAGRAPHS = ("p", "div")

@@ -4,7 +4,8 @@ pronunciations."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def without_hidden(tokens: Sequence[Token]) -> tuple[list[Token], int, list[str]
         return [*tokens], 0, []
     remaining: list[Token] = []
     readings: list[str] = []
-    ruby: dict[str, str] = {}  # the text of the open ruby element, by element name
+    # The texts in the open ruby element, by the name of the element around each text.
+    ruby: defaultdict[str, list[str]] = defaultdict(list)
     part = ""  # the open element in the ruby element
     depth = deletions = 0
     for token in tokens:
@@ -42,14 +44,18 @@ def without_hidden(tokens: Sequence[Token]) -> tuple[list[Token], int, list[str]
             part = "ruby" if bool(tag[1]) != (name == "ruby") else "" if tag[1] else name
             if name == "ruby":
                 readings += _reading(ruby)
-                ruby = {}
+                ruby.clear()
         else:
-            ruby[part] = ruby.get(part, "") + token.content
+            if part and not is_tag:
+                ruby[part].append(token.content)
             if part not in ("rt", "rtc", "rp"):
                 remaining.append(token)
     return remaining, deletions, readings
 
 
-def _reading(ruby: dict[str, str]) -> list[str]:
-    base, reading = (ruby.get(a, "") + ruby.get(b, "") for a, b in (("ruby", "rb"), ("rt", "rtc")))
-    return [f"{base.strip()} ({reading.strip()})"] if base.strip() and reading.strip() else []
+def _reading(ruby: Mapping[str, list[str]]) -> list[str]:
+    base, reading = (
+        "".join(text for name in names for text in ruby.get(name, ())).strip()
+        for names in (("ruby", "rb"), ("rt", "rtc"))
+    )
+    return [f"{base} ({reading})"] if base and reading else []

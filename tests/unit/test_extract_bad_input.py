@@ -4,9 +4,11 @@ import random
 import time
 
 import pytest
+from markdown_it.token import Token
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.markdown_inline import without_hidden
 from hopsyncd.formats.readers import extract
 from store.records import Passage
 
@@ -112,6 +114,28 @@ def test_hostile_front_matter_is_read_in_linear_time() -> None:
     start = time.process_time()
     assert extract(data, "text/markdown")
     assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("style", ["text-decoration:", "text-decoration-"])
+def test_a_hostile_style_is_read_in_linear_time(style: str) -> None:
+    data = f'<p style="line-through {style * 8000}">Rome.</p>'.encode()
+    start = time.process_time()
+    assert extract(data, "text/html")
+    assert time.process_time() - start < 2
+
+
+def test_a_long_paragraph_with_tags_is_read_in_linear_time() -> None:
+    ruby, tag, text = (
+        Token(kind, "", 0, content=content)
+        for kind, content in (
+            ("html_inline", "<ruby>"),
+            ("html_inline", "<b>"),
+            ("text", "Rome " * 20),
+        )
+    )
+    start = time.process_time()
+    assert without_hidden([ruby, *[text, tag] * 20_000])
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("media_type", TYPES)

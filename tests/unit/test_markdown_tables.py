@@ -169,7 +169,9 @@ def test_two_bars_are_an_empty_cell_in_a_plain_table() -> None:
     assert texts(f"{table}\n{table}") == ["a: 1 | b: | c: 3"] * 2
 
 
-@pytest.mark.parametrize("lines", ["|a|b|\n|-|\n", "|a|\n|=|\n", "|a|\n\n", "|a|\n|a|\n|-|\n"])
+@pytest.mark.parametrize(
+    "lines", ["|a|b|\n|-|\n", "|a|\n|=|\n|b|c|\n", "|a|\n\n", "|a|\n|a|\n|-|\n"]
+)
 def test_lines_that_begin_many_tables_are_searched_once(lines: str) -> None:
     begun = process_time()
     read(lines * 8000)

@@ -95,7 +95,10 @@ def test_suggested_changes_of_criticmarkup_are_applied() -> None:
 
 
 def test_pronunciations_follow_the_text_in_markdown() -> None:
-    text = "<ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>へ、<ruby>行<rt>い</ruby>く。"
+    text = (
+        "<ruby><b>東京</b><rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>へ、"
+        "<ruby>行<rt>い</ruby>く。"
+    )
     blocks = extract(text.encode(), "text/markdown")
     assert [(block.kind, block.text) for block in blocks] == [
         ("paragraph", "東京へ、行く。"),
