@@ -38,7 +38,11 @@ def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
 
 def may_name_columns(texts: Sequence[str]) -> bool:
     """Whether a row can name columns: it has no values other than years, no addresses, sentences or
-    long texts, and no text that ends with a colon."""
+    long texts, and no text that ends with a colon.
+
+    >>> may_name_columns(["Port", "Fee"]), may_name_columns(["Port", "The fee of a berth" * 9])
+    (True, False)
+    """
     return not any(
         text.endswith(":")
         or "://" in text
@@ -116,6 +120,8 @@ def _centered_groups(starts: Sequence[int], second: Sequence[str]) -> tuple[int,
 
     >>> _centered_groups([2, 4], ["Year", "a", "b", "a", "b"])
     (0, 2, 2, 4, 4)
+    >>> _centered_groups([3, 4], ["Year", "a", "b", "a", "b"])  # both names are above one group
+    ()
     """
     size, rest = divmod(len(second) - 1, max(len(starts), 1))
     if len(starts) < 2 or size < 2 or rest or not all(second[1:]):

@@ -258,6 +258,16 @@ def test_words_whose_letters_are_typed_apart_are_joined() -> None:
     assert "A B C D E F" in said
 
 
+@pytest.mark.parametrize(("distance", "text"), [(10, "Total"), (13, "T o t a l")])
+def test_letters_that_are_as_far_apart_as_columns_are_not_joined(distance: int, text: str) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Courier", 10)
+        for number, letter in enumerate("Total"):
+            canvas.drawString(50 + number * distance, 700, letter)
+
+    assert texts(read(draw)) == [text]
+
+
 @pytest.mark.parametrize("turns", [1, 3])
 def test_a_table_that_lies_on_its_side_is_read_like_an_upright_one(turns: int) -> None:
     def draw(canvas: Canvas) -> None:

@@ -164,6 +164,14 @@ def test_a_table_of_multimarkdown_has_groups_spans_parts_and_a_caption() -> None
     ]
 
 
+def test_a_table_of_multimarkdown_ends_above_another_table() -> None:
+    table = MULTI.partition("\n[")[0]
+    assert texts(f"{table}\n\n|Boat|Crew|\n|-|-|\n|Alva|4|\n")[-2:] == [
+        "Route: East | Fares > Adult: 70 | Fares > Child: 35",
+        "Boat: Alva | Crew: 4",
+    ]
+
+
 def test_two_bars_are_an_empty_cell_in_a_plain_table() -> None:
     table = "|a|b|c|\n|-|-|-|\n|1||3|\n"
     assert texts(f"{table}\n{table}") == ["a: 1 | b: | c: 3"] * 2

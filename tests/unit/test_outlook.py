@@ -248,3 +248,13 @@ def test_appointments_and_tasks_have_their_time_and_place(
     texts = [text for _, text in shown(extract(compound_file(storage), OUTLOOK))]
     assert texts[:2] == ["Crane", "Bring gloves."]
     assert "\n".join(texts[3:]).startswith(lines) if lines else texts[2:] == []
+
+
+def test_a_task_without_a_date_has_no_time() -> None:
+    never = datetime(4501, 1, 1, tzinfo=UTC)
+    storage = {
+        **message({0x001A: "IPM.Task", SUBJECT: "Crane", BODY: "Bring gloves.", 0x8000: never}),
+        "__nameid_version1.0": {"__substg1.0_00030102": struct.pack("<IHH", 0x8105, 6, 0)},
+    }
+    texts = [text for _, text in shown(extract(compound_file(storage), OUTLOOK))]
+    assert texts == ["Crane", "Bring gloves."]
