@@ -445,10 +445,9 @@ def _are_below_groups(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
-    """Build a table from rows of cells on page `page`. Header rows are detected by bold or rotated
-    text, background or content.
-
-    width: the number of columns. is_ruled: whether lines in the PDF mark the cells."""
+    """Build a table of `width` columns from rows of cells on page `page`. Header rows are detected
+    by bold or rotated text, background or content. `is_ruled` says whether lines in the PDF mark
+    the cells."""
     is_bold = [
         all(span.is_bold and not span.is_value for cell in row for span in cell.spans)
         for row in rows

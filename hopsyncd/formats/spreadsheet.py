@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
@@ -252,15 +252,14 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
     `filled` contains the first and last row with text of each column. `rows` is the number of rows.
     """
     columns = sorted(filled, key=lambda index: filled[index])
-    above = [*accumulate(columns, min)], [*accumulate(columns, max)]
-    below = [*accumulate(reversed(columns), min)][::-1], [*accumulate(reversed(columns), max)][::-1]
-    ends = accumulate((filled[index][1] for index in columns), max)
-    for number, end in zip(range(1, len(columns)), ends, strict=False):
-        first = filled[columns[number]][0]
-        is_apart = (
-            above[1][number - 1] < below[0][number] or above[0][number - 1] > below[1][number]
-        )
-        if is_apart and 1 < first < rows - 1 and end < first:
+    left_above, right_above = [*accumulate(columns, min)], [*accumulate(columns, max)]
+    left_below = [*accumulate(reversed(columns), min)][::-1]
+    right_below = [*accumulate(reversed(columns), max)][::-1]
+    ends = [*accumulate((filled[index][1] for index in columns), max)]
+    for above, below in pairwise(range(len(columns))):
+        first = filled[columns[below]][0]
+        is_apart = right_above[above] < left_below[below] or left_above[above] > right_below[below]
+        if is_apart and 1 < first < rows - 1 and ends[above] < first:
             return first
     return 0
 
