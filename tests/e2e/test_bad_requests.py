@@ -86,11 +86,13 @@ def test_a_version_that_never_existed_is_named(daemon: Place) -> None:
 
 
 def test_the_command_line_shows_why_a_request_was_refused(daemon: Place) -> None:
-    refused = daemon.run("query", "  ")
+    refused = daemon.run("query", "words", "--since", "soon")
     assert refused.returncode == 1
-    assert refused.stderr.startswith(
-        "hopsyncd: The request was refused: question: the field is blank"
-    )
+    assert refused.stderr.startswith("hopsyncd: The filter 'since:soon' was refused")
+    assert "is not a date" in refused.stderr
+    refused = daemon.run("query", "  ")
+    assert refused.returncode == 2
+    assert "The question is empty" in refused.stderr
     for k in ("0", "-1", "1001"):
         refused = daemon.run("query", "x", "-k", k)
         assert refused.returncode == 2
