@@ -439,7 +439,7 @@ class McpConfig(Section):
 
 
 class WebConfig(Section):
-    """The address of the web page. If it is empty, the daemon does not serve the page."""
+    """The address of the web interface. If it is empty, the daemon does not serve this interface."""
 
     listen: LoopbackAddress = Field(
         default="", description='Write an address like "127.0.0.1:7718", or leave the value empty.'

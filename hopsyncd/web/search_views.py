@@ -33,7 +33,7 @@ _MOST_REASONS = 24
 
 
 class SearchViews(View):
-    """Serves the search page and its results."""
+    """Serves the question form and its results."""
 
     name = "Ask"
 
