@@ -439,7 +439,7 @@ class McpConfig(Section):
 
 
 class WebConfig(Section):
-    """The address of the web interface. If it is empty, the daemon does not serve this interface."""
+    """The address of the web interface. If it is empty, the daemon serves no web interface."""
 
     listen: LoopbackAddress = Field(
         default="", description='Write an address like "127.0.0.1:7718", or leave the value empty.'
