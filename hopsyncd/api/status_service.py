@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import get_args
+from typing import TypeVar, get_args
 
 import structlog
 
@@ -60,6 +60,8 @@ from store.visibility import Mask
 
 log = structlog.get_logger(__name__)
 
+_Answer = TypeVar("_Answer")
+
 MAX_PROBLEMS = 100  # in one answer, for all sources together
 
 
@@ -108,16 +110,30 @@ class StatusService:
         }
 
     def _status_for(self, acl: Acl) -> StatusAnswer:
+        return self._describe(lambda connection, error: self._status(connection, acl, error))
+
+    def _describe(self, describe: Callable[[Connection, str | None], _Answer]) -> _Answer:
+        """Call `describe` with the database, or with an empty database and an error text if the
+        database cannot be read."""
         try:
             database = self._parts.state.config.database
             with unreadable_file(database), snapshot(connection := self._parts.reader.connection()):
-                return self._status(connection, acl)
+                return describe(connection, None)
         except StoreError as error:
-            # The database cannot be read. The status reports that, with empty counts.
             with closing(fresh_database()) as empty:
-                return self._status(empty, acl, str(error))
+                return describe(empty, str(error))
 
-    def _status(self, connection: Connection, acl: Acl, trouble: str | None = None) -> StatusAnswer:
+    def _find_hidden(self, connection: Connection, acl: Acl) -> tuple[Mask, Snapshot | None]:
+        """Return what `acl` hides, and the served version without it."""
+        state = self._parts.state
+        head = state.engine.head
+        hidden = acl.hidden_among(self._parts.names.list_known(connection))
+        if hidden:
+            with state.engine.reading(hidden=acl) as (_, head):
+                pass
+        return hidden, head
+
+    def _status(self, connection: Connection, acl: Acl, trouble: str | None) -> StatusAnswer:
         """Return the status, with the counts of the served version.
 
         A caller from whom sources are hidden gets no totals, and only admins get error texts,
@@ -126,12 +142,8 @@ class StatusService:
         worker, state = self._parts.worker, self._parts.state
         # Read before the version: a sync that ends later is still reported with the old version.
         syncing, pending = worker.busy, worker.pending
-        head, config = state.engine.head, state.config
-        hidden = acl.hidden_among(self._parts.names.list_known(connection))
-        whole = not hidden
-        if hidden:
-            with state.engine.reading(hidden=acl) as (_, head):
-                pass
+        hidden, head = self._find_hidden(connection, acl)
+        whole, config = not hidden, state.config
         version = head.version if head else None
         endpoint, error = state.models.endpoint, self._parts.freshness.error() or trouble
         return {
@@ -269,12 +281,17 @@ class StatusService:
     @endpoint("GET", "/v1/sources", "read")
     def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
         """The sources and their states."""
-        whole = self.status(request, caller)
-        return {
-            "version": whole["version"],
-            "degraded": whole["degraded"],
-            "sources": whole["sources"],
-        }
+        acl, pending = caller.acl, self._parts.worker.pending  # read before the version
+
+        def describe(connection: Connection, _: str | None) -> SourcesAnswer:
+            hidden, head = self._find_hidden(connection, acl)
+            return {
+                "version": head.version.id if head else 0,
+                "degraded": self._parts.freshness.reasons(acl, pending),
+                "sources": self._list_sources(connection, acl, hidden, head),
+            }
+
+        return self._describe(describe)
 
     @endpoint("GET", "/v1/health", "health")
     def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
