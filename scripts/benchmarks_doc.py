@@ -53,8 +53,8 @@ A `~` before a commit means that this commit or a slightly older commit was meas
 names no machine, it was {machine}.
 """
 _CLOSING = """\
-The other files in `benchmarks/results` have no table on this page. `tried.json` lists ideas that did
-not help.
+The other files in `benchmarks/results` have no table on this page. `tried.json` lists ideas that
+did not help.
 """
 
 
