@@ -56,7 +56,7 @@ HostList = Annotated[
 
 
 def _check_page_address(address: str, info: ValidationInfo) -> str:
-    """Check that the address of the web page uses TLS. Returns the origin as browsers write it."""
+    """Check that the web interface's address uses TLS. Returns the origin as browsers write it."""
     if not address:
         return address
     parts = urlsplit(address)
@@ -68,9 +68,11 @@ def _check_page_address(address: str, info: ValidationInfo) -> str:
     if parts.scheme != "https" or not host or has_more or address != address.strip():
         raise ValueError("the value must be the https address of a server")
     if not info.data.get("listen"):
-        raise ValueError("`listen` is not set, so no browser could open the web page")
+        raise ValueError("`listen` is not set, so no browser could open the web interface")
     if not (info.data.get("tls_cert") or info.data.get("behind_proxy")):
-        raise ValueError("the web page needs TLS: set `tls_cert` and `tls_key`, or `behind_proxy`")
+        raise ValueError(
+            "the web interface needs TLS: set `tls_cert` and `tls_key`, or `behind_proxy`"
+        )
     name = f"[{host}]" if ":" in host else host
     return f"https://{name}" + (f":{port}" if port not in (None, 443) else "")
 
@@ -121,7 +123,7 @@ class OidcConfig(Section):
 
 def _require_page(oidc: OidcConfig | None, info: ValidationInfo) -> OidcConfig | None:
     if oidc and not info.data.get("page"):
-        raise ValueError("`page` in [access] is not set, so there is no web page with a login")
+        raise ValueError("`page` in [access] is not set, so there is no web interface with a login")
     return oidc
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hopsyncd.web.team_page import TeamPage
 
 COOKIE = "hopsyncd"
-KEPT_NAME = "page.html"  # the file in the data_dir that opens the daemon's page
+KEPT_NAME = "page.html"  # the file in the data_dir that opens the daemon's web interface
 _SECRET_BYTES = 32
 _PATH_BYTES = 12
 _TOKEN_S = 600.0
