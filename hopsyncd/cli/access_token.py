@@ -25,7 +25,7 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke tokens for access over TCP."""
+    """Create, list and revoke tokens for access over TCP."""
 
 
 class _Expiry(click.ParamType[int | None]):
@@ -103,7 +103,7 @@ def create(
     expires_s: int | None,
     out: Path | None,
 ) -> None:
-    """Make a token, and print it. The token cannot be shown again.
+    """Create a token, and print it. The token cannot be shown again.
 
     "metrics" may read metrics and health. "read" may search the sources that are open to all
     members or visible to the user. "write" may also write notes into mcp.inbox and watch questions.
