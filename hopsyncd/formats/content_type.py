@@ -1,6 +1,6 @@
 """Detects the type of an office document from its content, because file names can be wrong.
 
-A `.doc` file may be RTF, and an `.xls` file that a web site exports is often an HTML page.
+A `.doc` file may be RTF, and an `.xls` file that a website exports is often an HTML page.
 """
 
 import re
