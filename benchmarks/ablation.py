@@ -44,7 +44,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import drop_unrelated_sentences
-from hopsyncd.retrieve.strategies.hop import hop
+from hopsyncd.retrieve.strategies.hop import search_by_walk
 from store.content import known_passages
 from store.contract import Connection
 from store.open_database import open_reader
@@ -163,11 +163,11 @@ class Trial:
 
 def by_limits(asked: Asked) -> Iterator[Trial]:
     for name, settings in LIMITS.items():
-        yield Trial(ONLY_LIMITS, name, asked.head, partial(hop, settings=settings))
+        yield Trial(ONLY_LIMITS, name, asked.head, partial(search_by_walk, settings=settings))
 
 
 def by_forms(asked: Asked) -> Iterator[Trial]:
-    ours = partial(hop, settings=DEFAULT)
+    ours = partial(search_by_walk, settings=DEFAULT)
     for name, form in FORMS.items():
         yield Trial(OTHER_FORMS, name, asked.head, ours, form)
     for name in STORIES:
@@ -177,7 +177,7 @@ def by_forms(asked: Asked) -> Iterator[Trial]:
 def by_parts(asked: Asked) -> Iterator[Trial]:
     for name, rank in VARIANTS.items():
         yield Trial(PARTS, name, asked.head, rank)
-    ours = partial(hop, settings=DEFAULT)
+    ours = partial(search_by_walk, settings=DEFAULT)
     for name, find in MATCHES.items():
         matched = match_again(asked.connection, asked.head.version, find)
         yield Trial(PARTS, name, matched, ours)
@@ -219,7 +219,7 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
     def first(question: str) -> list[PassageId]:
         encode = partial(_vectors, vector_of)
         context = QueryContext.build(question, vector_of(question), asked.head, read, encode)
-        return [hit.passage for hit in hop(context, DEPTH, DEFAULT)]
+        return [hit.passage for hit in search_by_walk(context, DEPTH, DEFAULT)]
 
     recalls: Recalls = {}
     for one in asked.questions:

@@ -85,7 +85,7 @@ def _leaving(share: float, other: str) -> Filter:
 
 def _ms(engine: Engine, question: str, search: Search, wanted: Filter) -> float:
     began_s = time.thread_time()
-    engine.query(question, 10, search, wanted=wanted)
+    engine.query(question, 10, search, filter_=wanted)
     return (time.thread_time() - began_s) * 1000
 
 

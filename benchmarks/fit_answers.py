@@ -41,12 +41,12 @@ from hopsyncd.retrieve.answering.extractive import find_needs
 from hopsyncd.retrieve.answering.short_answer import (
     Candidate,
     Short,
-    candidates,
     choose_likeliest,
+    find_candidates,
 )
 from hopsyncd.retrieve.answering.support import measure_support
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.strength import log_odds, probability
+from hopsyncd.retrieve.strength import compute_probability, log_odds
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 
@@ -138,7 +138,7 @@ def _asked(
         cut = replace(found, ranked=ranked[:ANSWER_DEPTH])
         sentences, weights = asker.rate_sentences(cut)
         asked = find_needs(bare)
-        values = candidates(bare, asked, sentences, weights, models.language) if asked else []
+        values = find_candidates(bare, asked, sentences, weights, models.language) if asked else []
         passages = found.snapshot.statistics.passages
         told = measure_support(bare, asked, values, sentences, weights, passages)
         yield Case(on.name, _left_out(of, question), sort, question, values, told)
@@ -254,9 +254,9 @@ def left_out(every: Sequence[Case]) -> Iterator[Judged]:
                 short = short_of(case, fits, held)
                 yield Judged(
                     case,
-                    probability(right, short.features) if short else 0.0,
+                    compute_probability(right, short.features) if short else 0.0,
                     short is not None and is_right(short.text, case.question.answers),
-                    probability(held, case.needs),
+                    compute_probability(held, case.needs),
                 )
 
 

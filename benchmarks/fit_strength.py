@@ -26,7 +26,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.strength import FAIR, STRONG, measure_features, probability
+from hopsyncd.retrieve.strength import FAIR, STRONG, compute_probability, measure_features
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _K = 8
@@ -80,7 +80,9 @@ def estimate_left_out(cases: Sequence[FoundCase]) -> list[tuple[FoundCase, float
     for name in sorted({case.collection for case in cases}):
         weights = fit([case for case in cases if case.collection != name])
         estimated += [
-            (case, probability(weights, case.features)) for case in cases if case.collection == name
+            (case, compute_probability(weights, case.features))
+            for case in cases
+            if case.collection == name
         ]
     return estimated
 

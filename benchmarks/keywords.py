@@ -20,7 +20,7 @@ from hopsyncd.evaluation.measures import Share
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import format_answer
 from store.content import full_text, known_passages
 from store.open_database import open_reader
 from store.records import PassageId
@@ -82,7 +82,7 @@ def _judge(engine: Engine, strategy: Strategy, texts: Mapping[str, str]) -> _Jud
 
     def judge(query: KeywordQuery) -> bool:
         found = engine.query(query.query, _K, search)
-        answer = answer_json(found, search, Understood(query.query))
+        answer = format_answer(found, search, Understood(query.query))
         passages = answer["passages"]
         if not query.is_absent:
             return bool(passages) and _has_all(texts[passages[0]["id"]], query)

@@ -34,7 +34,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
 from hopsyncd.models.loading import Models, load_models
-from hopsyncd.retrieve.strategies.hop import hop
+from hopsyncd.retrieve.strategies.hop import search_by_walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 from store.records import Link, Passage, PassageId, to_grid
@@ -150,7 +150,7 @@ def rows(
     reader = open_reader(store / DATABASE_NAME)
     gold = gold_of(corpus)
     for name, settings in variants().items():
-        engine = Ranking(reader, head, vector_of, partial(hop, settings=settings))
+        engine = Ranking(reader, head, vector_of, partial(search_by_walk, settings=settings))
         scores = compute_scores(outcomes(engine, Search(), gold, questions))  # type: ignore[arg-type]
         shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.whole[5])
         yield name, [f"{share:.1f}" for share in shown]

@@ -33,7 +33,7 @@ from hopsyncd.models.keywords import Mention, mentions, neutral_spans, normalise
 from hopsyncd.models.language import Language
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.strategies.hop import hop
+from hopsyncd.retrieve.strategies.hop import search_by_walk
 from store.records import Vectors, to_grid
 
 VectorOf = Callable[[str], Vectors]
@@ -147,7 +147,7 @@ def indexed(
                     len(asked.head.list_edges()),
                     took_s,
                 )
-            trial = Trial("", "", asked.head, partial(hop, settings=DEFAULT))
+            trial = Trial("", "", asked.head, partial(search_by_walk, settings=DEFAULT))
             yield from shares(run_trial(asked, trial, vector_of), name)
             asked.connection.close()
 

@@ -23,10 +23,10 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.real_folder import QuotedQuestion, read_quoted
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm.tokens import count_tokens
-from hopsyncd.retrieve.answering.asker import Asker, texts_of
+from hopsyncd.retrieve.answering.asker import Asker, collect_texts
 from hopsyncd.retrieve.answering.llm_answer import AskedQuestion, call_for
 from hopsyncd.retrieve.excerpts import Excerpt
-from hopsyncd.retrieve.material import Material, document_dates
+from hopsyncd.retrieve.material import Material, read_document_dates
 from hopsyncd.retrieve.results import Answer
 from tests.fakes.llm import excerpts_in
 
@@ -93,8 +93,8 @@ def whole_passages(found: Answer, count: int) -> Material:
         Excerpt(hit.passage, text := found.passages[hit.passage].text, (text,), True)
         for hit in first.ranked
     ]
-    texts = texts_of(first)
-    return Material(texts, tuple(excerpts), document_dates(found.snapshot, texts))
+    texts = collect_texts(first)
+    return Material(texts, tuple(excerpts), read_document_dates(found.snapshot, texts))
 
 
 def has_all(question: QuotedQuestion, data: Mapping[str, Any]) -> bool:

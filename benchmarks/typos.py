@@ -28,8 +28,8 @@ from hopsyncd.evaluation.real_folder import (
 )
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import Answer, answer_of
-from hopsyncd.retrieve.searcher import Found, Searcher
+from hopsyncd.retrieve.results import Answer, build_answer
+from hopsyncd.retrieve.searcher import Searcher, SearchResult
 from store.open_database import open_reader
 from store.records import PassageId
 from store.transactions import snapshot
@@ -136,7 +136,7 @@ def _as_typed(engine: Engine, encoder: Encoder) -> Ask:
             assert served is not None
             search = Search("hop")
             found = searcher.search(connection, served, question, max(_DEPTHS), search)
-            return answer_of(connection, served, question, search, Found(found))
+            return build_answer(connection, served, question, search, SearchResult(found))
 
     return ask
 

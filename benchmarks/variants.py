@@ -32,21 +32,21 @@ from hopsyncd.retrieve.ranking import (
     FIRST_RESULTS,
     FUSION_DEPTH,
     Ranked,
+    compute_importance,
+    compute_paper_helpfulness,
     find_direct_hits,
-    importance_of,
-    largest,
+    fuse_reciprocal_ranks,
     mark_reached,
-    most_helpful,
-    paper_helpfulness,
     promote_direct_hits,
-    reciprocal_ranks,
+    select_largest,
+    select_most_helpful,
 )
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
-from hopsyncd.retrieve.sentences import function_terms
+from hopsyncd.retrieve.sentences import list_function_terms
 from hopsyncd.retrieve.strategies import hop as hop_strategy
-from hopsyncd.retrieve.strategies.hop import find_start, hop, run_hop_search
+from hopsyncd.retrieve.strategies.hop import find_start, run_hop_search, search_by_walk
 from hopsyncd.retrieve.transitions import compute_pull
-from hopsyncd.retrieve.walk import seeds, walk
+from hopsyncd.retrieve.walk import compute_seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.text.words import index_terms
 from store.contract import Connection
@@ -109,20 +109,22 @@ class Step:
     def __call__(self, inquiry: QueryContext, k: int) -> list[Ranked]:
         graph = inquiry.snapshot
         if self.seeds:
-            mass = seeds(inquiry)
-            best = largest(mass, graph.passage_ids[: len(mass)], TOP_K)
+            mass = compute_seeds(inquiry)
+            best = select_largest(mass, graph.passage_ids[: len(mass)], TOP_K)
             begin = {at: float(mass[at]) for at in best.tolist()}
         else:
             edges = graph.list_edges()
             out, into = edges.source_question, edges.target_question
-            best = largest(inquiry.of_edges(out, into), graph.index.outgoing.id[out], TOP_K)
+            best = select_largest(
+                inquiry.rate_edges(out, into), graph.index.outgoing.id[out], TOP_K
+            )
             targets = graph.index.incoming.passage_row[into[best]].tolist()
             begin = {at: float(targets.count(at)) for at in targets}
 
         def worth(out: Integers, into: Integers, similarity: Floats) -> Floats:
             if self.pull:
                 return compute_pull(inquiry, out, similarity, DEFAULT.sharpness)
-            return inquiry.of_edges(out, into)
+            return inquiry.rate_edges(out, into)
 
         offers = Offers(graph, worth, self.both_ways)
         weight = (lambda had: DEFAULT.damping * had) if self.seeds else (lambda _: 1.0)
@@ -140,8 +142,8 @@ STEPS: dict[str, Rank] = {
     "+ our final ranking": Step(seeds=True, ranking=True),
     "+ edges both ways": Step(seeds=True, ranking=True, both_ways=True),
     "+ edges chosen by the walk's weights": Step(True, True, True, True),
-    "+ all edges at once": partial(hop, settings=EDGES_ONLY),
-    "+ names and links (default)": partial(hop, settings=DEFAULT),
+    "+ all edges at once": partial(search_by_walk, settings=EDGES_ONLY),
+    "+ names and links (default)": partial(search_by_walk, settings=DEFAULT),
 }
 
 
@@ -244,14 +246,14 @@ def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk without the double weight of names in headings."""
     graph = inquiry.snapshot
     plain = replace(graph.statistics, is_topic=np.zeros_like(graph.statistics.is_topic))
-    return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
+    return search_by_walk(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
 
 
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The ranking without comparing single sentences."""
     graph = inquiry.snapshot
     search = run_hop_search(inquiry, DEFAULT)
-    found = most_helpful(
+    found = select_most_helpful(
         mark_reached(inquiry, search.scores) if search else np.zeros(0),
         graph.passage_ids,
         inquiry.coverage,
@@ -265,7 +267,7 @@ def hop_with(place: ModuleType, name: str, found: object) -> Rank:
 
     def search(inquiry: QueryContext, k: int) -> list[Ranked]:
         with patch.object(place, name, return_value=found):
-            return hop(inquiry, k, DEFAULT)
+            return search_by_walk(inquiry, k, DEFAULT)
 
     return search
 
@@ -277,30 +279,32 @@ def usual_scores(inquiry: QueryContext) -> Floats:
 
 def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk from the usual seeds, even if the question has several subjects."""
-    walked = walk(inquiry, seeds(inquiry), DEFAULT)
+    walked = walk(inquiry, compute_seeds(inquiry), DEFAULT)
     return by_ours(inquiry, walked.scores, k)
 
 
 def fused_with_hybrid(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The ranking, fused from the sixth place on with the plain searches at a third of the
     weight."""
-    graph, found = inquiry.snapshot, hop(inquiry, FUSION_DEPTH, DEFAULT)
+    graph, found = inquiry.snapshot, search_by_walk(inquiry, FUSION_DEPTH, DEFAULT)
     like = np.where(graph.statistics.visible.passages, inquiry.likeness.whole, -np.inf)
     orders = [
-        graph.passage_ids[largest(values, graph.passage_ids[: len(values)], FUSION_DEPTH)].tolist()
+        graph.passage_ids[
+            select_largest(values, graph.passage_ids[: len(values)], FUSION_DEPTH)
+        ].tolist()
         for values in (inquiry.by_words, like)
     ]
-    plain = reciprocal_ranks(orders[0], orders[1])
+    plain = fuse_reciprocal_ranks(orders[0], orders[1])
     plain_order = sorted(plain, key=lambda passage: -plain[passage])
-    ours = reciprocal_ranks([hit.passage for hit in found])
-    theirs = reciprocal_ranks(plain_order)
+    ours = fuse_reciprocal_ranks([hit.passage for hit in found])
+    theirs = fuse_reciprocal_ranks(plain_order)
     rest = sorted(found[5:], key=lambda one: -ours[one.passage] - theirs.get(one.passage, 0.0) / 3)
     return [*found[:5], *rest][:k]
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
     """Our search, with the question compared with the graph in another way."""
-    return lambda inquiry, k: hop(change(inquiry), k, DEFAULT)
+    return lambda inquiry, k: search_by_walk(change(inquiry), k, DEFAULT)
 
 
 def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -328,18 +332,20 @@ def by_ours(
 ) -> list[Ranked]:
     graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
     scores = mark_reached(inquiry, second_ask.add_scores(arrived))
-    importance = importance_of(inquiry, scores, second_ask.fits)
+    importance = compute_importance(inquiry, scores, second_ask.fits)
     coverage = inquiry.coverage if new_anywhere else inquiry.sentence_coverage
     clauses = read_clauses(inquiry)
-    found = most_helpful(importance, graph.passage_ids, coverage, max(k, FIRST_RESULTS), clauses)
+    found = select_most_helpful(
+        importance, graph.passage_ids, coverage, max(k, FIRST_RESULTS), clauses
+    )
     direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
     return ranked(graph, [place[:2] for place in promote_direct_hits(found, direct)[:k]])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
     graph, visited = inquiry.snapshot, np.flatnonzero(arrived > 0)
-    values = paper_helpfulness(inquiry.of_passages(visited), arrived[visited])
-    best = largest(values, graph.passage_ids[visited], k).tolist()
+    values = compute_paper_helpfulness(inquiry.rate_passages(visited), arrived[visited])
+    best = select_largest(values, graph.passage_ids[visited], k).tolist()
     return ranked(graph, [(int(visited[at]), float(values[at])) for at in best])
 
 
@@ -348,7 +354,7 @@ def ranked(graph: Snapshot, found: Sequence[tuple[int, float]]) -> list[Ranked]:
 
 
 VARIANTS: dict[str, Rank] = {
-    **{name: partial(hop, settings=settings) for name, settings in WALKS.items()},
+    **{name: partial(search_by_walk, settings=settings) for name, settings in WALKS.items()},
     "the walk may stay in a document": within_documents,
     "seeds also reach neighbouring passages": spreading(beside),
     "seeds also reach the parent section": spreading(above),
@@ -396,7 +402,7 @@ def key_words(question: str) -> str:
     'versions support'
     """
     words = re.findall(r"[\w+#./:-]*\w", question)
-    return " ".join(word for word in words if not {*index_terms(word)} <= function_terms())
+    return " ".join(word for word in words if not {*index_terms(word)} <= list_function_terms())
 
 
 FORMS: dict[str, Callable[[str], str]] = {

@@ -12,7 +12,7 @@ from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.collection_map import CollectionMap, make_map
 from hopsyncd.retrieve.map_layout import SPACING
-from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.results import format_id
 from store.contract import Connection
 from store.reads import titles_of
 from store.records import PassageId
@@ -125,7 +125,7 @@ def _describe(
         "source": np.searchsorted(numbers, index.documents.source[rows]).tolist(),
         "document": [index.document_paths[row] for row in rows.tolist()],
         "title": [*collection_map.titles],
-        "passage": [*map(id_text, passages)],
+        "passage": [*map(format_id, passages)],
         "modified": _days(index.documents.modified_ms[rows]),
     }
 

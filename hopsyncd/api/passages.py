@@ -20,10 +20,10 @@ from hopsyncd.config.values import Search
 from hopsyncd.display import mail_name
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.around import Around, Joint, around, paths
-from hopsyncd.retrieve.query_parser import near_names
+from hopsyncd.retrieve.around import Joint, Surroundings, find_paths, find_surroundings
+from hopsyncd.retrieve.query_parser import find_similar_names
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import Answer, hop_json, placed_json, write_name
+from hopsyncd.retrieve.results import Answer, format_hop, format_placed, write_name
 from store.content import known_passages, question_texts
 from store.contract import Connection
 from store.reads import Place, document_at, documents_after, places_at, questions_at
@@ -90,7 +90,7 @@ def passage_answer(
     return {
         "version": version,
         "degraded": list(degraded),
-        "passage": placed_json(id_, passage, places),
+        "passage": format_placed(id_, passage, places),
         "questions": {
             "incoming": [text for direction, text in questions if direction is Direction.INCOMING],
             "outgoing": [text for direction, text in questions if direction is Direction.OUTGOING],
@@ -167,7 +167,7 @@ def document_answer(
         "document": request.document,
         "skipped": skipped_of_item(connection, request.source, request.document),
         "passages": [
-            placed_json(
+            format_placed(
                 occurrence.passage,
                 passages[occurrence.passage],
                 _beginning_with(
@@ -189,7 +189,7 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
     index, visible = head.index, head.statistics.visible.documents
     of_source = index.documents.source[: len(visible)] == index.sources.index(request.source)
     paths = [index.document_paths[row] for row in np.flatnonzero(visible & of_source).tolist()]
-    near = near_names(request.document, paths)
+    near = find_similar_names(request.document, paths)
     return f"; similar: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
 
 
@@ -212,7 +212,7 @@ def neighbours_answer(
     """Return the passages near a passage in the graph, nearest first. Raises NotFound."""
     start = passage_row_of(head, request.id)
     assert head is not None
-    neighbours = around(head, start, request.hops, request.limit)
+    neighbours = find_surroundings(head, start, request.hops, request.limit)
     shown = _answer_to_show(connection, head, neighbours.distance, neighbours.joints)
     return {
         "version": head.version.id,
@@ -232,7 +232,7 @@ def paths_answer(
     """Return the paths from one passage to another, shortest first. Raises NotFound."""
     ends = passage_row_of(head, request.start), passage_row_of(head, request.end)
     assert head is not None
-    found_paths = paths(head, *ends, request.max_hops, request.limit)
+    found_paths = find_paths(head, *ends, request.max_hops, request.limit)
     joints = [joint for path in found_paths for joint in path]
     passed = {end for joint in joints for end in (joint.start, joint.end)}
     shown = _answer_to_show(connection, head, passed, joints)
@@ -247,12 +247,12 @@ def paths_answer(
     }
 
 
-def _passages(head: Snapshot, shown: Answer, neighbourhood: Around) -> list[NearPassage]:
+def _passages(head: Snapshot, shown: Answer, neighbourhood: Surroundings) -> list[NearPassage]:
     found_near = list[NearPassage]()
     for position, distance in neighbourhood.distance.items():
         id_ = _id(head, position)
         if passage := shown.passages.get(id_):
-            whole = placed_json(id_, passage, shown.places.get(id_, ()))
+            whole = format_placed(id_, passage, shown.places.get(id_, ()))
             near: NearPassage = {
                 "id": whole["id"],
                 "heading": whole["heading"],
@@ -297,7 +297,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
-    hop_fields = hop_json(shown, hop)
+    hop_fields = format_hop(shown, hop)
     return {
         "from": hop_fields["from"],
         "to": hop_fields["to"],

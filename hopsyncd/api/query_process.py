@@ -26,10 +26,10 @@ from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.encoder import PromptedEncoder
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.reply import format_reply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import format_answer
 from hopsyncd.retrieve.searcher import EncodedTexts
 from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -215,9 +215,9 @@ class _Copy:
             search,
             message.at,
             hidden=hidden,
-            wanted=understood.wanted,
+            filter_=understood.wanted,
         )
-        return answer_json(result, search, understood)
+        return format_answer(result, search, understood)
 
     def _answer_question(self, message: QueryMessage, with_passages: bool) -> AskAnswer:
         understood, search, hidden = message.understood, message.search, message.hidden
@@ -227,9 +227,9 @@ class _Copy:
             search,
             message.at,
             hidden=hidden,
-            wanted=understood.wanted,
+            filter_=understood.wanted,
         )
-        return reply_json(result, reply, [], understood, with_passages)
+        return format_reply(result, reply, [], understood, with_passages)
 
     def _check(self) -> None:
         """Raise _Outdated after a purge or a rebuild, which the change feed does not report."""

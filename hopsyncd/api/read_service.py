@@ -64,10 +64,10 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import DEFAULT_K, MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
-from hopsyncd.retrieve.answering.reply import citation_json, reply_json
+from hopsyncd.retrieve.answering.reply import format_citation, format_reply
 from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.query_parser import Understood, parse_question
-from hopsyncd.retrieve.results import Answer, answer_json
+from hopsyncd.retrieve.results import Answer, format_answer
 from hopsyncd.retrieve.visible_sources import Acl
 from store.exceptions import NoSuchVersion
 from store.history import VisibleCounts, resolve, visible_entry
@@ -106,7 +106,7 @@ def _make_draft(listener: Listener, searched: Sequence[Answer]) -> AnswerDraft:
         tell=lambda text: listener.tell("text", text=text),
         tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
         tell_cited=lambda number, passage: listener.tell(
-            "citation", citation=citation_json(searched[-1], number, passage)
+            "citation", citation=format_citation(searched[-1], number, passage)
         ),
     )
 
@@ -161,9 +161,9 @@ class ReadService:
                 request.at,
                 usage,
                 hidden=acl,
-                wanted=understood.wanted,
+                filter_=understood.wanted,
             )
-            return answer_json(result, search, understood)
+            return format_answer(result, search, understood)
 
         behind = self._parts.freshness.is_behind
         answer = self._answer_by_worker(state, understood, k, search, request.at, acl, answer_here)
@@ -263,7 +263,7 @@ class ReadService:
                 request.at,
                 by_llm=by_llm,
                 hidden=acl,
-                wanted=understood.wanted,
+                filter_=understood.wanted,
                 usage=usage,
                 on_found=on_found,
                 sink=draft if listener.wants_events else None,
@@ -273,7 +273,7 @@ class ReadService:
                 thread=[Turn(turn.question, turn.answer) for turn in request.thread],
             )
             draft.finish(reply)
-            answer = reply_json(result, reply, [], understood, request.passages)
+            answer = format_reply(result, reply, [], understood, request.passages)
             return {**answer, "llm": add_price(answer["llm"], usage, state.config.llm)}
 
         behind = self._parts.freshness.is_behind

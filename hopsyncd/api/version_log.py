@@ -23,7 +23,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import count_matches
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Visible
-from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.results import format_id
 from store.content import known_passages
 from store.contract import Connection
 from store.history import (
@@ -225,7 +225,7 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
     known = known_passages(connection, ids)
     return [
         {
-            "id": id_text(id_),
+            "id": format_id(id_),
             "heading": list(known[id_].heading),
             "start": start_of(known[id_].text),
         }
@@ -242,8 +242,8 @@ def _edges(
     shown = {passage["id"]: passage for passage in _passages(connection, sorted(ends))}
     return [
         {
-            "from": shown[id_text(edge.source)],
-            "to": shown[id_text(edge.target)],
+            "from": shown[format_id(edge.source)],
+            "to": shown[format_id(edge.target)],
             "question": edge.text,
         }
         for edge in found_ends

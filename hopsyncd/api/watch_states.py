@@ -10,7 +10,7 @@ from hopsyncd.display import document_name, mail_name, title_of
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.dependencies import Dependencies
-from hopsyncd.retrieve.results import Answer, id_text, placed_json
+from hopsyncd.retrieve.results import Answer, format_id, format_placed
 from hopsyncd.retrieve.visible_sources import Acl
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
@@ -105,7 +105,7 @@ def _version_reasons(
 
 def _state(answer: Answer, reply: AskReply) -> str:
     """Return the state to compare: the answer, and the set of the first passages."""
-    first = sorted(id_text(hit.passage) for hit in answer.ranked[:_PASSAGES])
+    first = sorted(format_id(hit.passage) for hit in answer.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})
 
@@ -122,7 +122,7 @@ def _beyond(state: WatchedState, other: WatchedState) -> set[str]:
 
 def _passage(answer: Answer, rank: int) -> WatchedPassage:
     id_ = answer.ranked[rank].passage
-    whole = placed_json(id_, answer.passages[id_], answer.places.get(id_, ()))
+    whole = format_placed(id_, answer.passages[id_], answer.places.get(id_, ()))
     passage: WatchedPassage = {
         "id": whole["id"],
         "heading": whole["heading"],

@@ -42,7 +42,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.results import format_id
 from store.content import best_sets, get_generation, known_passages, sets_by_id
 from store.contract import Connection
 from store.open_database import Database, exists, open_reader
@@ -66,7 +66,7 @@ class Pair:
     @property
     def ids(self) -> tuple[str, str]:
         """The ids of both passages, in the form of gold lists."""
-        return id_text(self.source.id), id_text(self.target.id)
+        return format_id(self.source.id), format_id(self.target.id)
 
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:

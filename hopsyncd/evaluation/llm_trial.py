@@ -16,11 +16,11 @@ from hopsyncd.retrieve.answering.llm_answer import (
     AskedQuestion,
     call_for,
     check_reply,
-    room_for_passages,
+    compute_room,
 )
 from hopsyncd.retrieve.excerpts import Excerpt
 from hopsyncd.retrieve.material import Material
-from hopsyncd.retrieve.sentences import FoundTexts
+from hopsyncd.retrieve.sentences import PassageTexts
 from store.reads import Place
 from store.records import Passage, PassageId
 
@@ -82,7 +82,7 @@ def try_llm(llm: Llm, budget_tokens: int) -> Trial:
     LlmNonsense is not raised. Its reason becomes the `problem` of the result.
     """
     question = AskedQuestion(QUESTION)
-    material = made_up_material(room_for_passages(question, budget_tokens))
+    material = made_up_material(compute_room(question, budget_tokens))
     call = call_for(question, material)
     usage, watch = Usage(), _Stopwatch()
     began_s = time.perf_counter()
@@ -148,7 +148,7 @@ def _material(texts: list[str]) -> Material:
     places = {
         id_: [Place("trial", f"mills/{id_}.md", "text/markdown", 1, 1, {}, id_)] for id_ in ids
     }
-    found = FoundTexts(tuple(ids), passages, places)
+    found = PassageTexts(tuple(ids), passages, places)
     excerpts = tuple(
         Excerpt(id_, passage.text, (passage.text,), True) for id_, passage in passages.items()
     )

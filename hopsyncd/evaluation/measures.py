@@ -16,7 +16,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.retrieve.answering.reply import AskReply, parts_of
+from hopsyncd.retrieve.answering.reply import AskReply, split_reply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -338,7 +338,7 @@ def _short(outcome: QuestionOutcome) -> str:
 
 def _is_held(outcome: QuestionOutcome) -> bool:
     reply = outcome.reply
-    return reply is not None and is_held(parts_of(reply), outcome.question.answers)
+    return reply is not None and is_held(split_reply(reply), outcome.question.answers)
 
 
 def _is_refused(outcome: QuestionOutcome) -> bool:

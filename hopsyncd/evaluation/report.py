@@ -18,7 +18,7 @@ from hopsyncd.evaluation.measures import (
     compute_scores,
 )
 from hopsyncd.evaluation.run import Evaluation
-from hopsyncd.retrieve.answering.reply import parts_of
+from hopsyncd.retrieve.answering.reply import split_reply
 
 _SWEPT = ("top_k", "n_hop", "beam")
 _INTERVAL = "In brackets: the 95 % interval, Wilson's or from 2,000 seeded resamples."
@@ -150,7 +150,7 @@ def _reply(outcome: QuestionOutcome) -> dict[str, Any]:
     return {
         "answer": reply.brief,
         "short": reply.short,
-        "sentences": parts_of(reply),
+        "sentences": split_reply(reply),
         "em": outcome.em,
         "f1": outcome.f1,
     }

@@ -75,17 +75,17 @@ class AclViewCache:
         """
         with self._changed:
             self._note_use(hidden)
-            while (known := self._find_known(head.index, version.id, hidden)) is None:
+            while (view := self._find_known(head.index, version.id, hidden)) is None:
                 if hidden not in self._making:
                     self._making.add(hidden)
                     break
                 with waiting_for_work():
                     self._changed.wait()
-        if known:
-            return known
+        if view:
+            return view
         return self._compute(head, version, hidden)
 
-    def ready(self, version: int, hidden: Mask) -> bool:
+    def is_ready(self, version: int, hidden: Mask) -> bool:
         """Return False if the version is the head and its view is not computed yet, else True.
 
         If the view of the head is missing, it is computed in advance, after a rest.
@@ -114,7 +114,7 @@ class AclViewCache:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in self._kept}
             self._head, self._since_s = head, time.monotonic()
-            mask, changed = self._mask_at_once(head)
+            mask, changed = self._select_mask_at_once(head)
             if mask:
                 self._making.add(mask)
             self._go_on()
@@ -139,8 +139,8 @@ class AclViewCache:
 
     def _find_known(self, index: LiveIndex, number: int, hidden: Mask) -> Snapshot | None:
         of_mask = self._kept.get(hidden, ())
-        found = (view for view in of_mask if view.version.id == number and view.index is index)
-        return next(found, None)
+        matching = (view for view in of_mask if view.version.id == number and view.index is index)
+        return next(matching, None)
 
     def _find_older(self, head: Snapshot, number: int, hidden: Mask) -> Snapshot | None:
         """Return the newest cached view of an older version in the head's index."""
@@ -148,7 +148,7 @@ class AclViewCache:
         older = (view for view in views if view.index is head.index and view.version.id < number)
         return max(older, key=lambda view: view.version.id, default=None)
 
-    def _mask_at_once(self, head: Snapshot) -> tuple[Mask | None, int]:
+    def _select_mask_at_once(self, head: Snapshot) -> tuple[Mask | None, int]:
         """Return the mask that was used last if its view should be computed before the head is
         served, or else None. Also returns the number of passages that were added or removed.
 
@@ -173,14 +173,14 @@ class AclViewCache:
             with self._changed:
                 before = self._find_older(head, version.id, hidden)
             began_s = time.monotonic()
-            made = self._build(head, version, hidden, before)
+            view = self._build(head, version, hidden, before)
             with self._changed:
                 self._since_s = self._made_s = time.monotonic()
                 self._took_s = self._made_s - began_s
                 views = self._kept.get(hidden)  # None if the mask was dropped meanwhile
                 if views is not None and (self._head is None or self._head.index is head.index):
-                    self._keep(made, views)
-            return made
+                    self._keep(view, views)
+            return view
         finally:
             with self._changed:
                 self._making.discard(hidden)
@@ -196,18 +196,18 @@ class AclViewCache:
             before = self._saved.load(head, version.id, hidden)
             if before and before.version.id == version.id:
                 return before
-        made = build_acl_view(version, hidden, self._budget_factor, before or head)
+        view = build_acl_view(version, hidden, self._budget_factor, before or head)
         if before is None and self._saved:
-            threading.Thread(target=self._saved.save, args=(made,), name="save view").start()
-        return made
+            threading.Thread(target=self._saved.save, args=(view,), name="save view").start()
+        return view
 
     def save(self) -> None:
         """Save the newest view of each mask for the next start of the daemon."""
         if self._saved is None:
             return
         with self._changed:
-            kept = [[*views] for views in self._kept.values() if views]
-        for views in kept:
+            views_by_mask = [[*views] for views in self._kept.values() if views]
+        for views in views_by_mask:
             self._saved.save(max(views, key=lambda view: view.version.id))
 
     def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:

@@ -37,7 +37,7 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Surroundings:
     """The passages around a passage, nearest first, with their distances in hops.
 
     joints: the connections among these passages.
@@ -47,7 +47,7 @@ class Around:
     joints: list[Joint]
 
 
-def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
+def find_surroundings(snapshot: Snapshot, start: int, hops: int, limit: int) -> Surroundings:
     """Find up to `limit` other passages within `hops` hops of the passage row `start`.
 
     The result also contains `start`. The joints are all edges and links among these passages. A
@@ -56,22 +56,22 @@ def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
     distance = {start: 0}
     nearest = [start]
     for hop in range(1, hops + 1):
-        found, nearness = _find_neighbours(snapshot, nearest)
-        new = ~np.isin(found, list(distance))
-        found, nearness = found[new], nearness[new]
-        best = found[np.lexsort((snapshot.passage_ids[found], -nearness))]
+        neighbours, nearness = _find_neighbours(snapshot, nearest)
+        new = ~np.isin(neighbours, list(distance))
+        neighbours, nearness = neighbours[new], nearness[new]
+        best = neighbours[np.lexsort((snapshot.passage_ids[neighbours], -nearness))]
         nearest = best[: limit + 1 - len(distance)].tolist()
         distance |= dict.fromkeys(nearest, hop)
     inside = np.array(sorted(distance), dtype=np.int64)
     joints = [*_list_edges_among(snapshot, inside), *_list_links_among(snapshot, inside)]
-    return Around(distance, joints + _join_by_name(snapshot, inside, distance, joints))
+    return Surroundings(distance, joints + _join_by_name(snapshot, inside, distance, joints))
 
 
 def _list_edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     edges = snapshot.find_edges(inside)
-    kept = np.flatnonzero(~edges.is_backward & np.isin(edges.end, inside))
+    positions = np.flatnonzero(~edges.is_backward & np.isin(edges.end, inside))
     ids = snapshot.index.outgoing.id[edges.source_question]
-    kept = kept[np.lexsort((ids[kept], -edges.similarity[kept]))]
+    positions = positions[np.lexsort((ids[positions], -edges.similarity[positions]))]
     return [
         Joint(
             int(edges.start[position]),
@@ -80,15 +80,15 @@ def _list_edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
             QuestionId(int(ids[position])),
             float(edges.similarity[position]),
         )
-        for position in kept.tolist()
+        for position in positions.tolist()
     ]
 
 
 def _list_links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     links = snapshot.find_links(inside)
-    kept = np.flatnonzero(~links.is_backward & np.isin(links.end, inside))
+    positions = np.flatnonzero(~links.is_backward & np.isin(links.end, inside))
     ids = snapshot.passage_ids
-    kept = kept[np.lexsort((ids[links.end[kept]], ids[links.start[kept]]))]
+    positions = positions[np.lexsort((ids[links.end[positions]], ids[links.start[positions]]))]
     return [
         Joint(
             int(links.start[position]),
@@ -96,7 +96,7 @@ def _list_links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
             "link",
             name=snapshot.index.link_texts[int(links.link_row[position])],
         )
-        for position in kept.tolist()
+        for position in positions.tolist()
     ]
 
 
@@ -121,7 +121,7 @@ def _join_by_name(
     for passage_row, number in zip(inside[positions].tolist(), name.tolist(), strict=True):
         by_name.setdefault(number, []).append(passage_row)
         names_by_row.setdefault(passage_row, []).append(number)
-    made = []
+    new_joints = []
     ids = snapshot.passage_ids
     for far in sorted(distance.keys() - joined, key=lambda row: (distance[row], int(ids[row]))):
         candidates = [
@@ -132,8 +132,8 @@ def _join_by_name(
         ]
         if candidates:
             _, _, spelled, near = min(candidates)
-            made.append(Joint(near, far, "both", name=spelled))
-    return made
+            new_joints.append(Joint(near, far, "both", name=spelled))
+    return new_joints
 
 
 def _list_joining_names(snapshot: Snapshot, passage_rows: Integers) -> tuple[Integers, Integers]:
@@ -142,11 +142,13 @@ def _list_joining_names(snapshot: Snapshot, passage_rows: Integers) -> tuple[Int
     Returns two columns: the position of the passage in `passage_rows`, and the number of the name.
     """
     positions, name = snapshot.list_names(passage_rows)
-    kept = snapshot.statistics.joins_documents[name]
-    return positions[kept], name[kept]
+    is_joining = snapshot.statistics.joins_documents[name]
+    return positions[is_joining], name[is_joining]
 
 
-def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
+def find_paths(
+    snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int
+) -> list[list[Joint]]:
     """Find up to `limit` paths from start to end, shortest first. No path repeats a passage.
 
     The search follows only the best joints of each passage and takes a limited number of steps, so
@@ -199,11 +201,13 @@ class _PathSearch:
         The neighbours must be fewer than `hops` hops from the target of the search.
         """
         if (start, hops) not in self._offered:
-            found, near = _find_neighbours(self._snapshot, [start])
-            kept = [row != start and self._left.get(row, hops) < hops for row in found.tolist()]
-            found, near = found[kept], near[kept]
-            order = np.lexsort((self._snapshot.passage_ids[found], -near))[:_OFFERED]
-            best = found[order].tolist()
+            neighbours, near = _find_neighbours(self._snapshot, [start])
+            is_near = [
+                row != start and self._left.get(row, hops) < hops for row in neighbours.tolist()
+            ]
+            neighbours, near = neighbours[is_near], near[is_near]
+            order = np.lexsort((self._snapshot.passage_ids[neighbours], -near))[:_OFFERED]
+            best = neighbours[order].tolist()
             self._offered[start, hops] = [
                 _find_best_joint(self._snapshot, start, row) for row in best
             ]
@@ -214,10 +218,18 @@ def _find_best_joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     """Return the best joint between two connected passages."""
     edges = snapshot.find_edges(np.array([start]))
     ids = snapshot.index.outgoing.id[edges.source_question]
-    found = np.flatnonzero(edges.end == end)
-    if len(found):
+    positions_of_end = np.flatnonzero(edges.end == end)
+    if len(positions_of_end):
         position = int(
-            found[np.lexsort((ids[found], edges.is_backward[found], -edges.similarity[found]))[0]]
+            positions_of_end[
+                np.lexsort(
+                    (
+                        ids[positions_of_end],
+                        edges.is_backward[positions_of_end],
+                        -edges.similarity[positions_of_end],
+                    )
+                )[0]
+            ]
         )
         asked: Literal["from", "to"] = "to" if edges.is_backward[position] else "from"
         return Joint(
@@ -267,7 +279,7 @@ def _find_neighbours(snapshot: Snapshot, passage_rows: Sequence[int]) -> tuple[I
             1 / sizes[mentions.name_position],
         ]
     )
-    found, number = np.unique(ends, return_inverse=True)
-    near = np.zeros(len(found))
+    neighbours, number = np.unique(ends, return_inverse=True)
+    near = np.zeros(len(neighbours))
     np.maximum.at(near, number, nearness)
-    return found, near
+    return neighbours, near

@@ -32,40 +32,40 @@ def find_asked_time(question: str, now: datetime) -> str:
     >>> find_asked_time("Who won in 1998?", noon)
     ''
     """
-    found = _RELATIVE.search(question)
-    if found is None:
+    match = _RELATIVE.search(question)
+    if match is None:
         return ""
-    day, _, unit, count, units, month, month_year, word, year = found.groups()
+    day, _, unit, count, units, month, month_year, word, year = match.groups()
     today = now.date()
     if day:
-        return _range(today - timedelta(days=1), today)
+        return _format_range(today - timedelta(days=1), today)
     if unit:
-        return _last(unit.lower(), today)
+        return _format_last(unit.lower(), today)
     if count:
         is_weeks = units.lower().startswith("w")
-        return _range(today - timedelta(days=int(count) * (7 if is_weeks else 1)))
+        return _format_range(today - timedelta(days=int(count) * (7 if is_weeks else 1)))
     if month:
         number = MONTHS.get(month.lower())
         if number is None:  # matched without case, but lower() differs: \u017f
             return ""
         first = int(month_year) if month_year else today.year - (number > today.month)
-        return _range(date(first, number, 1)) if first >= 1000 else ""
+        return _format_range(date(first, number, 1)) if first >= 1000 else ""
     if not today.year - _OLDEST_YEARS <= int(year) <= today.year:
         return ""
     is_within = word.lower() in ("in", "en")
-    return _range(date(int(year), 1, 1), date(int(year) + 1, 1, 1) if is_within else None)
+    return _format_range(date(int(year), 1, 1), date(int(year) + 1, 1, 1) if is_within else None)
 
 
-def _last(unit: str, today: date) -> str:
+def _format_last(unit: str, today: date) -> str:
     if unit in ("week", "woche"):
         monday = today - timedelta(days=today.weekday())
-        return _range(monday - timedelta(days=7), monday)
+        return _format_range(monday - timedelta(days=7), monday)
     if unit in ("month", "monat"):
         first = today.replace(day=1)
-        return _range((first - timedelta(days=1)).replace(day=1), first)
+        return _format_range((first - timedelta(days=1)).replace(day=1), first)
     first = today.replace(month=1, day=1)
-    return _range(first.replace(year=first.year - 1), first)
+    return _format_range(first.replace(year=first.year - 1), first)
 
 
-def _range(since: date, before: date | None = None) -> str:
+def _format_range(since: date, before: date | None = None) -> str:
     return f"since:{since}" + (f" before:{before}" if before else "")

@@ -11,7 +11,7 @@ import numpy as np
 
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.results import whole_words
+from hopsyncd.retrieve.results import find_whole_words
 from hopsyncd.text.dates import MONTHS
 from store.content import known_passages
 from store.contract import Connection
@@ -47,17 +47,17 @@ def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list
     numbers = np.flatnonzero(is_middle & (counts > 1) & (counts <= _MOST_MENTIONS))
     spelled = snapshot.index.name_texts
     order = sorted(numbers.tolist(), key=lambda number: (int(counts[number]), spelled[number]))
-    found, used = list[Bridge](), set[str]()
+    bridges, used = list[Bridge](), set[str]()
     for name in order[:_CANDIDATES]:
         for bridge in _find_bridges_over(connection, snapshot, name):
             ends = {bridge.start.casefold(), bridge.middle.casefold(), bridge.end.casefold()}
             if not ends & used:
-                found.append(bridge)
+                bridges.append(bridge)
                 used |= ends
                 break
-        if len(found) == limit:
+        if len(bridges) == limit:
             break
-    return found
+    return bridges
 
 
 def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) -> Iterator[Bridge]:
@@ -123,14 +123,14 @@ def _name_bridges(
     for number in ends[:_TRIED_ENDS]:
         text = snapshot.index.name_texts[number]
         last = _find_written(middle.text, text)
-        if last and not whole_words(whole, text) and not _overlap(last, first, joint):
+        if last and not find_whole_words(whole, text) and not _overlap(last, first, joint):
             yield Bridge(first, joint, last, ids)
 
 
 def _find_written(text: str, name: str) -> str:
     """Return the name as written in the text, or "" if the text does not write it like a name."""
-    found = whole_words(text, name) or ""
-    return found if _is_name(found) else ""
+    written = find_whole_words(text, name) or ""
+    return written if _is_name(written) else ""
 
 
 def _is_name(text: str) -> bool:

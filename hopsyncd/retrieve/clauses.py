@@ -80,12 +80,12 @@ class ClauseCoverage:
     def select(self, passage_rows: Integers) -> Floats:
         """Return (c, m) scores from 0 to 1 for how well each passage answers each clause."""
         has = self._find_terms(passage_rows)
-        found = np.zeros((len(self.vectors), len(passage_rows)))
+        coverage = np.zeros((len(self.vectors), len(passage_rows)))
         for clause, vector in enumerate(self.vectors):
             cosines = compare_best_vectors(self._context.snapshot.index, vector, passage_rows)
             likeness = OF_LIKENESS * cosines + _OF_WORDS * _sum_shares(self.shares[clause], has)
-            found[clause] = np.exp((likeness - likeness.max(initial=0.0)) / _SCALE)
-        return found
+            coverage[clause] = np.exp((likeness - likeness.max(initial=0.0)) / _SCALE)
+        return coverage
 
     def _find_terms(self, passage_rows: Integers) -> Floats:
         """Return a (t, m) matrix with 1 where a sentence or a heading of a passage has a term of
@@ -94,7 +94,7 @@ class ClauseCoverage:
         compared = self._context.compare_sentences(passage_rows)
         every = [frozenset[str]().union(*sentences.terms) for sentences in compared]
         terms = self._context.terms
-        has = [[float(term in found) for found in every] for term in terms]
+        has = [[float(term in sentence_terms) for sentence_terms in every] for term in terms]
         return np.array(has).reshape(len(terms), len(passage_rows))
 
 

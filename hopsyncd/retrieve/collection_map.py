@@ -19,7 +19,7 @@ from hopsyncd.index.arrays import (
 )
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.map_layout import Layout, Matrix, arrange, normalize
-from hopsyncd.retrieve.results import whole_words
+from hopsyncd.retrieve.results import find_whole_words
 from store.content import known_passages
 from store.contract import Connection
 from store.reads import titles_of
@@ -70,7 +70,7 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
         return None
     passages, positions = _list_passages(snapshot, documents)
     _, firsts = np.unique(positions, return_index=True)
-    layout = arrange(_document_vectors(snapshot, passages, positions))
+    layout = arrange(_compute_document_vectors(snapshot, passages, positions))
     starts, ends, is_link = _find_joints(snapshot, documents)
     names = _name_groups(connection, snapshot, documents, layout)
     return CollectionMap(
@@ -101,7 +101,9 @@ def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, I
     return passages[order], positions[order]
 
 
-def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integers) -> Matrix:
+def _compute_document_vectors(
+    snapshot: Snapshot, passages: Integers, positions: Integers
+) -> Matrix:
     """Return the (n, d) mean vectors of the n documents, scaled to length 1.
 
     If there are more than two documents, their mean is subtracted first. `positions` has the
@@ -208,7 +210,7 @@ def _name_groups(
         score[strongest],
         counts[strongest],
     )
-    best = select_first_of_groups(groups, -score, -counts, _text_ranks(snapshot, names), count=60)
+    best = select_first_of_groups(groups, -score, -counts, _rank_texts(snapshot, names), count=60)
     group_of_row = np.full(len(snapshot.index.passages), -1)
     group_of_row[rows] = layout.groups[position]
     return [
@@ -217,7 +219,7 @@ def _name_groups(
     ]
 
 
-def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
+def _rank_texts(snapshot: Snapshot, names: Integers) -> Integers:
     """Return the key of each name's text, to break ties independently of the order of indexing."""
     keys: Integers = snapshot.index.name_numbers.keys[names]
     return keys
@@ -244,7 +246,7 @@ def _spell(
     for position, index in enumerate(kept):
         passage = known.get(ids[position]) if position in ids else None
         written = " ".join((*passage.heading, passage.text)) if passage else ""
-        name = " ".join((whole_words(written, texts[index]) or "").split())
+        name = " ".join((find_whole_words(written, texts[index]) or "").split())
         if name and not any(_share_a_word(name, other) for other in spelled):
             spelled.append(name)
         if len(spelled) == _NAMES:

@@ -19,7 +19,7 @@ def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
     Returns their rows, ascending.
     """
     terms = [day_term(day), *(day_term(day, order) for order in ORDERS)]
-    certain, *unclear = (_rows_of(snapshot, term) for term in terms)
+    certain, *unclear = (_find_term_rows(snapshot, term) for term in terms)
     parts = [certain, _find_rows_by_name(snapshot, day)]
     for is_day_first, rows in zip((True, False), unclear, strict=True):
         if len(rows):
@@ -27,7 +27,7 @@ def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
     return np.unique(np.concatenate(parts))
 
 
-def _rows_of(snapshot: Snapshot, term: str) -> Integers:
+def _find_term_rows(snapshot: Snapshot, term: str) -> Integers:
     return look_up_terms(snapshot, [term])[0].passage_rows.astype(np.int64)
 
 
@@ -38,8 +38,8 @@ def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Fla
 
     def count_passages(term: str) -> Integers:
         """Count the passages with a term in each document."""
-        found = document_of[_rows_of(snapshot, term)]
-        return np.bincount(found[found >= 0], minlength=count)
+        document_numbers = document_of[_find_term_rows(snapshot, term)]
+        return np.bincount(document_numbers[document_numbers >= 0], minlength=count)
 
     day_first, month_first = (count_passages(order_term(order)) for order in ORDERS)
     is_told = (day_first > 0) != (month_first > 0)
@@ -66,5 +66,5 @@ def _find_rows_by_name(snapshot: Snapshot, day: str) -> Integers:
     rows, _ = index.postings.occurrences_by_document.find_all(documents)
     numbers = index.occurrences.passage_number[rows]
     numbers = numbers[numbers < len(visible.passage_rows)]
-    found: Integers = visible.passage_rows[numbers].astype(np.int64)
-    return np.unique(found[found >= 0])
+    passage_rows: Integers = visible.passage_rows[numbers].astype(np.int64)
+    return np.unique(passage_rows[passage_rows >= 0])

@@ -33,13 +33,13 @@ from hopsyncd.retrieve.ranking import (
     FIRST_RESULTS,
     WHOLE_PASSAGE_WEIGHT,
     DirectHits,
-    Helpful,
+    RankedPosition,
+    compute_importance,
     find_direct_hits,
-    importance_of,
-    largest,
     mark_reached,
     promote_direct_hits,
-    rank_rows,
+    rank_by_importance,
+    select_largest,
 )
 from hopsyncd.retrieve.second_ask import FollowUp
 from hopsyncd.retrieve.strategies.hop import HopSearch
@@ -119,9 +119,9 @@ class Dependencies:
         """
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
-        first = largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
+        first = select_largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
         nearest = near.passage_rows[
-            largest(near.like, snapshot.passage_ids[near.passage_rows], CANDIDATES)
+            select_largest(near.like, snapshot.passage_ids[near.passage_rows], CANDIDATES)
         ]
         names, positions = np.unique(walked.outgoing_names.name, return_inverse=True)
         flow = np.bincount(positions, walked.outgoing_flow, minlength=len(names))
@@ -173,7 +173,7 @@ def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHit
     most = float(like.max())
     seed = most + math.log(float(np.exp(like - most).sum()) * _LEAST_FLOW)
     nearest = float(np.sort(like)[-CANDIDATES]) if len(like) >= CANDIDATES else -np.inf
-    terms = _key_terms(_add_forms(context))
+    terms = _map_term_keys(_add_forms(context))
     return Query(vector, terms, seed, nearest, direct.least)
 
 
@@ -197,10 +197,10 @@ def _describe_follow_up(follow_up: FollowUp) -> Query:
     for a passage about one of the names is given to every passage that mentions the name.
     """
     least = follow_up.total + math.log(_LEAST_FLOW / follow_up.most_score)
-    return Query(follow_up.vector, _key_terms(follow_up.weights), least)
+    return Query(follow_up.vector, _map_term_keys(follow_up.weights), least)
 
 
-def _key_terms(weights: Mapping[str, float]) -> dict[int, float]:
+def _map_term_keys(weights: Mapping[str, float]) -> dict[int, float]:
     return {name_key(term): weight for term, weight in weights.items()}
 
 
@@ -212,8 +212,8 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
     intervals = index.passage_intervals
     row, born, died = intervals.passage_row, intervals.born, intervals.died
     span = (before.version.id, now.version.id)
-    added = row[_within(born, span) & (died > span[1])].astype(np.int64)
-    removed = row[_within(died, span) & (born <= span[0])].astype(np.int64)
+    added = row[_mark_within(born, span) & (died > span[1])].astype(np.int64)
+    removed = row[_mark_within(died, span) & (born <= span[0])].astype(np.int64)
     drift = (len(added) + len(removed)) / before.statistics.passages
     if drift > min(1 / _DRIFT, dependencies.lead / _SWAY):
         return True
@@ -237,19 +237,19 @@ class _Order:
         self.snapshot = context.snapshot
         self._context = context
         scores, fits = mark_reached(context, search.scores), search.second_ask.fits
-        self.worth = importance_of(context, scores, fits)
+        self.worth = compute_importance(context, scores, fits)
         self._direct = find_direct_hits(context)
 
-    def rank(self, worth: Floats, k: int) -> list[Helpful]:
+    def rank(self, worth: Floats, k: int) -> list[RankedPosition]:
         """Return the k best passage rows (at least five) by their importance, before direct hits
         are placed.
         """
-        return rank_rows(self._context, worth, max(k, FIRST_RESULTS))
+        return rank_by_importance(self._context, worth, max(k, FIRST_RESULTS))
 
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
         """Return the passage rows of the k best results by their importance."""
-        found = promote_direct_hits(self.rank(worth, k), self._direct.rows)
-        return tuple(helpful.position for helpful in found[:k])
+        ranked = promote_direct_hits(self.rank(worth, k), self._direct.rows)
+        return tuple(helpful.position for helpful in ranked[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
         """Return the smallest change that could alter the first k results through the direct hits.
@@ -286,9 +286,9 @@ def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
     return [*ties, Tie(lead_of_start)]
 
 
-def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (column > span[0]) & (column <= span[1])
-    return found
+def _mark_within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
+    is_within: NDArray[np.bool_] = (column > span[0]) & (column <= span[1])
+    return is_within
 
 
 def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
@@ -306,7 +306,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
     born, died = matches.born, matches.died
     cuts = [snapshot.version.edge_threshold for snapshot in (before, now)]
     least = [cut.similarity if cut else -np.inf for cut in cuts]
-    changed = (_within(born, span) | _within(died, span)) & (similarity >= min(least))
+    changed = (_mark_within(born, span) | _mark_within(died, span)) & (similarity >= min(least))
     if cuts[0] != cuts[1]:
         alive = (born <= span[1]) & (died > span[1])
         changed |= alive & (similarity >= min(least)) & (similarity <= max(least))
@@ -322,14 +322,14 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
     """
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
-    known = len(homes[0])
-    moved = np.flatnonzero(homes[0] != homes[1][:known])
+    count = len(homes[0])
+    moved = np.flatnonzero(homes[0] != homes[1][:count])
     names = index.document_names  # read before the documents, because a writer may append to both
     born, died = index.documents.born, index.documents.died
     document = names.document_row
     named = names.passage_number.astype(np.int64) << 32 | names.name
     added, removed = (
-        named[np.isin(document, np.flatnonzero(_within(versions, span)))]
+        named[np.isin(document, np.flatnonzero(_mark_within(versions, span)))]
         for versions in (born, died)
     )
     renamed = np.setxor1d(added, removed) >> 32
@@ -343,7 +343,7 @@ def _find_linked(now: Snapshot, span: tuple[int, int]) -> Integers:
     """
     edges = now.index.link_edges
     source, target, born, died = edges.source_passage, edges.target_passage, edges.born, edges.died
-    changed = _within(born, span) | _within(died, span)
+    changed = _mark_within(born, span) | _mark_within(died, span)
     return _find_rows(now.index, np.concatenate([source[changed], target[changed]]))
 
 
@@ -373,7 +373,7 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
     """
     names = index.document_names  # read before the documents, because a writer may append to both
     born, died = index.documents.born, index.documents.died
-    changed = _within(born, span) | _within(died, span)
+    changed = _mark_within(born, span) | _mark_within(died, span)
     rows = np.isin(names.name, dependencies.names)
     return bool(changed[names.document_row[rows]].any())
 

@@ -28,9 +28,9 @@ from hopsyncd.retrieve.logic import Tell, ignore_progress
 from hopsyncd.retrieve.other_forms import find_other_forms
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
+from hopsyncd.retrieve.results import Answer, LlmCost, build_answer
 from hopsyncd.retrieve.saved_views import SavedViews
-from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
+from hopsyncd.retrieve.searcher import EncodedTexts, Searcher, SearchResult
 from hopsyncd.retrieve.spelling import Spelling, find_corrections
 from hopsyncd.retrieve.stored_vectors import WITHOUT_ENCODER, StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
@@ -50,7 +50,7 @@ from store.visibility import Mask
 MAX_LLM_CALLS = 40  # default for one query
 
 
-class _Kept:
+class _SnapshotCache:
     """A thread-safe cache of at most `most` snapshots. The oldest snapshot is dropped first."""
 
     def __init__(self, most: int) -> None:
@@ -60,28 +60,28 @@ class _Kept:
 
     def get(self, key: Hashable, index: LiveIndex, make: Callable[[], Snapshot]) -> Snapshot:
         """Return the cached snapshot for this key and index, or create and cache it with `make`."""
-        if known := self._find(key, index):  # does not wait for the lock
-            return known
+        if cached := self._find(key, index):  # does not wait for the lock
+            return cached
         with self._lock:
-            if known := self._find(key, index):
-                return known
-            made = make()
+            if cached := self._find(key, index):
+                return cached
+            created = make()
             while len(self._made) >= self._most:
                 self._made.pop(next(iter(self._made)))
-            self._made[key] = made
-            return made
+            self._made[key] = created
+            return created
 
     def list_snapshots(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
         """List the cached snapshots of an index, with their keys."""
-        return [(key, kept) for key, kept in self._made.items() if kept.index is index]
+        return [(key, cached) for key, cached in self._made.items() if cached.index is index]
 
     def clear(self) -> None:
         with self._lock:
             self._made.clear()
 
     def _find(self, key: Hashable, index: LiveIndex) -> Snapshot | None:
-        known = self._made.get(key)
-        return known if known and known.index is index else None
+        cached = self._made.get(key)
+        return cached if cached and cached.index is index else None
 
 
 class Engine:
@@ -114,12 +114,12 @@ class Engine:
         self._max_llm_calls = max_llm_calls
         self._local = threading.local()
         self._head: Snapshot | None = None
-        self._pasts = _Kept(3)  # versions other than the head
+        self._pasts = _SnapshotCache(3)  # versions other than the head
         saved = None
         if saved_views:
             saved = SavedViews(saved_views, self._open_snapshot, budget_factor, owns_views)
         self._restricted = AclViewCache(budget_factor, is_syncing, saved)
-        self._narrowed = _Kept(8)  # filtered versions
+        self._narrowed = _SnapshotCache(8)  # filtered versions
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
 
@@ -185,8 +185,8 @@ class Engine:
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
         """Return False if the version is the head and its ACL view is not computed yet."""
         with snapshot(connection := self._connection(str(version))):
-            mask = _mask(connection, hidden)
-        return not mask or self._restricted.ready(version, mask)
+            mask = _resolve_mask(connection, hidden)
+        return not mask or self._restricted.is_ready(version, mask)
 
     @property
     def settings(self) -> WalkSettings:
@@ -206,7 +206,7 @@ class Engine:
 
     @contextmanager
     def reading(
-        self, at: str = "head", hidden: Mask | Acl = EVERYTHING, wanted: Filter = ()
+        self, at: str = "head", hidden: Mask | Acl = EVERYTHING, filter_: Filter = ()
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
         """Open a transaction and the snapshot of the version that `at` names.
 
@@ -225,9 +225,9 @@ class Engine:
                         return
                     asked = head.version if head and at == "head" else resolve(connection, at)
                     if self._is_kept(connection, asked):
-                        mask = _mask(connection, hidden)
+                        mask = _resolve_mask(connection, hidden)
                         served = self._get_snapshot(connection, asked, head, mask)
-                        yield connection, self._filter(served, wanted) if wanted else served
+                        yield connection, self._filter(served, filter_) if filter_ else served
                         return
 
     @contextmanager
@@ -257,7 +257,7 @@ class Engine:
         usage: Usage | None = None,
         hidden: Mask | Acl = EVERYTHING,
         tell: Tell = ignore_progress,
-        wanted: Filter = (),
+        filter_: Filter = (),
     ) -> Answer | None:
         """Search the version that `at` names. Returns None if there is no version yet.
 
@@ -268,7 +268,7 @@ class Engine:
         """
         usage = usage or Usage(self._max_llm_calls)
         while True:
-            with self.reading(at, hidden, wanted) as (connection, served):
+            with self.reading(at, hidden, filter_) as (connection, served):
                 if served is None:
                     return None
                 spelling = _correct(connection, served, question)
@@ -281,14 +281,14 @@ class Engine:
                 by_llm = (connection, served, asked, k, search, usage, tell)
                 searcher = self._searcher
                 try:
-                    found = searcher.search_by_llm(*by_llm)
+                    result = searcher.search_by_llm(*by_llm)
                 except EncoderUnavailable:
                     searcher = self._searcher_without_encoder(served)
-                    found = searcher.search_by_llm(*by_llm)
-                    found = replace(found, degraded=(WITHOUT_ENCODER, *found.degraded))
+                    result = searcher.search_by_llm(*by_llm)
+                    result = replace(result, degraded=(WITHOUT_ENCODER, *result.degraded))
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
-                        answer = _answer(searcher, connection, served, asked, search, found)
+                        answer = _answer(searcher, connection, served, asked, search, result)
                         cost = LlmCost(usage.calls, usage.tokens)
                         return replace(answer, llm=cost, spelling=spelling, typed=question)
 
@@ -297,13 +297,13 @@ class Engine:
     ) -> Answer:
         """Search without an LLM. Stored vectors are used if the encoder is unavailable."""
         try:
-            found = self._searcher.find(connection, served, question, k, search)
-            return _answer(self._searcher, connection, served, question, search, found)
+            result = self._searcher.find(connection, served, question, k, search)
+            return _answer(self._searcher, connection, served, question, search, result)
         except EncoderUnavailable:
             searcher = self._searcher_without_encoder(served)
-            found = searcher.find(connection, served, question, k, search)
-            found = replace(found, degraded=(WITHOUT_ENCODER, *found.degraded))
-            return _answer(searcher, connection, served, question, search, found)
+            result = searcher.find(connection, served, question, k, search)
+            result = replace(result, degraded=(WITHOUT_ENCODER, *result.degraded))
+            return _answer(searcher, connection, served, question, search, result)
 
     def _searcher_without_encoder(self, served: Snapshot) -> Searcher:
         settings = self._searcher.settings
@@ -325,11 +325,11 @@ class Engine:
             spelling = _correct(connection, served, question)
             asked, dependencies = spelling.question, None
             if served.hidden:
-                found = self._searcher.find(connection, served, asked, k, hop)
+                result = self._searcher.find(connection, served, asked, k, hop)
             else:
                 ranked, dependencies = self._searcher.trace(connection, served, asked, k)
-                found = Found(ranked)
-            answer = _answer(self._searcher, connection, served, asked, hop, found)
+                result = SearchResult(ranked)
+            answer = _answer(self._searcher, connection, served, asked, hop, result)
         return replace(answer, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
@@ -349,16 +349,16 @@ class Engine:
             words = read_query_words(spelled)
             return may_differ_by_words(words, dependencies.snapshot, served)
 
-    def with_results(self, found: Answer, passage_rows: Iterable[int]) -> Answer:
-        """Copy the answer `found`, with the passages in `passage_rows` as its results."""
-        ids, question = found.snapshot.passage_ids, found.question
+    def with_results(self, answer: Answer, passage_rows: Iterable[int]) -> Answer:
+        """Copy the answer, with the passages in `passage_rows` as its results."""
+        ids, question = answer.snapshot.passage_ids, answer.question
         ranked = [Ranked(PassageId(int(ids[passage_row])), 0.0) for passage_row in passage_rows]
         with snapshot(connection := self._connection("head")):
             collapsed = self._searcher.collapse_similar(
-                connection, found.snapshot, question, ranked, len(ranked)
+                connection, answer.snapshot, question, ranked, len(ranked)
             )
-            hits = collapsed.hits[: len(found.ranked)]
-            return answer_of(connection, found.snapshot, question, found.search, Found(hits))
+            result = SearchResult(collapsed.hits[: len(answer.ranked)])
+            return build_answer(connection, answer.snapshot, question, answer.search, result)
 
     @contextmanager
     def _reading(self, version: int) -> Iterator[None]:
@@ -371,14 +371,14 @@ class Engine:
                 self._being_read[version] -= 1
                 self._being_read += Counter()  # drops the versions that nobody reads
 
-    def _is_kept(self, connection: Connection, wanted: Version) -> bool:
+    def _is_kept(self, connection: Connection, asked: Version) -> bool:
         """Return whether the database still has the version. Raises NoSuchVersion if the head is
         missing.
         """
         try:
-            version(connection, wanted.id)
+            version(connection, asked.id)
         except NoSuchVersion:
-            if self._head is None or self._head.version.id == wanted.id:
+            if self._head is None or self._head.version.id == asked.id:
                 raise
             return False
         return True
@@ -388,8 +388,8 @@ class Engine:
         if self._copy is None:
             return self._open_connection()
         served = self._head.version.id if self._head else None
-        kept = served if at in ("head", str(served)) else None
-        return self._copy.connection(self._open_connection, kept)
+        readable = served if at in ("head", str(served)) else None
+        return self._copy.connection(self._open_connection, readable)
 
     def _open_connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)
@@ -403,13 +403,13 @@ class Engine:
             yield connection
 
     def _get_snapshot(
-        self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: Mask
+        self, connection: Connection, asked: Version, head: Snapshot | None, hidden: Mask
     ) -> Snapshot:
         if hidden:
-            return self._without(connection, wanted, hidden)
-        if head is not None and head.version.id == wanted.id:
+            return self._without(connection, asked, hidden)
+        if head is not None and head.version.id == asked.id:
             return head
-        return self._load_past(connection, wanted)
+        return self._load_past(connection, asked)
 
     def _without(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
         """Return the version without the hidden sources, from the cache if possible."""
@@ -420,9 +420,9 @@ class Engine:
 
         def make() -> Snapshot:
             older = [
-                kept.passes_filter
-                for (_, _, filter_), kept in self._narrowed.list_snapshots(served.index)
-                if filter_ == wanted and kept.passes_filter is not None
+                cached.passes_filter
+                for (_, _, filter_), cached in self._narrowed.list_snapshots(served.index)
+                if filter_ == wanted and cached.passes_filter is not None
             ]
             before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
             return served.filter_documents(
@@ -475,17 +475,17 @@ def _answer(
     served: Snapshot,
     question: str,
     search: Search,
-    found: Found,
+    result: SearchResult,
 ) -> Answer:
     """Build the answer, with the strength of each passage and the query's words that no passage
     has.
     """
-    absent, strengths = searcher.rate(connection, served, question, found)
-    answer = answer_of(connection, served, question, search, found)
+    absent, strengths = searcher.rate(connection, served, question, result)
+    answer = build_answer(connection, served, question, search, result)
     return replace(answer, absent=absent, strengths=strengths)
 
 
-def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
+def _resolve_mask(connection: Connection, hidden: Mask | Acl) -> Mask:
     """Return the mask for `hidden`. An ACL hides all sources that it does not list."""
     if isinstance(hidden, Acl):
         return hidden.hidden_among(source_names(connection).values())

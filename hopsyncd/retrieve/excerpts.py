@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from store.records import PassageId
 
 MAX_PASSAGES = 20
@@ -90,23 +90,23 @@ class _Part:
 
 
 def choose_excerpts(
-    found: FoundTexts,
+    texts: PassageTexts,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     budget_tokens: int,
     frame_tokens: Callable[[PassageId, bool], int],
     count_tokens: Callable[[str], int],
-    kept: Collection[PassageId] = (),
+    required: Collection[PassageId] = (),
 ) -> list[Excerpt]:
     """Choose excerpts of at most `MAX_PASSAGES` passages and `budget_tokens` tokens, including the
     numbers, headings and titles.
 
     Passages of one document are together, in document order. weights: the idf of the question's
     terms. frame_tokens: returns the tokens of a passage's number and headings; if its second
-    argument is True, the tokens of the document's title and path are added. kept: passages that are
-    always considered, however badly they fit.
+    argument is True, the tokens of the document's title and path are added. required: passages that
+    are always considered, however badly they fit.
     """
-    parts = _parts(sentences, weights, found, count_tokens, kept)
+    parts = _list_parts(sentences, weights, texts, count_tokens, required)
     left = budget_tokens
     documents: set[object] = set()
     joined: list[_Part] = []
@@ -115,7 +115,7 @@ def choose_excerpts(
         if len(joined) == most:
             break
         best = max(range(len(part.scores)), key=lambda position: part.scores[position])
-        document = document_of(found, part.passage)
+        document = find_document(texts, part.passage)
         cost = frame_tokens(part.passage, document not in documents) + part.tokens[best]
         if cost > left:
             continue
@@ -125,25 +125,27 @@ def choose_excerpts(
         joined.append(part)
     if parts and not joined:
         first = parts[0].passage
-        return [_cut(found, first, budget_tokens - frame_tokens(first, True), count_tokens)]
+        return [_cut(texts, first, budget_tokens - frame_tokens(first, True), count_tokens)]
     _fill(joined, left)
-    return [_excerpt(found, part) for part in sorted(joined, key=_by_place(found, joined))]
+    return [
+        _make_excerpt(texts, part) for part in sorted(joined, key=_make_place_key(texts, joined))
+    ]
 
 
-def document_of(found: FoundTexts, passage: PassageId) -> tuple[str, str]:
+def find_document(texts: PassageTexts, passage: PassageId) -> tuple[str, str]:
     """Return the source and path where a passage first occurs, or empty strings if it has no
     place.
     """
-    places = found.places.get(passage, ())
+    places = texts.places.get(passage, ())
     return (places[0].source, places[0].document) if places else ("", "")
 
 
-def _parts(
+def _list_parts(
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
-    found: FoundTexts,
+    texts: PassageTexts,
     count_tokens: Callable[[str], int],
-    kept: Collection[PassageId],
+    required: Collection[PassageId],
 ) -> list[_Part]:
     """List the passages that fit well enough to be shown, best first."""
     by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
@@ -169,12 +171,12 @@ def _parts(
             [count_tokens(sentence.text) for sentence in by_passage[id_]],
             set(),
         )
-        for rank, id_ in enumerate(found.ranked)
+        for rank, id_ in enumerate(texts.ranked)
         if id_ in scores
         and (
-            id_ in kept
+            id_ in required
             or (
-                len(_WORD.findall(found.passages[id_].text)) >= _LEAST_WORDS
+                len(_WORD.findall(texts.passages[id_].text)) >= _LEAST_WORDS
                 and max(scores[id_]) >= _FAR_BELOW * best
             )
         )
@@ -207,32 +209,34 @@ def _fill(parts: Sequence[_Part], budget: int) -> None:
                 heapq.heappush(waiting, (-priority(part, beside), rank, beside, part))
 
 
-def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tuple[int, int, int]]:
+def _make_place_key(
+    texts: PassageTexts, parts: Sequence[_Part]
+) -> Callable[[_Part], tuple[int, int, int]]:
     """Return a sort key: documents by their best passage, then passages in document order."""
     first: dict[object, int] = {}
     for part in parts:
-        first.setdefault(document_of(found, part.passage), part.rank)
+        first.setdefault(find_document(texts, part.passage), part.rank)
 
     def key(part: _Part) -> tuple[int, int, int]:
-        places = found.places.get(part.passage, ())
+        places = texts.places.get(part.passage, ())
         line = places[0].first_line if places else 0
-        return first[document_of(found, part.passage)], line, part.rank
+        return first[find_document(texts, part.passage)], line, part.rank
 
     return key
 
 
 def _cut(
-    found: FoundTexts, passage: PassageId, room: int, count_tokens: Callable[[str], int]
+    texts: PassageTexts, passage: PassageId, room: int, count_tokens: Callable[[str], int]
 ) -> Excerpt:
     """Return the beginning of a passage whose best sentence is too long, cut to `room` tokens."""
-    text = found.passages[passage].text
+    text = texts.passages[passage].text
     while text and (tokens := count_tokens(text)) > room:
         text = text[: len(text) * max(room, 0) // tokens]
     return Excerpt(passage, f"{text}{GAP.rstrip()}", (text,), False)
 
 
-def _excerpt(found: FoundTexts, part: _Part) -> Excerpt:
-    text = found.passages[part.passage].text
+def _make_excerpt(texts: PassageTexts, part: _Part) -> Excerpt:
+    text = texts.passages[part.passage].text
     spans = sentence_spans(text)
     chosen = sorted(part.chosen)
     sentences = tuple(text[slice(*spans[position])] for position in chosen)

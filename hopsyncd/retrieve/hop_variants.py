@@ -25,10 +25,16 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
+from hopsyncd.retrieve.ranking import (
+    Hop,
+    Ranked,
+    compute_paper_helpfulness,
+    rank_by_helpfulness,
+    select_largest,
+)
 from hopsyncd.retrieve.strategy import SearchTools
 from hopsyncd.retrieve.transitions import compute_pull
-from hopsyncd.retrieve.walk import seeds
+from hopsyncd.retrieve.walk import compute_seeds
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
@@ -48,7 +54,7 @@ Choose = Callable[[Sequence[Fork]], Sequence[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Traversed:
+class Traversal:
     """The visits that a traversal counted.
 
     visits: the visits of each passage, in the order of the first visits. arrivals: for each passage
@@ -64,7 +70,7 @@ def choose_first(forks: Sequence[Fork]) -> list[int | None]:
     return [0 for _ in forks]
 
 
-def one_visit(visits: float) -> float:
+def count_one_visit(visits: float) -> float:
     """Count an arrival as one visit, as the HopRAG paper does.
 
     `visits`, the visits of the passage where the edge starts, does not affect the result.
@@ -78,8 +84,8 @@ def traverse(
     end: Callable[[int], int],
     choose: Choose,
     n_hop: int,
-    passed_on: Callable[[float], float] = one_visit,
-) -> Traversed:
+    passed_on: Callable[[float], float] = count_one_visit,
+) -> Traversal:
     """Follow one edge from each queued passage, for up to `n_hop` rounds.
 
     `seeds` has the first visits of each start passage. `list_edges` returns the edges out of a
@@ -105,7 +111,7 @@ def traverse(
             visits[reached] = visits.get(reached, 0.0) + more
             scores = arrivals.setdefault(reached, {})
             scores[edge] = scores.get(edge, 0.0) + more
-    return Traversed(visits, arrivals)
+    return Traversal(visits, arrivals)
 
 
 _MAX_WAYS = 20  # edges offered to a reasoner at a fork
@@ -144,23 +150,23 @@ class Offers:
     def list_edges(self, passage_row: int) -> tuple[int, ...]:
         """Return the numbers of the 20 best edges out of a passage, best first."""
         edges = self._snapshot.find_edges(np.array([passage_row]))
-        kept = (
+        is_offered = (
             np.ones(len(edges.source_question), dtype=np.bool_)
             if self._both_ways
             else ~edges.is_backward
         )
-        sources, targets = edges.source_question[kept], edges.target_question[kept]
-        worth = self._worth(sources, targets, edges.similarity[kept])
+        sources, targets = edges.source_question[is_offered], edges.target_question[is_offered]
+        worth = self._worth(sources, targets, edges.similarity[is_offered])
         offered = []
-        for position in largest(
+        for position in select_largest(
             worth, self._snapshot.index.outgoing.id[sources], _MAX_WAYS
         ).tolist():
-            ends = int(edges.start[kept][position]), int(edges.end[kept][position])
+            ends = int(edges.start[is_offered][position]), int(edges.end[is_offered][position])
             step = EdgeStep(
                 *ends,
                 int(sources[position]),
                 int(targets[position]),
-                bool(edges.is_backward[kept][position]),
+                bool(edges.is_backward[is_offered][position]),
             )
             number = 2 * step.source_question + step.is_backward
             self._steps[number] = step
@@ -190,25 +196,27 @@ def follow_paper(
     sources, targets = edges.source_question, edges.target_question
     if not len(sources):
         return []
-    best = largest(context.of_edges(sources, targets), snapshot.index.outgoing.id[sources], top_k)
+    best = select_largest(
+        context.rate_edges(sources, targets), snapshot.index.outgoing.id[sources], top_k
+    )
     ends = snapshot.index.incoming.passage_row[targets[best]]
     start_visits = {row: float(count) for row, count in Counter(ends.tolist()).items()}
-    found = traverse(start_visits, offers.list_edges, offers.end, choose, n_hop)
-    visited = np.array(sorted(found.visits), dtype=np.int64)
-    visits = np.array([found.visits[passage_row] for passage_row in visited.tolist()])
-    helpfulness = paper_helpfulness(context.of_passages(visited), visits)
-    kept = largest(helpfulness, snapshot.passage_ids[visited], min(k, top_k)).tolist()
+    traversal = traverse(start_visits, offers.list_edges, offers.end, choose, n_hop)
+    visited = np.array(sorted(traversal.visits), dtype=np.int64)
+    visits = np.array([traversal.visits[passage_row] for passage_row in visited.tolist()])
+    helpfulness = compute_paper_helpfulness(context.rate_passages(visited), visits)
+    positions = select_largest(helpfulness, snapshot.passage_ids[visited], min(k, top_k)).tolist()
     return [
         _explain_rank(
             snapshot,
-            found,
+            traversal,
             start_visits,
             offers,
             int(visited[position]),
             float(helpfulness[position]),
             n_hop,
         )
-        for position in kept
+        for position in positions
     ]
 
 
@@ -232,10 +240,10 @@ def follow(
     snapshot = context.snapshot
     if not snapshot.statistics.passages:
         return []
-    scores = seeds(context)
-    best = largest(scores, snapshot.passage_ids[: len(scores)], top_k)
+    scores = compute_seeds(context)
+    best = select_largest(scores, snapshot.passage_ids[: len(scores)], top_k)
     start_scores = {int(row): float(scores[row]) for row in best if scores[row] > 0}
-    found = traverse(
+    traversal = traverse(
         start_scores,
         offers.list_edges,
         offers.end,
@@ -244,21 +252,21 @@ def follow(
         lambda had: settings.damping * had,
     )
     arrived = np.full(len(scores), -1.0)
-    arrived[list(found.visits)] = list(found.visits.values())
+    arrived[list(traversal.visits)] = list(traversal.visits.values())
     return [
-        _explain_rank(snapshot, found, start_scores, offers, passage_row, score, settings.hops)
-        for passage_row, score, _ in helpful(context, arrived, k)
+        _explain_rank(snapshot, traversal, start_scores, offers, passage_row, score, settings.hops)
+        for passage_row, score, _ in rank_by_helpfulness(context, arrived, k)
     ]
 
 
-def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
+def list_offers(context: QueryContext, settings: WalkSettings | None) -> Offers:
     """Return the edges that a search may follow, best first.
 
     With `settings`, edges are ordered by pull and followed in both directions. Otherwise they are
     ordered by Eq. 1 of HopRAG and followed forwards.
     """
     if settings is None:
-        return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
+        return Offers(context.snapshot, lambda out, into, _: context.rate_edges(out, into), False)
     return Offers(
         context.snapshot,
         lambda out, _, similarity: compute_pull(context, out, similarity, settings.sharpness),
@@ -268,7 +276,7 @@ def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
 
 def _explain_rank(
     snapshot: Snapshot,
-    found: Traversed,
+    traversal: Traversal,
     begun: Mapping[int, float],
     offers: Offers,
     passage_row: int,
@@ -283,19 +291,19 @@ def _explain_rank(
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
     passage, passed = passage_row, {passage_row}
-    while passage in found.arrivals and len(hops) < limit:
-        arrivals = found.arrivals[passage].items()
+    while passage in traversal.arrivals and len(hops) < limit:
+        arrivals = traversal.arrivals[passage].items()
         edge, arrived = max(arrivals, key=lambda arrival: (arrival[1], -int(ids[arrival[0] // 2])))
         step = offers.step(edge)
         if arrived <= begun.get(passage, 0.0) or step.start in passed:
             break
-        hops.append(_hop(snapshot, step, arrived / found.visits[passage]))
+        hops.append(_make_hop(snapshot, step, arrived / traversal.visits[passage]))
         passage = step.start
         passed.add(passage)
     return Ranked(PassageId(int(snapshot.passage_ids[passage_row])), score, tuple(reversed(hops)))
 
 
-def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
+def _make_hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
     return Hop(
         PassageId(int(snapshot.passage_ids[step.start])),
         PassageId(int(snapshot.passage_ids[step.end])),
@@ -308,7 +316,7 @@ def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
 
 def make_offers(tools: SearchTools, context: QueryContext, search: Search) -> Offers:
     """Return the edges that a search may follow, according to its profile."""
-    return offers_of(context, tools.settings if search.profile == "default" else None)
+    return list_offers(context, tools.settings if search.profile == "default" else None)
 
 
 def follow_edges(

@@ -33,14 +33,14 @@ class Likeness:
     The comparison starts in another thread when the object is created.
     """
 
-    def __init__(self, snapshot: Snapshot, vector: Vectors, few: int = _FEW) -> None:
-        """Start the comparison. If the index has at most `few` vectors, all are compared at
+    def __init__(self, snapshot: Snapshot, vector: Vectors, limit: int = _FEW) -> None:
+        """Start the comparison. If the index has at most `limit` vectors, all are compared at
         once.
         """
         index = snapshot.index
         self._vectors, self._vector = index.vectors, vector
         self._first = index.passages.vector_start[: len(snapshot.statistics.visible.passages)]
-        self._is_small = len(index.vectors) <= few
+        self._is_small = len(index.vectors) <= limit
         among = (
             index.vectors.codes
             if self._is_small

@@ -27,7 +27,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.retrieve.date_search import find_dated_rows
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, match_other_forms
-from hopsyncd.retrieve.query_context import words_of
+from hopsyncd.retrieve.query_context import look_up_words
 from hopsyncd.retrieve.query_words import (
     QueryPart,
     QueryWords,
@@ -37,7 +37,7 @@ from hopsyncd.retrieve.query_words import (
     defines,
     split_humps,
 )
-from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest
+from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, select_largest
 from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.dates import find_asked_day
 from hopsyncd.text.words import index_terms
@@ -85,7 +85,7 @@ class _FoundPart:
     dated: frozenset[int] = frozenset()
     other_forms: frozenset[int] = frozenset()
 
-    def worth_in(self, row: int, text: str) -> float:
+    def rate_text(self, row: int, text: str) -> float:
         """Return from 0 to 1 how well the passage in this row, with this text, has the part.
 
         The value is 1 for the part as typed, and for a word that is joined with its neighbours.
@@ -133,21 +133,21 @@ def find_literals(
     For a question, only phrases and codes are looked up, unless the search `is_exact`. Only the
     first 32 parts are used.
     """
-    wanted = query.parts if query.is_keywords or is_exact else query.literals
+    parts_to_find = query.parts if query.is_keywords or is_exact else query.literals
     forms = NO_FORMS if is_exact else match_other_forms(snapshot, query.text, read)
     parts = [
         _add_forms(_find_part(snapshot, part, query), forms.rows_by_term)
-        for part in wanted[:_MOST_PARTS]
+        for part in parts_to_find[:_MOST_PARTS]
     ]
     texts = _Texts(snapshot, read)
     absent = _find_absent(snapshot, query, parts, texts)
     whole_rows = _find_rows(snapshot, index_terms(query.whole)) if query.whole else _NO_ROWS
     if not len(whole_rows) and not any(len(part.rows) for part in parts):
         return LiteralMatches(query, absent=absent, forms=forms)
-    scores = words_of(snapshot, query.text, forms.rows_by_term).scores
+    scores = look_up_words(snapshot, query.text, forms.rows_by_term).scores
     whole = _find_whole(snapshot, query, whole_rows, scores, texts)
-    found = _weigh_rows(snapshot, query, parts, scores, texts)
-    return replace(found, whole=whole, absent=absent, forms=forms)
+    matches = _weigh_rows(snapshot, query, parts, scores, texts)
+    return replace(matches, whole=whole, absent=absent, forms=forms)
 
 
 def _weigh_rows(
@@ -166,7 +166,7 @@ def _weigh_rows(
     for part, weight in zip(parts, weights, strict=True):
         row_weights[part.rows] += weight
     members = [frozenset(part.rows.tolist()) for part in parts]
-    codes = [found.part.text for found in parts if found.part.kind == "code"]
+    codes = [found_part.part.text for found_part in parts if found_part.part.kind == "code"]
     worth: dict[int, float] = {}
     literal: dict[int, float] = {}
     complete: set[int] = set()
@@ -179,7 +179,7 @@ def _weigh_rows(
             if not is_defining:
                 continue
         shares = [
-            part.worth_in(row, text) if row in rows else 0.0
+            part.rate_text(row, text) if row in rows else 0.0
             for part, rows in zip(parts, members, strict=True)
         ]
         worth[row] = sum(map(mul, weights, shares))
@@ -221,13 +221,13 @@ def rank_literals(
     first = next((hit for hit in ranked if hit.passage in by_id), None)
     if first is None:
         rows = np.array(sorted(holders), dtype=np.int64)
-        row = int(rows[largest(matches.scores[rows], ids[rows], 1)[0]])
+        row = int(rows[select_largest(matches.scores[rows], ids[rows], 1)[0]])
         first = Ranked(PassageId(int(ids[row])), 0.0)
-    rest = [hit for hit in ranked if hit.passage != first.passage]
+    others = [hit for hit in ranked if hit.passage != first.passage]
     most = max((hit.score for hit in ranked), default=first.score)
     return [
         replace(first, score=max(most, first.score)),
-        *rest,
+        *others,
     ][:k]
 
 
@@ -238,9 +238,9 @@ def _rank_keywords(
     if not len(matches.scores):
         return list(ranked)
     ids, scores = snapshot.passage_ids, matches.scores
-    known = {hit.passage: hit for hit in ranked}
+    hits = {hit.passage: hit for hit in ranked}
     by_words = np.flatnonzero(scores > 0)
-    by_words = by_words[largest(scores[by_words], ids[by_words], FUSION_DEPTH)]
+    by_words = by_words[select_largest(scores[by_words], ids[by_words], FUSION_DEPTH)]
     fused: dict[PassageId, float] = {}
     tiers: dict[PassageId, float] = {}
     for rank, row in enumerate(by_words.tolist(), 1):
@@ -248,17 +248,17 @@ def _rank_keywords(
     for row in sorted(matches.worth.keys() | matches.whole):
         id_ = PassageId(int(ids[row]))
         fused.setdefault(id_, 0.0)
-        tiers[id_] = _tier_of(matches, row) + _OF_DEFINING * (row in matches.defining)
+        tiers[id_] = _find_tier(matches, row) + _OF_DEFINING * (row in matches.defining)
     for rank, hit in enumerate(ranked, 1):
         fused[hit.passage] = fused.get(hit.passage, 0.0) + 1 / (_FUSION_K + rank)
     order = sorted(fused, key=lambda id_: (-tiers.get(id_, 0), -fused[id_], id_))[:k]
     return [
-        replace(known.get(id_, Ranked(id_, 0.0)), score=tiers.get(id_, 0) + fused[id_])
+        replace(hits.get(id_, Ranked(id_, 0.0)), score=tiers.get(id_, 0) + fused[id_])
         for id_ in order
     ]
 
 
-def _tier_of(matches: LiteralMatches, row: int) -> int:
+def _find_tier(matches: LiteralMatches, row: int) -> int:
     if row in matches.whole:
         return _WHOLE_TIER
     if row in matches.complete:
@@ -273,7 +273,7 @@ def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Rank
         return []
     rows = np.array(sorted(matches.complete), dtype=np.int64)
     ids, scores = snapshot.passage_ids, matches.scores
-    best = rows[largest(scores[rows], ids[rows], k)]
+    best = rows[select_largest(scores[rows], ids[rows], k)]
     return [Ranked(PassageId(int(ids[row])), float(scores[row])) for row in best.tolist()]
 
 
@@ -339,12 +339,12 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
     """Find the visible passages that have all the terms. Returns their rows, ascending."""
     if not terms:
         return _NO_ROWS
-    found = sorted(look_up_terms(snapshot, terms), key=lambda term_rows: term_rows.df)
-    if not found[0].df:
+    term_matches = sorted(look_up_terms(snapshot, terms), key=lambda term_rows: term_rows.df)
+    if not term_matches[0].df:
         return _NO_ROWS
     rows: Integers = reduce(
         np.intersect1d,
-        (term_rows.passage_rows.astype(np.int64) for term_rows in found),
+        (term_rows.passage_rows.astype(np.int64) for term_rows in term_matches),
     )
     return np.unique(rows)
 
@@ -352,14 +352,14 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
 def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _FoundPart:
     terms = index_terms(part.text)
     rows = _find_rows(snapshot, terms)
-    weight = sum(_idf(snapshot, term) for term in terms)
+    weight = sum(_compute_idf(snapshot, term) for term in terms)
     if part.kind == "word":
         joined = _list_compounds(part.text, query.words[:_MOST_PARTS])
         for words in joined:
             rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(words))))
         names: tuple[str, ...] = ()
         if not len(rows) and len(part.text) >= _LEAST_NAME:
-            names = _names_with(snapshot, part.text)
+            names = _list_words_with(snapshot, part.text)
             for name in names:
                 rows = np.union1d(rows, _find_rows(snapshot, index_terms(name)))
         return _FoundPart(part, rows, weight, names, joined)
@@ -375,14 +375,14 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
     return _FoundPart(part, rows, weight)
 
 
-def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
+def _add_forms(found_part: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
     """Add the rows of passages with another form of a word or code. Phrases have no other forms."""
-    rows = [others[term] for term in index_terms(found.part.text) if term in others]
-    if not rows or found.part.kind == "phrase":
-        return found
+    rows = [others[term] for term in index_terms(found_part.part.text) if term in others]
+    if not rows or found_part.part.kind == "phrase":
+        return found_part
     every = reduce(np.union1d, rows)
-    both = np.union1d(found.rows, every)
-    return replace(found, rows=both, other_forms=frozenset(every.tolist()))
+    both = np.union1d(found_part.rows, every)
+    return replace(found_part, rows=both, other_forms=frozenset(every.tolist()))
 
 
 def _list_compounds(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -395,15 +395,15 @@ def _list_compounds(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], .
     return tuple(run for run in runs if word in run)
 
 
-def _idf(snapshot: Snapshot, term: str) -> float:
+def _compute_idf(snapshot: Snapshot, term: str) -> float:
     df, count = look_up_terms(snapshot, [term])[0].df, snapshot.statistics.passages
     return float(np.log1p((count - df + 0.5) / (df + 0.5)))
 
 
-def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
+def _list_words_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
     """List the words of the vocabulary that contain this word: `readfile` contains `File`."""
-    wanted = word.lower()
-    return tuple(sorted(name for name in snapshot.index.vocabulary if wanted in name))
+    lower = word.lower()
+    return tuple(sorted(name for name in snapshot.index.vocabulary if lower in name))
 
 
 def _find_whole(
@@ -415,7 +415,7 @@ def _find_whole(
     """
     if query.whole is None:
         return frozenset()
-    order = rows[largest(scores[rows], snapshot.passage_ids[rows], _MOST_READ)]
+    order = rows[select_largest(scores[rows], snapshot.passage_ids[rows], _MOST_READ)]
     whole: set[int] = set()
     for row, text in texts.read_rows(order):
         if contains_literal(text, query.whole):
@@ -434,16 +434,16 @@ def _find_absent(
     words differently.
     """
     absent = []
-    for found in parts:
-        if found.part.kind == "word" and not found.names and len(found.rows):
+    for found_part in parts:
+        if found_part.part.kind == "word" and not found_part.names and len(found_part.rows):
             continue
-        rows = found.rows
+        rows = found_part.rows
         if len(rows) > _MOST_READ:  # too many to read; the part counts as present
             continue
         if not any(
-            found.worth_in(row, text) >= _OF_VARIANTS for row, text in texts.read_rows(rows)
+            found_part.rate_text(row, text) >= _OF_VARIANTS for row, text in texts.read_rows(rows)
         ):
-            absent.append(found.part.text)
+            absent.append(found_part.part.text)
     if query.is_keywords:
         return tuple(absent)
     unknown = _find_unknown(snapshot, query)

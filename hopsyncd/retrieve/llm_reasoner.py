@@ -36,7 +36,7 @@ class PromptContext:
 Read = Callable[[Sequence[Fork]], Sequence[PromptContext | None]]
 
 
-def materials(
+def read_materials(
     connection: Connection,
     snapshot: Snapshot,
     offers: Offers,
@@ -50,7 +50,7 @@ def materials(
     """
     steps = {edge: offers.step(edge) for fork in forks for edge in fork.edges}
     ends = {edge: PassageId(int(snapshot.passage_ids[step.end])) for edge, step in steps.items()}
-    asked = {edge: _question(snapshot, step) for edge, step in steps.items()}
+    asked = {edge: _find_question(snapshot, step) for edge, step in steps.items()}
     starts = [PassageId(int(snapshot.passage_ids[fork.passage])) for fork in forks]
     with reading(connection):
         passages = known_passages(connection, {*starts, *ends.values()})
@@ -67,7 +67,7 @@ def materials(
     ]
 
 
-def _question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
+def _find_question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
     """Return the question that represents the passage at the end of a step.
 
     Forwards, that passage answers the question. Backwards, that passage raises it.
@@ -140,7 +140,7 @@ class LlmReasoner:
             return [_BEST for _ in forks]
         materials = self._read(forks)
         calls = [self._call(material) if material else None for material in materials]
-        self._judge(
+        self._judge_edges(
             {
                 call.user: (call, len(material.questions))
                 for call, material in zip(calls, materials, strict=True)
@@ -165,8 +165,8 @@ class LlmReasoner:
             )
         return reasons
 
-    def _judge(self, wanted: dict[str, tuple[LlmCall, int]]) -> None:
-        asked = list(wanted.values())
+    def _judge_edges(self, offered_calls: dict[str, tuple[LlmCall, int]]) -> None:
+        asked = list(offered_calls.values())
         for index, result in self._results([call for call, _ in asked]):
             call, offered = asked[index]
             if isinstance(result, LlmError) and not isinstance(result, LlmNonsense):
@@ -221,16 +221,16 @@ def _read_choice(result: Choice | Grades | LlmError, offered: int) -> int | None
             return None
         if 1 <= result.follow <= offered:
             return result.follow - 1
-        raise _nonsense(
+        raise _make_error(
             f"the reply chose question {result.follow}, but only {offered} questions were offered"
         )
     if len(result.grades) != offered:
-        raise _nonsense(f"the reply has {len(result.grades)} grades for {offered} questions")
+        raise _make_error(f"the reply has {len(result.grades)} grades for {offered} questions")
     for grade in ("relevant", "indirect"):
         if grade in result.grades:
             return result.grades.index(grade)
     return None
 
 
-def _nonsense(why: str) -> LlmNonsense:
+def _make_error(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's choice of an edge cannot be used", why, "Try another model")

@@ -198,7 +198,7 @@ class LogicSearch:
             split = self._ask(
                 "decomposition", "logic-split/1", _SPLIT, {"question": self.question}, Split
             )
-            self._graph = graph_of(split)
+            self._graph = build_graph(split)
         except LlmNonsense as error:
             self._degraded.append(f"the question was not split: {error.why}")
             self._graph = {1: Subproblem(1, self.question[:_MAX_TEXT])}
@@ -246,7 +246,7 @@ class LogicSearch:
         }
         try:
             query = self._ask("reasoning", "logic-rewrite/1", _REWRITE, data, Rewritten).query
-            return _text(query)
+            return _clean_question(query)
         except LlmNonsense as error:
             self._degraded.append(
                 f"the LLM's query was unusable, so the subproblems were searched for: {error.why}"
@@ -273,14 +273,14 @@ class LogicSearch:
         asked = {part.id for part in ready}
         answers = {answer.id: answer for answer in reply.answers}
         if len(answers) != len(reply.answers) or not answers.keys() <= asked:
-            raise _nonsense(
+            raise _make_error(
                 "the reply answers a subproblem that was not asked, or answers a subproblem twice"
             )
         cited = {number for answer in reply.answers for number in answer.citations}
-        known = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
-        wrong = sorted(cited - known.keys())
-        if wrong and not known:
-            raise _nonsense(
+        passages = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
+        wrong = sorted(cited - passages.keys())
+        if wrong and not passages:
+            raise _make_error(
                 f"the reply cites passage {wrong[0]}, but the prompt has"
                 f" {plural(len(shown.excerpts), 'passage')}"
             )
@@ -290,7 +290,9 @@ class LogicSearch:
             self._graph[part] = replace(
                 self._graph[part],
                 answer=answer.answer.strip()[:_MAX_TEXT],
-                citations=tuple(dict.fromkeys(known[n] for n in answer.citations if n in known)),
+                citations=tuple(
+                    dict.fromkeys(passages[n] for n in answer.citations if n in passages)
+                ),
             )
         self._notes = reply.notes[:_MAX_MEMORY]
         self._add(reply.more)
@@ -302,8 +304,8 @@ class LogicSearch:
         or an unknown dependency, or if a subproblem that was already searched should wait for it.
         """
         for part in more:
-            known = {part.question.casefold() for part in self._graph.values()}
-            if part.question.strip().casefold() in known:
+            questions = {part.question.casefold() for part in self._graph.values()}
+            if part.question.strip().casefold() in questions:
                 continue  # the graph already has this question
             if len(self._graph) == MAX_SUBPROBLEMS:
                 self._degraded.append(
@@ -312,9 +314,11 @@ class LogicSearch:
                 return
             id_ = max(self._graph) + 1
             try:
-                added = Subproblem(id_, _text(part.question), tuple(dict.fromkeys(part.after)))
+                added = Subproblem(
+                    id_, _clean_question(part.question), tuple(dict.fromkeys(part.after))
+                )
                 if any(id_ not in self._graph or self._graph[id_].rank for id_ in part.before):
-                    raise _nonsense(
+                    raise _make_error(
                         "a subproblem that should wait for it is unknown or already searched"
                     )
                 graph = {**self._graph, id_: added}
@@ -334,20 +338,22 @@ class LogicSearch:
         return ask(self.use.llm, call, shape, self.use.usage)
 
 
-def graph_of(split: Split) -> dict[int, Subproblem]:
+def build_graph(split: Split) -> dict[int, Subproblem]:
     """Check the subproblems of a split, at most `MAX_SUBPROBLEMS`, and map them by id.
 
     Raises LlmNonsense if there is no subproblem, if two have the same id, or if `check` fails.
     """
     parts = split.subproblems[:MAX_SUBPROBLEMS]
     graph = {
-        part.id: Subproblem(part.id, _text(part.question), tuple(dict.fromkeys(part.after)))
+        part.id: Subproblem(
+            part.id, _clean_question(part.question), tuple(dict.fromkeys(part.after))
+        )
         for part in parts
     }
     if not graph:
-        raise _nonsense("the reply contains no subproblem")
+        raise _make_error("the reply contains no subproblem")
     if len(graph) != len(parts):
-        raise _nonsense("two subproblems have the same id")
+        raise _make_error("two subproblems have the same id")
     check(graph)
     return graph
 
@@ -355,17 +361,19 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
 def check(graph: Mapping[int, Subproblem]) -> None:
     """Raise LlmNonsense if a subproblem depends on a missing subproblem or is part of a cycle."""
     if unknown := {id_ for part in graph.values() for id_ in part.after} - graph.keys():
-        raise _nonsense(f"a subproblem depends on subproblem {min(unknown)}, which does not exist")
+        raise _make_error(
+            f"a subproblem depends on subproblem {min(unknown)}, which does not exist"
+        )
     try:
         TopologicalSorter({part.id: part.after for part in graph.values()}).prepare()
     except CycleError as error:
-        raise _nonsense("the subproblems depend on each other in a cycle") from error
+        raise _make_error("the subproblems depend on each other in a cycle") from error
 
 
-def _text(question: str) -> str:
+def _clean_question(question: str) -> str:
     text = " ".join(question.split())[:_MAX_TEXT]
     if not text:
-        raise _nonsense("a question in the reply is empty")
+        raise _make_error("a question in the reply is empty")
     return text
 
 
@@ -376,7 +384,7 @@ def _fill_in(question: str, answers: Mapping[str, str]) -> str:
     return question
 
 
-def _nonsense(why: str) -> LlmNonsense:
+def _make_error(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's reply cannot be used", why, "Try another model")
 
 
@@ -393,9 +401,9 @@ def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -
     [(3, 0.7), (1, 0.9), (2, 0.8)]
     """
     deepest = max(map(len, retrieved), default=0)
-    found: dict[PassageId, Ranked] = {}
+    hits: dict[PassageId, Ranked] = {}
     for rank in range(deepest):
         for ranking in retrieved:
             if rank < len(ranking):
-                found.setdefault(ranking[rank].passage, ranking[rank])
-    return [found[id_] for id_ in dict.fromkeys([*cited, *found])]
+                hits.setdefault(ranking[rank].passage, ranking[rank])
+    return [hits[id_] for id_ in dict.fromkeys([*cited, *hits])]

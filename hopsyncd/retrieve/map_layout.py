@@ -124,15 +124,15 @@ def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
     return projected
 
 
-def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np.float64]:
+def _pack(centres: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np.float64]:
     """Move g discs with these (g,) radii until they do not overlap, but keep them near their
-    `wanted` (g, 2) centres. Returns the new (g, 2) centres.
+    `centres` (g, 2) centres. Returns the new (g, 2) centres.
 
     First, all wanted centres are scaled to make room for the discs.
     """
     room = np.sqrt(np.sum(np.square(radii + _GAP)))
-    spread = np.sqrt(np.mean(np.square(wanted))) or 1.0
-    places: NDArray[np.float64] = wanted * (0.5 * room / spread)
+    spread = np.sqrt(np.mean(np.square(centres))) or 1.0
+    places: NDArray[np.float64] = centres * (0.5 * room / spread)
     # Discs with the same wanted place have to move into different directions.
     turns = np.arange(len(radii)) * _GOLDEN_ANGLE
     places = places + 1e-3 * np.stack([np.cos(turns), np.sin(turns)], axis=1)

@@ -18,8 +18,8 @@ from hopsyncd.display import mail_name
 from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.tokens import count_tokens
-from hopsyncd.retrieve.excerpts import Excerpt, choose_excerpts, document_of
-from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from hopsyncd.retrieve.excerpts import Excerpt, choose_excerpts, find_document
+from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from store.reads import Place
 from store.records import Passage, PassageId
 
@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w+")
 class Material:
     """The excerpts to show an LLM, in order. The first excerpt has the number 1."""
 
-    found: FoundTexts
+    found: PassageTexts
     excerpts: tuple[Excerpt, ...]
     dates: Mapping[int, str]
 
@@ -43,9 +43,9 @@ class Material:
         documents: list[dict[str, Any]] = []
         last: object = None
         for number, excerpt in enumerate(self.excerpts, 1):
-            document = document_of(self.found, excerpt.passage)
+            document = find_document(self.found, excerpt.passage)
             if document != last or document == ("", ""):
-                frame = _document_frame(self.found, excerpt.passage, self.dates)
+                frame = _make_document_frame(self.found, excerpt.passage, self.dates)
                 documents.append({**frame, "passages": {}})
                 last = document
             label = _label(self.found, excerpt.passage, number, documents[-1].get("title", ""))
@@ -74,62 +74,69 @@ class Material:
         """Return the sentence of a passage that contains a quote, or None if no sentence is
         similar.
         """
-        wanted = {*_words(quote)}
+        quoted_words = {*_split_into_words(quote)}
         shown = self.excerpts[number - 1].sentences
         shares = [
-            len(wanted.intersection(_words(excerpt))) / max(len(wanted), 1) for excerpt in shown
+            len(quoted_words.intersection(_split_into_words(excerpt))) / max(len(quoted_words), 1)
+            for excerpt in shown
         ]
         best = max(shares, default=0.0)
         return shown[shares.index(best)] if best >= _LEAST_SHARED else None
 
 
 def make_material(
-    found: FoundTexts,
+    texts: PassageTexts,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     snapshot: Snapshot,
     budget_tokens: int,
-    kept: Collection[PassageId] = (),
+    required: Collection[PassageId] = (),
 ) -> Material:
     """Choose the best excerpts whose JSON has at most `budget_tokens` tokens.
 
-    The passages in `kept` are always considered, however badly they fit.
+    The passages in `required` are always considered, however badly they fit.
     """
-    dates = document_dates(snapshot, found)
+    dates = read_document_dates(snapshot, texts)
 
     def frame_tokens(passage: PassageId, is_new_document: bool) -> int:
         if not is_new_document:
-            return count_tokens(_json(_label(found, passage, _ANY_NUMBER)))
-        frame = {**_document_frame(found, passage, dates), "passages": {}}
-        label = _label(found, passage, _ANY_NUMBER, frame.get("title", ""))
-        return count_tokens(_json(frame)) + count_tokens(_json(label))
+            return count_tokens(_dump_json(_label(texts, passage, _ANY_NUMBER)))
+        frame = {**_make_document_frame(texts, passage, dates), "passages": {}}
+        label = _label(texts, passage, _ANY_NUMBER, frame.get("title", ""))
+        return count_tokens(_dump_json(frame)) + count_tokens(_dump_json(label))
 
     def text_tokens(text: str) -> int:
-        return count_tokens(_json(text))
+        return count_tokens(_dump_json(text))
 
     chosen = choose_excerpts(
-        found, sentences, weights, budget_tokens, frame_tokens, text_tokens, kept=kept
+        texts,
+        sentences,
+        weights,
+        budget_tokens,
+        frame_tokens,
+        text_tokens,
+        required=required,
     )
-    return Material(found, tuple(chosen), dates)
+    return Material(texts, tuple(chosen), dates)
 
 
-def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
+def read_document_dates(snapshot: Snapshot, texts: PassageTexts) -> dict[int, str]:
     """Map documents to the day on which they were created or, if that is unknown, last changed.
 
     The keys are the rows of the documents in the database.
     """
     table = snapshot.index.documents
-    wanted = [place.row for places in found.places.values() for place in places[:1]]
+    document_rows = [place.row for places in texts.places.values() for place in places[:1]]
     dates: dict[int, str] = {}
-    for row in np.flatnonzero(np.isin(table.id, np.array(wanted, dtype=np.int64))).tolist():
+    for row in np.flatnonzero(np.isin(table.id, np.array(document_rows, dtype=np.int64))).tolist():
         given = (int(table.created_ms[row]), int(table.modified_ms[row]))
-        days = (_day(moment) for moment in given if moment != NO_DATE)
+        days = (_format_day(moment) for moment in given if moment != NO_DATE)
         if day := next(filter(None, days), None):
             dates[int(table.id[row])] = day
     return dates
 
 
-def title_of(passage: Passage, places: Sequence[Place]) -> str:
+def find_title(passage: Passage, places: Sequence[Place]) -> str:
     """Return the title of a document.
 
     The title is a mail's subject and sender, or the first heading, or the path.
@@ -140,9 +147,11 @@ def title_of(passage: Passage, places: Sequence[Place]) -> str:
     return heading[0] if heading else places[0].document if places else ""
 
 
-def _document_frame(found: FoundTexts, id_: PassageId, dates: Mapping[int, str]) -> dict[str, Any]:
-    places = found.places.get(id_, ())
-    title, path = title_of(found.passages[id_], places), document_of(found, id_)[1]
+def _make_document_frame(
+    texts: PassageTexts, id_: PassageId, dates: Mapping[int, str]
+) -> dict[str, Any]:
+    places = texts.places.get(id_, ())
+    title, path = find_title(texts.passages[id_], places), find_document(texts, id_)[1]
     date = dates.get(places[0].row) if places else None
     frame = {"title": title[:_MAX_LABEL], "path": path[:_MAX_LABEL], "date": date}
     if title == path:
@@ -150,24 +159,24 @@ def _document_frame(found: FoundTexts, id_: PassageId, dates: Mapping[int, str])
     return {name: value for name, value in frame.items() if value}
 
 
-def _label(found: FoundTexts, id_: PassageId, number: int, title: str = "") -> str:
+def _label(texts: PassageTexts, id_: PassageId, number: int, title: str = "") -> str:
     """Return the passage's number and its headings, without a first heading equal to `title`."""
-    headings = list(found.passages[id_].heading)
+    headings = list(texts.passages[id_].heading)
     if headings[:1] == [title]:
         del headings[0]
     return f"{number}. {' > '.join(headings)[:_MAX_LABEL]}" if headings else str(number)
 
 
-def _day(ms: int) -> str | None:
+def _format_day(ms: int) -> str | None:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _words(text: str) -> list[str]:
+def _split_into_words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _json(value: object) -> str:
+def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

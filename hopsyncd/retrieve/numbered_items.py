@@ -78,13 +78,13 @@ def read_item_reference(question: str) -> ItemReference | None:
     >>> read_item_reference("How many steps has version 3?") is None
     True
     """
-    found = [*_NAMED.finditer(question)]
-    if len(found) != 1:
+    references = [*_NAMED.finditer(question)]
+    if len(references) != 1:
         return None
-    digits, ordinal, numeral = found[0].groups()
+    digits, ordinal, numeral = references[0].groups()
     number = _ORDINALS.index(ordinal.lower()) + 1 if ordinal else int(digits or numeral)
-    rest = f"{question[: found[0].start()]}{question[found[0].end() :]}"
-    return ItemReference(number, " ".join(rest.split()))
+    other_words = f"{question[: references[0].start()]}{question[references[0].end() :]}"
+    return ItemReference(number, " ".join(other_words.split()))
 
 
 @dataclass(slots=True)
@@ -109,17 +109,17 @@ def list_items(text: str) -> Iterator[NumberedItem]:
     before = 0
     for index, label in enumerate(labels):
         indent, number, start = len(label[1]), int(label[2]), label.start()
-        lists = [known for known in lists if known.indent <= indent]
+        lists = [open_list for open_list in lists if open_list.indent <= indent]
         continued = [
             position
-            for position, known in enumerate(lists)
-            if (known.indent, known.last + 1) == (indent, number)
+            for position, open_list in enumerate(lists)
+            if (open_list.indent, open_list.last + 1) == (indent, number)
         ]
         if continued:
             del lists[continued[-1] + 1 :]
         elif number == 1 or not lists or lists[-1].indent < indent:
             if "\n\n" in text[before:start]:  # another list, not one inside the last item
-                lists = [known for known in lists if known.indent < indent]
+                lists = [open_list for open_list in lists if open_list.indent < indent]
             introduction = text[:start].rstrip().rpartition("\n")[2].strip()
             lists.append(_OpenList(indent, number, introduction))
         lists[-1].last = number
@@ -154,7 +154,7 @@ def find_item(
     if not total:
         return None
     best: tuple[float, float, int] = (_LEAST_COVERED, 0.0, -_DEEPEST)
-    found: FoundItem | None = None
+    best_item: FoundItem | None = None
     for id_, passage in passages:
         above = frozenset(index_terms(" ".join(passage.heading)))
         nearest = frozenset(index_terms(" ".join(passage.heading[-1:])))
@@ -165,8 +165,8 @@ def find_item(
             covered = _sum(subject, above) + _OF_INTRODUCTION * _sum(subject, introduced)
             rank = (round(covered / total, 9), round(_sum(subject, nearest), 9), -item.depth)
             if rank > best:
-                best, found = rank, FoundItem(id_, item.text)
-    return found
+                best, best_item = rank, FoundItem(id_, item.text)
+    return best_item
 
 
 def _sum(weights: Mapping[str, float], terms: frozenset[str]) -> float:

@@ -111,9 +111,9 @@ def _find_defining(
         names = {normalise(text): run for run, text in typed.items()}
         for name in sorted(snapshot.select_mentioned_names([*names])):
             run, about = names[name], snapshot.find_by_topic(snapshot.find_name(name))
-            found = np.intersect1d(about, of_files.passage_rows)
-            if len(found):
-                rows[run] = np.union1d(rows.get(run, found), found)
+            defining_rows = np.intersect1d(about, of_files.passage_rows)
+            if len(defining_rows):
+                rows[run] = np.union1d(rows.get(run, defining_rows), defining_rows)
     return rows
 
 
@@ -216,17 +216,17 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
             scores[term_rows.passage_rows] += term_rows.counts
         rows = rows[np.lexsort((snapshot.passage_ids[rows], -scores[rows]))[:_MOST_ROWS]]
     row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
-    pattern = _pattern_of(form)
-    found = [
+    pattern = _compile_pattern(form)
+    matches = [
         row_of[id_]
         for id_, passage in read(row_of).items()
         if pattern.search(unicodedata.normalize("NFC", full_text(passage)))
     ]
-    return np.array(sorted(found), dtype=np.int64)
+    return np.array(sorted(matches), dtype=np.int64)
 
 
 @lru_cache(_KEPT_PATTERNS)
-def _pattern_of(form: OtherForm) -> re.Pattern[str]:
+def _compile_pattern(form: OtherForm) -> re.Pattern[str]:
     """Compile a pattern that matches a form: a single word as written or with a plural s, several
     words with any endings.
     """

@@ -43,13 +43,13 @@ _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 
 
-def names_in(query: str, mentioned: Mentioned) -> list[str]:
+def find_names(query: str, mentioned: Mentioned) -> list[str]:
     """List the names of the graph that the query contains. Of overlapping names, only the name that
     begins first is listed, or the longest that begins there.
 
     A single word counts only if its first character is not a lower-case letter.
 
-    >>> names_in("Who played in Due South?", {"due south", "south", "played"}.intersection)
+    >>> find_names("Who played in Due South?", {"due south", "south", "played"}.intersection)
     ['due south']
     """
     words = WORD.findall(_POSSESSIVE.sub("", query.replace("\u2019", "'")))
@@ -59,29 +59,31 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
         for length in range(min(_MAX_NAME_WORDS, len(words) - start), 0, -1)
         if length > 1 or not words[start][0].islower()
     }
-    known = mentioned([*dict.fromkeys(parts.values())]) - STOP_WORDS
-    known -= foreign_function_words(query)
-    found: list[str] = []
+    mentioned_names = mentioned([*dict.fromkeys(parts.values())]) - STOP_WORDS
+    mentioned_names -= foreign_function_words(query)
+    names: list[str] = []
     end = 0
     for (start, length), name in parts.items():
-        if start >= end and name in known:
-            found.append(name)
+        if start >= end and name in mentioned_names:
+            names.append(name)
             end = start + length
-    return found
+    return names
 
 
-def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
+def compute_name_shares(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
     """Compute the share of each name in the query's idf. `weights` has the idf of each term.
 
-    >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
+    >>> compute_name_shares(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
     {'due south': 0.75}
     """
     total = sum(weights.values())
     terms = terms_of_each(word for name in names for word in name.split())
-    found = {name: {term for word in name.split() for term in terms[word]} for name in names}
+    terms_by_name = {
+        name: {term for word in name.split() for term in terms[word]} for name in names
+    }
     return {
         name: sum(weights.get(term, 0.0) for term in sorted(name_terms)) / total
-        for name, name_terms in found.items()
+        for name, name_terms in terms_by_name.items()
     }
 
 
@@ -147,14 +149,14 @@ class Words:
     coverage: Coverage
 
 
-def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
+def compute_question_idf(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """Map the question's terms to their idf, including terms that no passage has."""
     terms = index_terms(drop_foreign_function_words(question))
     df = np.array([term_rows.df for term_rows in look_up_terms(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
 
-def words_of(
+def look_up_words(
     snapshot: Snapshot, question: str, others: Mapping[str, Integers] = NO_OTHERS
 ) -> Words:
     """Look up the question's words. `others` maps terms to the passage rows with other forms."""
@@ -247,8 +249,10 @@ class QueryContext:
         likeness = Likeness(snapshot, vector)  # starts a thread that compares vectors
         content = drop_foreign_function_words(question)
         forms = match_other_forms(snapshot, content, read)
-        words = words_of(snapshot, content, forms.rows_by_term)
-        names = worths(names_in(question, snapshot.select_mentioned_names), words.weights)
+        words = look_up_words(snapshot, content, forms.rows_by_term)
+        names = compute_name_shares(
+            find_names(question, snapshot.select_mentioned_names), words.weights
+        )
         total = sum(words.weights.values())
         return cls(
             snapshot=snapshot,
@@ -281,7 +285,7 @@ class QueryContext:
             rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
         return self.snapshot.find_sentence_mentions(rows)
 
-    def by_sentence(self, passage_rows: Integers) -> Floats:
+    def rate_best_sentences(self, passage_rows: Integers) -> Floats:
         """Return the fit of the best sentence of each of the m passages, as an (m,) array.
 
         The fit of a sentence is its cosine plus the share of the question's terms that the sentence
@@ -320,8 +324,8 @@ class QueryContext:
             id_: split_into_words(passage.heading, passage.text)
             for id_, passage in passages.items()
         }
-        wanted = {*self.terms, *self.forms.stems}
-        found = terms_by_word(wanted, {*chain(*chain(*words.values()))})
+        asked_terms = {*self.terms, *self.forms.stems}
+        terms_of_word = map_words_to_terms(asked_terms, {*chain(*chain(*words.values()))})
         columns = self.snapshot.index.passages
         starts = columns.vector_start[passage_rows].astype(np.int64)
         ends = columns.vector_end[passage_rows].astype(np.int64)
@@ -335,7 +339,7 @@ class QueryContext:
             if id_ not in words:
                 yield _NO_SENTENCES
                 continue
-            terms = _find_terms(words[id_], found)
+            terms = _find_terms(words[id_], terms_of_word)
             if self.forms.forms:
                 terms = [self._read_forms(term, self.forms.of_row(row)) for term in terms]
             vector_rows: Sequence[int] = range(start + 1, start + 1 + len(of_sentences))
@@ -346,10 +350,10 @@ class QueryContext:
 
     def _share_of(self, terms: frozenset[str]) -> float:
         """Sum the shares of these terms of the question."""
-        known = self._shares.get(terms)
-        if known is None:
-            known = self._shares[terms] = sum(self.terms[term] for term in sorted(terms))
-        return known
+        share = self._shares.get(terms)
+        if share is None:
+            share = self._shares[terms] = sum(self.terms[term] for term in sorted(terms))
+        return share
 
     @cached_property
     def _shares(self) -> dict[frozenset[str], float]:
@@ -360,12 +364,12 @@ class QueryContext:
         stand_for = [form.typed_stems for form in forms if terms.issuperset(form.stems)]
         return terms.union(*stand_for).intersection(self.terms)
 
-    def first_cosines(self, passage_rows: Integers) -> Floats:
+    def compute_first_cosines(self, passage_rows: Integers) -> Floats:
         """Return the cosines of the question with the whole-text vectors of these w passages, as a
         (w,) array."""
         return self.likeness.whole[passage_rows].astype(np.float64)
 
-    def of_edges(self, sources: Integers, targets: Integers) -> Floats:
+    def rate_edges(self, sources: Integers, targets: Integers) -> Floats:
         """Return the (e,) values of Eq. 1 of HopRAG for the e edges.
 
         Eq. 1 compares the question with the vector of an edge's incoming question, and with the
@@ -373,10 +377,10 @@ class QueryContext:
         """
         index = self.snapshot.index
         cosines = self.likeness.of_rows(index.incoming.vector_row[targets]).astype(np.float64)
-        similarity: Floats = (self._jaccards(sources, targets) + cosines) / 2
+        similarity: Floats = (self._compute_jaccards(sources, targets) + cosines) / 2
         return similarity
 
-    def _jaccards(self, sources: Integers, targets: Integers) -> Floats:
+    def _compute_jaccards(self, sources: Integers, targets: Integers) -> Floats:
         """Return (e,) Jaccard similarities of the query's names and the names in each edge's
         questions.
         """
@@ -400,7 +404,7 @@ class QueryContext:
         ].tolist()
         return set(names)
 
-    def of_passages(self, passage_rows: Integers) -> Floats:
+    def rate_passages(self, passage_rows: Integers) -> Floats:
         """Return the (w,) values of HopRAG's Eq. 1 for the vectors and names of these passages."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
@@ -414,7 +418,7 @@ class QueryContext:
             shared = len(names & numbers)
             if shared:
                 jaccards[position] = shared / (len(names) + len(numbers) - shared)
-        similarity: Floats = (jaccards + self.first_cosines(passage_rows)) / 2
+        similarity: Floats = (jaccards + self.compute_first_cosines(passage_rows)) / 2
         return similarity
 
 
@@ -432,7 +436,7 @@ class SentenceCoverage:
         """Return (t, w) flags: whether each of the w passages has each term."""
         terms = self._context.terms
         best = [sentence.best_terms for sentence in self._context.compare_sentences(passage_rows)]
-        has = [[term in found for found in best] for term in terms]
+        has = [[term in sentence_terms for sentence_terms in best] for term in terms]
         return np.array(has, dtype=np.bool_).reshape(len(terms), len(passage_rows))
 
 
@@ -448,19 +452,19 @@ def _find_terms(
     return [_NONE.union(*heading, *sentence_terms) for sentence_terms in sentences]
 
 
-def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
+def map_words_to_terms(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
     """Map each word to its index terms that are in `terms`. Words without a wanted term are
     omitted.
 
     Only words that begin like a wanted term are analysed.
     """
-    wanted = frozenset(terms)
-    begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
-    known = terms_of_each(word for word in words if word.startswith(begins))
+    term_set = frozenset(terms)
+    begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in term_set})
+    terms_of_words = terms_of_each(word for word in words if word.startswith(begins))
     return {
-        word: wanted.intersection(terms)
-        for word, terms in known.items()
-        if not wanted.isdisjoint(terms)
+        word: term_set.intersection(terms)
+        for word, terms in terms_of_words.items()
+        if not term_set.isdisjoint(terms)
     }
 
 

@@ -79,38 +79,38 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
     >>> parse_question("hotkeys typ:md", (), noon).notes
     ('typ:md was searched for as words, because there is no filter "typ". Did you mean type:md?',)
     """
-    wanted = [_parse_filter(text, now) for text in given]
-    rest: list[str] = []
+    filters = [_parse_filter(text, now) for text in given]
+    remaining: list[str] = []
     end = 0
-    for found in _WRITTEN.finditer(question):
-        condition = _parse_match(found, now, is_last=not question[found.end() :].strip())
+    for match in _WRITTEN.finditer(question):
+        condition = _parse_match(match, now, is_last=not question[match.end() :].strip())
         if condition is None:
             continue
-        rest.append(question[end : found.start()])
-        end = found.end()
-        wanted.append(condition)
-    text = " ".join("".join([*rest, question[end:]]).split()) if end else question
-    is_only_filters = bool(wanted) and not re.search(r"\w", text)
+        remaining.append(question[end : match.start()])
+        end = match.end()
+        filters.append(condition)
+    text = " ".join("".join([*remaining, question[end:]]).split()) if end else question
+    is_only_filters = bool(filters) and not re.search(r"\w", text)
     if not re.search(r"\w", text):
-        text = " ".join(condition.value for condition in wanted) or question
-    has_dates = any(condition.key in DATE_KEYS for condition in wanted)
+        text = " ".join(condition.value for condition in filters) or question
+    has_dates = any(condition.key in DATE_KEYS for condition in filters)
     asked_time = "" if has_dates else find_asked_time(text, now)
     notes = tuple(_note_unused_filters(text, now)) if not is_only_filters else ()
-    return Understood(text, tuple(dict.fromkeys(wanted)), asked_time, notes, is_only_filters)
+    return Understood(text, tuple(dict.fromkeys(filters)), asked_time, notes, is_only_filters)
 
 
 def _note_unused_filters(text: str, now: datetime) -> Iterator[str]:
     """Explain why words that were probably meant as filters are searched for as words."""
-    for found in _LIKE_FILTER.finditer(text):
-        written, key, value = found[0].rstrip(_END), found[1], found[2].rstrip(_END)
-        known = _ALIASES.get(key, key)
+    for match in _LIKE_FILTER.finditer(text):
+        written, key, value = match[0].rstrip(_END), match[1], match[2].rstrip(_END)
+        known_key = _ALIASES.get(key, key)
         start = f"{written} was searched for as words, because"
-        if known in DATE_KEYS and any(map(str.isdigit, value)):
+        if known_key in DATE_KEYS and any(map(str.isdigit, value)):
             try:
-                _condition(known, value, now)
+                _make_condition(known_key, value, now)
             except ValueError as error:
                 yield f"{start} {error}"
-        elif known not in KEYS and (near := _find_near_key(key)):
+        elif known_key not in KEYS and (near := _find_near_key(key)):
             yield f'{start} there is no filter "{key}". Did you mean {near}:{value}?'
 
 
@@ -124,10 +124,10 @@ def _find_near_key(key: str) -> str | None:
     """
     from rapidfuzz.distance import OSA  # a slow import, needed only for typos
 
-    for known in KEYS:
-        is_near = key[0] == known[0] and OSA.distance(key, known) == 1
-        if is_near and (len(known) > _SHORT_KEY or key.startswith(known)):
-            return known
+    for known_key in KEYS:
+        is_near = key[0] == known_key[0] and OSA.distance(key, known_key) == 1
+        if is_near and (len(known_key) > _SHORT_KEY or key.startswith(known_key)):
+            return known_key
     return None
 
 
@@ -156,23 +156,23 @@ def drop_unrelated_sentences(
     fits = [fit(part) for part in parts]
     asking = [part.endswith(_ASKS) for part in parts]
     least = share * max(score for score, asks in zip(fits, asking, strict=True) if asks)
-    kept = [
+    related = [
         part
         for part, score, asks in zip(parts, fits, asking, strict=True)
         if asks or score >= least
     ]
-    return " ".join(kept) if len(kept) < len(parts) else question
+    return " ".join(related) if len(related) < len(parts) else question
 
 
-def _parse_match(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:
-    excludes, key, value, excludes_property, name, bracketed = found.groups()
+def _parse_match(match: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:
+    excludes, key, value, excludes_property, name, bracketed = match.groups()
     if name:
         value = f"{name.strip()}={bracketed.strip()}"
-        return _condition("property", value, now, is_excluded=bool(excludes_property))
+        return _make_condition("property", value, now, is_excluded=bool(excludes_property))
     value = value.strip('"') if value[0] == '"' else value.rstrip(_END if is_last else ",;")
     try:
         key = _ALIASES.get(key, key)
-        return _condition(key, value, now, is_excluded=bool(excludes)) if value else None
+        return _make_condition(key, value, now, is_excluded=bool(excludes)) if value else None
     except ValueError:
         return None
 
@@ -185,7 +185,7 @@ def _parse_filter(text: str, now: datetime) -> Condition:
             raise ValueError(
                 f"a filter has the form key:value, where the key is one of {', '.join(KEYS)}"
             )
-        return _condition(key, value, now, is_excluded=text.startswith("-"))
+        return _make_condition(key, value, now, is_excluded=text.startswith("-"))
     except ValueError as error:
         raise BadRequest(
             f"The filter {text!r} was refused",
@@ -194,7 +194,7 @@ def _parse_filter(text: str, now: datetime) -> Condition:
         ) from error
 
 
-def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
+def _make_condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
     """Make a condition. Dates are in the time zone of `now`. Raises ValueError if a date is
     invalid."""
     at_ms = date_ms(value, now) if key in DATE_KEYS else 0
@@ -206,7 +206,9 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
 # Suggestions for a filter that matches no document
 
 
-def nearest(index: LiveIndex, wanted: Filter, version: int, visible: NDArray[np.bool_]) -> str:
+def suggest_filter(
+    index: LiveIndex, wanted: Filter, version: int, visible: NDArray[np.bool_]
+) -> str:
     """Explain why no document matches the filters, and suggest a filter that matches.
 
     `visible` flags the documents among which the filters should have matched.
@@ -218,7 +220,7 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, visible: NDArray[np.
 
     for condition in wanted:
         if not condition.is_excluded and not count_matching((condition,)):
-            return f"no document matches {condition}{_instead(index, condition, visible)}"
+            return f"no document matches {condition}{_suggest_value(index, condition, visible)}"
     best, left = None, 0
     for position, condition in enumerate(wanted):
         count = count_matching((*wanted[:position], *wanted[position + 1 :]))
@@ -230,7 +232,7 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, visible: NDArray[np.
     return f"no document matches all filters; without {best}, {documents} left"
 
 
-def _instead(index: LiveIndex, condition: Condition, visible: NDArray[np.bool_]) -> str:
+def _suggest_value(index: LiveIndex, condition: Condition, visible: NDArray[np.bool_]) -> str:
     if condition.key in DATE_KEYS:
         name = "created" if condition.key.startswith("created") else "modified"
         documents = index.documents
@@ -244,27 +246,29 @@ def _instead(index: LiveIndex, condition: Condition, visible: NDArray[np.bool_])
         ends = dates.max() if is_since else dates.min()
         day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()
         return f": the {'newest' if is_since else 'oldest'} is from {day}"
-    known = sorted(_values(index, condition, np.flatnonzero(visible)))
+    values = sorted(_collect_values(index, condition, np.flatnonzero(visible)))
     name, _, property_value = condition.value.partition("=")
     value = (property_value or name) if condition.key == "property" else condition.value
-    near = near_names(value, known)
+    near = find_similar_names(value, values)
     if near:
-        conditions = (_with_value(condition, name) for name in near)
+        conditions = (_replace_value(condition, name) for name in near)
         return f". Did you mean {' or '.join(map(str, conditions))}?"
-    if condition.key != "path" and known:
-        more = ", ..." if len(known) > _LISTED else ""
-        return f". Known: {', '.join(known[:_LISTED])}{more}"
+    if condition.key != "path" and values:
+        more = ", ..." if len(values) > _LISTED else ""
+        return f". Known: {', '.join(values[:_LISTED])}{more}"
     return ""
 
 
-def _with_value(condition: Condition, value: str) -> Condition:
+def _replace_value(condition: Condition, value: str) -> Condition:
     name, equals, _ = condition.value.partition("=")
     return Condition(
         condition.key, f"{name}={value}" if condition.key == "property" and equals else value
     )
 
 
-def _values(index: LiveIndex, condition: Condition, documents: NDArray[np.int64]) -> set[str]:
+def _collect_values(
+    index: LiveIndex, condition: Condition, documents: NDArray[np.int64]
+) -> set[str]:
     """Collect the values that these documents have for the condition's key."""
     if condition.key == "source":
         return {index.sources[number] for number in np.unique(index.documents.source[documents])}
@@ -289,20 +293,20 @@ def _values(index: LiveIndex, condition: Condition, documents: NDArray[np.int64]
     return {text for key, text in pairs if key == name}
 
 
-def near_names(wanted: str, known: Iterable[str]) -> Sequence[str]:
+def find_similar_names(mistyped: str, names: Iterable[str]) -> Sequence[str]:
     """Return the known names most similar to a mistyped name, best first.
 
-    >>> near_names("Plugns", ["Plugins", "Themes"])
+    >>> find_similar_names("Plugns", ["Plugins", "Themes"])
     ['Plugins']
     """
     from rapidfuzz import fuzz, process  # a slow import, needed only for typos
 
-    found = process.extract(
-        wanted,
-        [*known],
+    similar = process.extract(
+        mistyped,
+        [*names],
         scorer=fuzz.WRatio,
         processor=str.casefold,
         limit=3,
         score_cutoff=_ALIKE,
     )
-    return [name for name, *_ in found]
+    return [name for name, *_ in similar]

@@ -163,13 +163,13 @@ def read_query_words(query: str) -> QueryWords:
     query = unicodedata.normalize("NFC", query)
     parts: list[QueryPart] = []
 
-    def take_phrase(found: re.Match[str]) -> str:
-        text = next(filter(None, found.groups()))
+    def take_phrase(match: re.Match[str]) -> str:
+        text = next(filter(None, match.groups()))
         parts.append(QueryPart(" ".join(text.split()), "phrase"))
         return " "
 
-    def take_code(found: re.Match[str]) -> str:
-        parts.append(QueryPart(" ".join(found[0].split()), "code"))
+    def take_code(match: re.Match[str]) -> str:
+        parts.append(QueryPart(" ".join(match[0].split()), "code"))
         return " "
 
     remaining = WRITTEN_DATE.sub(take_code, _QUOTED.sub(take_phrase, query))
@@ -243,7 +243,7 @@ def contains_literal(text: str, literal: str) -> bool:
     >>> contains_literal("--no-cache-dir", "--no-cache"), contains_literal("1.2.3", "1.2")
     (False, False)
     """
-    return _pattern_of(literal).search(normalise(text)) is not None
+    return _compile_pattern(literal).search(normalise(text)) is not None
 
 
 def defines(heading: Sequence[str], text: str, code: str) -> bool:
@@ -262,13 +262,13 @@ def defines(heading: Sequence[str], text: str, code: str) -> bool:
     if heading and contains_literal(heading[-1], code):
         return True
     text = normalise(text)
-    for found in _pattern_of(code).finditer(text):
-        start = text.rfind("\n", 0, found.start()) + 1
-        before = text[start : found.start()]
-        if _TERM_START.fullmatch(before) and _TERM_END.match(text, found.end()):
+    for match in _compile_pattern(code).finditer(text):
+        start = text.rfind("\n", 0, match.start()) + 1
+        before = text[start : match.start()]
+        if _TERM_START.fullmatch(before) and _TERM_END.match(text, match.end()):
             return True
-        if _CELL_START.search(before) and _CELL_END.match(text, found.end()):
-            return "|" in before or text[found.end() : found.end() + 2] == " |"
+        if _CELL_START.search(before) and _CELL_END.match(text, match.end()):
+            return "|" in before or text[match.end() : match.end() + 2] == " |"
     return False
 
 
@@ -280,7 +280,7 @@ def normalise(text: str) -> str:
 
 
 @lru_cache(_KEPT_PATTERNS)
-def _pattern_of(literal: str) -> re.Pattern[str]:
+def _compile_pattern(literal: str) -> re.Pattern[str]:
     literal = normalise(literal)
     body = r"\s+".join(map(re.escape, literal.split()))
     first, last = literal[0], literal[-1]
@@ -303,18 +303,18 @@ def contains_as_part(text: str, word: str) -> bool:
     >>> contains_as_part("use libFuzzer", "fuzzer"), contains_as_part("concatenate", "cat")
     (True, False)
     """
-    lower, wanted = text.lower(), word.lower()
+    lower, part = text.lower(), word.lower()
     if len(lower) != len(text):  # positions differ, because the lower case of a letter is longer
         return False
-    position = lower.find(wanted)
+    position = lower.find(part)
     while position >= 0:
-        end = position + len(wanted)
+        end = position + len(part)
         before, after = text[position - 1 : position], text[end : end + 1]
         begins = not before.isalnum() or (text[position].isupper() and not before.isupper())
         ends = not after.isalnum() or (after.isupper() and not text[end - 1].isupper())
         if begins and ends:
             return True
-        position = lower.find(wanted, position + 1)
+        position = lower.find(part, position + 1)
     return False
 
 

@@ -92,12 +92,12 @@ _NO_FITS: Mapping[int, float] = {}
 REORDERED = 20  # how many of the most important passages are reordered by new words
 
 
-def paper_helpfulness(
+def compute_paper_helpfulness(
     similarity: NDArray[np.float64], visits: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Compute H = (SIM + IMP) / 2, where IMP = visits / all visits: Eq. 2 and 3 of HopRAG.
 
-    >>> paper_helpfulness(np.array([0.5, 0.25]), np.array([1.0, 3.0])).tolist()
+    >>> compute_paper_helpfulness(np.array([0.5, 0.25]), np.array([1.0, 3.0])).tolist()
     [0.375, 0.5]
     """
     helpfulness: NDArray[np.float64] = (similarity + visits / visits.sum()) / 2
@@ -107,10 +107,12 @@ def paper_helpfulness(
 _SPARSE = 16  # a sample of one value in 16 excludes most other values
 
 
-def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def select_largest(
+    values: NDArray[np.float64], ids: NDArray[np.int64], k: int
+) -> NDArray[np.int64]:
     """Return the positions of the k largest values, best first. Ties go to the lower id.
 
-    >>> largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
+    >>> select_largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
     [2, 1]
     """
     # A sample's k-th largest value is at most the k-th largest of all, so lower values are out.
@@ -140,23 +142,23 @@ def _find_kth_largest(values: NDArray[Any], k: int) -> float:
     return float(np.partition(values, len(values) - k)[len(values) - k])
 
 
-One = TypeVar("One", int, PassageId)
+Item = TypeVar("Item", int, PassageId)
 
 # Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
 _FUSION_K = 60
 FUSION_DEPTH = 100
 
 
-def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
+def fuse_reciprocal_ranks(*rankings: Iterable[Item]) -> dict[Item, float]:
     """Fuse rankings: each item scores the sum of 1 / (60 + rank), where ranks count from 1."""
-    scores: dict[One, float] = {}
+    scores: dict[Item, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking, 1):
             scores[row] = scores.get(row, 0.0) + 1 / (_FUSION_K + rank)
     return scores
 
 
-class Helpful(NamedTuple):
+class RankedPosition(NamedTuple):
     """A ranked position with its helpfulness H.
 
     lead: its lead over the best remaining reordered position, as a share of H; 1 if none remains,
@@ -172,34 +174,36 @@ def mark_reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray
     """Return the (n,) scores of the passage rows. Rows get -1 if the walk did not reach them and
     they are not among the passages most like the question (`context.near`).
     """
-    found = np.where(arrived > 0, arrived, -1.0)
+    scores = np.where(arrived > 0, arrived, -1.0)
     near = context.near.passage_rows
-    found[near] = arrived[near]
-    return found
+    scores[near] = arrived[near]
+    return scores
 
 
-def helpful(
+def rank_by_helpfulness(
     context: QueryContext,
     arrived: NDArray[np.float64],
     k: int,
     fits: Mapping[int, float] = _NO_FITS,
-) -> list[Helpful]:
+) -> list[RankedPosition]:
     """Rank the k most helpful passage rows by their (n,) scores `arrived` and their best sentences.
 
-    Rows with a score below 0 are not ranked. `importance_of` explains `fits`.
+    Rows with a score below 0 are not ranked. `compute_importance` explains `fits`.
     """
-    importance = importance_of(context, arrived, fits)
-    return rank_rows(context, importance, k)
+    importance = compute_importance(context, arrived, fits)
+    return rank_by_importance(context, importance, k)
 
 
-def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) -> list[Helpful]:
+def rank_by_importance(
+    context: QueryContext, importance: NDArray[np.float64], k: int
+) -> list[RankedPosition]:
     """Rank the k most helpful passage rows by their importance."""
     snapshot = context.snapshot
     words, clauses = context.sentence_coverage, read_clauses(context)
-    return most_helpful(importance, snapshot.passage_ids, words, k, clauses)
+    return select_most_helpful(importance, snapshot.passage_ids, words, k, clauses)
 
 
-def importance_of(
+def compute_importance(
     context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
 ) -> NDArray[np.float64]:
     """Compute the (n,) importances of the passage rows: score times exp(fit of the best sentence).
@@ -209,33 +213,33 @@ def importance_of(
     how well their best sentence answers a follow-up. The better of both fits is used.
     """
     importance = arrived.copy()
-    first = most_important(importance, context.snapshot.passage_ids, REORDERED)
+    first = select_most_important(importance, context.snapshot.passage_ids, REORDERED)
     follow_up_fits = np.array([fits.get(row, 0.0) for row in first.tolist()])
-    importance[first] *= np.exp(np.maximum(context.by_sentence(first), follow_up_fits))
+    importance[first] *= np.exp(np.maximum(context.rate_best_sentences(first), follow_up_fits))
     return importance
 
 
-def most_important(
+def select_most_important(
     importance: NDArray[np.float64], ids: NDArray[np.int64], k: int
 ) -> NDArray[np.int64]:
-    first = largest(importance, ids, k)
+    first = select_largest(importance, ids, k)
     return first[importance[first] >= 0]
 
 
-def most_helpful(
+def select_most_helpful(
     importance: NDArray[np.float64],
     ids: NDArray[np.int64],
     coverage: TermCoverage,
     k: int,
     clauses: ClauseCoverage | None = None,
-) -> list[Helpful]:
+) -> list[RankedPosition]:
     """Rank the k most helpful positions of the (n,) arrays `importance` and `ids`, best first.
 
     Only the `REORDERED` most important positions are ranked by the words in `coverage` and by the
     clauses. The others follow by importance. Positions with an importance below 0 are not ranked.
     Ties go to the lower id.
     """
-    order = most_important(importance, ids, max(k, REORDERED))
+    order = select_most_important(importance, ids, max(k, REORDERED))
     first = order[:REORDERED]
     has, worth = coverage.select(first), importance[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
@@ -243,23 +247,23 @@ def most_helpful(
     answers = clauses.select(first) if clauses else np.zeros((0, len(first)))
     more = np.zeros(len(first))  # how much better than earlier results each answers the clauses
     best_answers = np.zeros(len(answers))
-    ranked: list[Helpful] = []
+    ranked: list[RankedPosition] = []
     for _ in range(min(k, len(first))):
         values = worth * np.exp(_WEIGHT * new + _OF_CLAUSES * more)
         best = int(values.argmax())
         value = float(values[best])
         values[best] = 0.0
         lead = 1.0 - float(values.max()) / max(value, 1e-12)
-        ranked.append(Helpful(int(first[best]), value, lead))
+        ranked.append(RankedPosition(int(first[best]), value, lead))
         worth[best] = -1.0  # already ranked
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = sum_weighted(coverage.share, has & ~covered[:, None])
         best_answers = np.maximum(best_answers, answers[:, best])
         more = np.maximum(answers - best_answers[:, None], 0).sum(axis=0)
-    rest = order[REORDERED:]
-    both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
-    ranked += [Helpful(position, value, 0.0) for position, value in both]
+    remaining = order[REORDERED:]
+    both = zip(remaining.tolist(), importance[remaining].tolist(), strict=True)
+    ranked += [RankedPosition(position, value, 0.0) for position, value in both]
     return ranked[:k]
 
 
@@ -297,32 +301,34 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
     if named >= 1:
         return DirectHits(lead_of_names=1 - 1 / named)
     near, ids = context.near, context.snapshot.passage_ids
-    like = near.like + WHOLE_PASSAGE_WEIGHT * context.first_cosines(near.passage_rows)
-    order = largest(like, ids[near.passage_rows], _DIRECT_HITS + 1)
+    like = near.like + WHOLE_PASSAGE_WEIGHT * context.compute_first_cosines(near.passage_rows)
+    order = select_largest(like, ids[near.passage_rows], _DIRECT_HITS + 1)
     rows: list[int] = near.passage_rows[order].tolist()
-    kept, far = tuple(rows[:_DIRECT_HITS]), 1 - named
+    direct_rows, far = tuple(rows[:_DIRECT_HITS]), 1 - named
     if len(rows) <= _DIRECT_HITS:
-        return DirectHits(kept, kept, -math.inf, far, far)
+        return DirectHits(direct_rows, direct_rows, -math.inf, far, far)
     last, following = like[order[_DIRECT_HITS - 1 :]].tolist()
     lead = min(1 - math.exp(following - last), far)
-    return DirectHits(kept, (*kept[:-1], rows[_DIRECT_HITS]), last, lead, far)
+    return DirectHits(direct_rows, (*direct_rows[:-1], rows[_DIRECT_HITS]), last, lead, far)
 
 
-def promote_direct_hits(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
+def promote_direct_hits(
+    ranked: list[RankedPosition], direct: tuple[int, ...]
+) -> list[RankedPosition]:
     """Move all direct hits into the first five results.
 
     The lowest results that are not direct hits make room, and follow after the first five. Each
     rank keeps its helpfulness value, although its passage may change.
     """
-    first, rest = ranked[:FIRST_RESULTS], ranked[FIRST_RESULTS:]
-    known = {row.position for row in first}
-    missing = [Helpful(row, 0.0, 1.0) for row in direct if row not in known]
+    first, remaining = ranked[:FIRST_RESULTS], ranked[FIRST_RESULTS:]
+    first_positions = {row.position for row in first}
+    missing = [RankedPosition(row, 0.0, 1.0) for row in direct if row not in first_positions]
     others = [row for row in first if row.position not in direct]
     kept_others = max(len(others) - max(len(first) + len(missing) - FIRST_RESULTS, 0), 0)
     moved = others[kept_others:]
     stay = [row for row in first if row not in moved]
-    rest = [row for row in rest if row.position not in direct]
+    remaining = [row for row in remaining if row.position not in direct]
     values = [row.value for row in first]
-    values += values[-1:] * len(missing) + [row.value for row in rest]
-    rows = [*stay, *missing, *moved, *rest]
+    values += values[-1:] * len(missing) + [row.value for row in remaining]
+    rows = [*stay, *missing, *moved, *remaining]
     return [row._replace(value=value) for row, value in zip(rows, values, strict=True)]

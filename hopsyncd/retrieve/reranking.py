@@ -5,7 +5,7 @@ Therefore the reranker's order does not replace the order of the walk. The recip
 orders are added.
 """
 
-from hopsyncd.retrieve.ranking import Ranked, reciprocal_ranks
+from hopsyncd.retrieve.ranking import Ranked, fuse_reciprocal_ranks
 from hopsyncd.retrieve.strategy import SearchRequest
 from store.content import full_text
 
@@ -31,14 +31,14 @@ def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
         return ranked
     first = ranked[:RERANKED]
     passages = request.tools.passages.read(request.connection, [hit.passage for hit in first])
-    known = {hit.passage: hit for hit in first if hit.passage in passages}
-    texts = [full_text(passages[id_]) for id_ in known]
+    hits = {hit.passage: hit for hit in first if hit.passage in passages}
+    texts = [full_text(passages[id_]) for id_ in hits]
     scores = request.tools.rerank_scores(request.question, texts, request.notes)
     if scores is None:
         return ranked
-    by_score = dict(zip(known, scores, strict=True))
-    order = sorted(known, key=lambda id_: -by_score[id_])  # stable: ties keep their order
-    fused = reciprocal_ranks(list(known), order)
-    best = sorted(known, key=lambda id_: -fused[id_])
-    rest = [hit for hit in ranked if hit.passage not in known]
-    return [*(known[id_] for id_ in best), *rest]
+    by_score = dict(zip(hits, scores, strict=True))
+    order = sorted(hits, key=lambda id_: -by_score[id_])  # stable: ties keep their order
+    fused = fuse_reciprocal_ranks(list(hits), order)
+    best = sorted(hits, key=lambda id_: -fused[id_])
+    others = [hit for hit in ranked if hit.passage not in hits]
+    return [*(hits[id_] for id_ in best), *others]

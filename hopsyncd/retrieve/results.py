@@ -27,11 +27,11 @@ from hopsyncd.formats.media_types import cell_name, location_text, unit_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.questions import ask_about_name
 from hopsyncd.retrieve.logic import Resolution
-from hopsyncd.retrieve.material import title_of
-from hopsyncd.retrieve.query_parser import Understood, nearest
+from hopsyncd.retrieve.material import find_title
+from hopsyncd.retrieve.query_parser import Understood, suggest_filter
 from hopsyncd.retrieve.ranking import Hop, Ranked
-from hopsyncd.retrieve.searcher import Found
-from hopsyncd.retrieve.sentences import visible_places
+from hopsyncd.retrieve.searcher import SearchResult
+from hopsyncd.retrieve.sentences import read_visible_places
 from hopsyncd.retrieve.spelling import NOTHING_CORRECTED, Spelling
 from hopsyncd.retrieve.strength import Strength
 from store.content import known_passages, question_texts
@@ -79,19 +79,19 @@ class Answer:
     strengths: Mapping[PassageId, Strength] = field(default_factory=dict)
 
 
-def answer_of(
-    connection: Connection, served: Snapshot, question: str, search: Search, found: Found
+def build_answer(
+    connection: Connection, served: Snapshot, question: str, search: Search, result: SearchResult
 ) -> Answer:
     """Fetch the passages found, with all data needed to display them."""
-    shown = {passage for hit in found.ranked for passage in _list_shown(hit)}
+    shown = {passage for hit in result.ranked for passage in _list_shown(hit)}
     passages = known_passages(connection, shown)
     # A purge may have removed some of these passages while the LLM answered.
     ranked = [
         hit if _list_shown(hit) <= passages.keys() else Ranked(hit.passage, hit.score)
-        for hit in found.ranked
+        for hit in result.ranked
         if hit.passage in passages
     ]
-    places = visible_places(connection, served, shown)
+    places = read_visible_places(connection, served, shown)
     return Answer(
         version=served.version.id,
         question=question,
@@ -108,8 +108,8 @@ def answer_of(
             shown,
         ),
         snapshot=served,
-        degraded=tuple(found.degraded),
-        resolution=found.resolution,
+        degraded=tuple(result.degraded),
+        resolution=result.resolution,
     )
 
 
@@ -125,12 +125,12 @@ def _list_shown(ranked: Ranked) -> set[PassageId]:
     }
 
 
-def id_text(passage: PassageId) -> str:
+def format_id(passage: PassageId) -> str:
     """Format a passage id as users see it: 16 hexadecimal digits."""
     return f"{passage:016x}"
 
 
-def understood_json(
+def format_understood(
     answer: Answer | None, understood: Understood | None
 ) -> UnderstoodQuestion | None:
     """Explain how the question was interpreted. Returns None if the question was searched as
@@ -152,11 +152,11 @@ def understood_json(
         passages = snapshot.statistics.passages
         if not documents and snapshot.unfiltered:
             whole = snapshot.unfiltered.statistics.visible.documents
-            hint = nearest(snapshot.index, understood.wanted, snapshot.version.id, whole)
+            hint = suggest_filter(snapshot.index, understood.wanted, snapshot.version.id, whole)
     return {
         "question": answer.question if answer else understood.question,
-        "words": _words_json(spelling.applied),
-        "offered": _words_json(spelling.offered),
+        "words": _format_words(spelling.applied),
+        "offered": _format_words(spelling.offered),
         "absent": list(dict.fromkeys((*spelling.applied, *absent))),
         "filter": understood.filter_text,
         "offered_filter": understood.asked_time,
@@ -166,11 +166,11 @@ def understood_json(
     }
 
 
-def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
+def _format_words(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
     return [{"typed": typed, "meant": word} for typed, word in corrections.items()]
 
 
-def answer_json(
+def format_answer(
     answer: Answer | None, search: Search, understood: Understood | None = None
 ) -> QueryAnswer:
     """Format the answer: the version, the kind of search, problems, and the passages, best first.
@@ -184,7 +184,7 @@ def answer_json(
     llm = answer.llm if answer else None
     return {
         "version": answer.version if answer else 0,
-        "understood": understood_json(answer, understood),
+        "understood": format_understood(answer, understood),
         "strategy": search.strategy,
         "profile": search.profile if hops else None,
         "reasoner": search.chosen_reasoner if hops else None,
@@ -193,12 +193,12 @@ def answer_json(
             *(answer.degraded if answer else ()),
             *(understood.notes if understood else ()),
         ],
-        "passages": passages_json(answer),
-        "logic": logic_json(answer),
+        "passages": format_passages(answer),
+        "logic": format_logic(answer),
     }
 
 
-def logic_json(answer: Answer | None) -> LogicGraph | None:
+def format_logic(answer: Answer | None) -> LogicGraph | None:
     """Format the graph of subproblems. Returns None unless the search was by logic."""
     if answer is None or answer.resolution is None:
         return None
@@ -221,26 +221,26 @@ def logic_json(answer: Answer | None) -> LogicGraph | None:
     }
 
 
-def passages_json(answer: Answer | None) -> list[FoundPassage]:
+def format_passages(answer: Answer | None) -> list[FoundPassage]:
     """Format all passages found, best first."""
-    return [passage_json(answer, ranked) for ranked in answer.ranked] if answer else []
+    return [format_passage(answer, ranked) for ranked in answer.ranked] if answer else []
 
 
-def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
+def format_passage(answer: Answer, ranked: Ranked) -> FoundPassage:
     """Format a passage found, with its places and hops."""
     return {
-        **placed_json(
+        **format_placed(
             ranked.passage,
             answer.passages[ranked.passage],
             answer.places.get(ranked.passage, ()),
         ),
         "score": ranked.score,
         "strength": answer.strengths.get(ranked.passage),
-        "similar": [_similar_json(answer, id_) for id_ in ranked.similar],
-        "hops": [hop_json(answer, step) for step in ranked.hops],
+        "similar": [_format_similar(answer, id_) for id_ in ranked.similar],
+        "hops": [format_hop(answer, step) for step in ranked.hops],
         "statements": [
             {
-                "passage": id_text(statement.passage),
+                "passage": format_id(statement.passage),
                 "text": answer.questions.get(statement.question, ""),
                 "name": statement.name and write_name(answer, [statement.passage], statement.name),
             }
@@ -249,24 +249,24 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
     }
 
 
-def document_title(answer: Answer, id_: PassageId) -> str:
+def find_document_title(answer: Answer, id_: PassageId) -> str:
     """Return the title of a passage's document."""
-    return title_of(answer.passages[id_], answer.places.get(id_, ()))
+    return find_title(answer.passages[id_], answer.places.get(id_, ()))
 
 
-def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:
+def _format_similar(answer: Answer, id_: PassageId) -> SimilarPassage:
     passage, places = answer.passages[id_], answer.places.get(id_)
     return {
-        "id": id_text(id_),
+        "id": format_id(id_),
         "heading": list(passage.heading),
         **_place(places[0] if places else None, passage),
     }
 
 
-def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> PlacedPassage:
+def format_placed(id_: PassageId, passage: Passage, places: Sequence[Place]) -> PlacedPassage:
     """Format a passage and its places. The first place is the main place."""
     return {
-        "id": id_text(id_),
+        "id": format_id(id_),
         "text": passage.text,
         "heading": list(passage.heading),
         **_place(places[0] if places else None, passage),
@@ -299,29 +299,29 @@ def _place(place: Place | None, passage: Passage) -> PassagePlace:
     }
 
 
-def hop_json(answer: Answer, step: Hop) -> WalkedHop:
+def format_hop(answer: Answer, step: Hop) -> WalkedHop:
     """Format a hop between two passages of the answer."""
     return {
         "from": _end(answer, step.source),
         "to": _end(answer, step.target),
-        "question": _question(answer, step),
+        "question": _find_question(answer, step),
         "asked_by": step.asked_by,
         "share": round(step.share, 4),
     }
 
 
-def _question(answer: Answer, step: Hop) -> str:
+def _find_question(answer: Answer, step: Hop) -> str:
     if step.asked_by in ("link", "backlink"):
         return f"See {step.name}."
     if step.asked_by == "follow_up":
-        topics = ", ".join(_as_written(answer, step, topic) for topic in step.topics)
+        topics = ", ".join(_find_written_name(answer, step, topic) for topic in step.topics)
         return f"Then asked about {topics}" if topics else "Then asked the rest of the question"
     if step.question is None:
-        return ask_about_name(_as_written(answer, step, step.name or ""))
+        return ask_about_name(_find_written_name(answer, step, step.name or ""))
     return answer.questions.get(step.question, "")
 
 
-def _as_written(answer: Answer, step: Hop, name: str) -> str:
+def _find_written_name(answer: Answer, step: Hop, name: str) -> str:
     """Return a name as the passages of a hop write it.
 
     The target is searched first. For a follow-up, the source is searched first, because the names
@@ -342,7 +342,7 @@ def write_name(answer: Answer, passages: Sequence[PassageId], name: str) -> str:
     found = [answer.passages[id_] for id_ in passages]
     for passage in found if name else ():
         text = " ".join((*passage.heading, passage.text))
-        if written := whole_words(text, name) or _find_similar(text, name):
+        if written := find_whole_words(text, name) or _find_similar(text, name):
             return _find_shared_heading(found, written) or written
     return name
 
@@ -352,10 +352,10 @@ def _find_shared_heading(passages: Sequence[Passage], name: str) -> str | None:
     of these passages."""
     for passage in passages:
         for heading in passage.heading:
-            if whole_words(heading, name):
+            if find_whole_words(heading, name):
                 for other in passages:
-                    if other is not passage and (found := whole_words(other.text, heading)):
-                        return found
+                    if other is not passage and (shared := find_whole_words(other.text, heading)):
+                        return shared
     return None
 
 
@@ -367,26 +367,26 @@ def _find_similar(text: str, name: str) -> str | None:
     ('Hz', 'Ann-Marie')
     """
     words = r"[\W_]{1,3}".join(map(re.escape, re.findall(r"\w+", name)))
-    found = re.search(rf"(?<![^\W\d_]){words}(?![^\W\d_])", text, re.IGNORECASE) if words else None
-    return found[0] if found else None
+    match = re.search(rf"(?<![^\W\d_]){words}(?![^\W\d_])", text, re.IGNORECASE) if words else None
+    return match[0] if match else None
 
 
-def whole_words(text: str, wanted: str) -> str | None:
-    """Find `wanted` as whole words in the text, ignoring case. Returns the first match, or None.
+def find_whole_words(text: str, words: str) -> str | None:
+    """Find `words` as whole words in the text, ignoring case. Returns the first match, or None.
 
-    >>> whole_words("Europeans of EUROPE", "Europe")
+    >>> find_whole_words("Europeans of EUROPE", "Europe")
     'EUROPE'
     """
-    if not wanted.isascii() or _ALIKE.search(text):
-        found = re.search(rf"\b{re.escape(wanted)}\b", text, re.IGNORECASE)
-        return found[0] if found else None
+    if not words.isascii() or _ALIKE.search(text):
+        match = re.search(rf"\b{re.escape(words)}\b", text, re.IGNORECASE)
+        return match[0] if match else None
     # Compiling a pattern for each name would take longer than the rest of this function.
-    lower, wanted = text.lower(), wanted.lower()
-    start = lower.find(wanted)
+    lower, words = text.lower(), words.lower()
+    start = lower.find(words)
     while start >= 0:
-        if _is_border(lower, start) and _is_border(lower, start + len(wanted)):
-            return text[start : start + len(wanted)]
-        start = lower.find(wanted, start + 1)
+        if _is_border(lower, start) and _is_border(lower, start + len(words)):
+            return text[start : start + len(words)]
+        start = lower.find(words, start + 1)
     return None
 
 
@@ -399,7 +399,7 @@ def _is_border(text: str, offset: int) -> bool:
 def _end(answer: Answer, passage: PassageId) -> HopEnd:
     places, heading = answer.places.get(passage, []), list(answer.passages[passage].heading)
     end: HopEnd = {
-        "id": id_text(passage),
+        "id": format_id(passage),
         "heading": heading,
         "document": places[0].document if places else None,
     }

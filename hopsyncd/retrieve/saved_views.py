@@ -65,16 +65,16 @@ class SavedViews:
         try:
             with np.load(BytesIO(_read_checked(path)), allow_pickle=False) as file:
                 about = json.loads(bytes(file["about"]))
-                made = Stamp(**about["stamp"])
+                saved_stamp = Stamp(**about["stamp"])
                 if about["format"] != _FORMAT or about["mask"] != _describe(hidden):
                     return None
-                if made.version > min(until, head.index.version):
+                if saved_stamp.version > min(until, head.index.version):
                     return None
-                kept = ViewMatches(*(file[name] for name in _COLUMNS))
+                matches = ViewMatches(*(file[name] for name in _COLUMNS))
             with self._connect() as connection:
-                if stamp(connection, made.version) != made:
+                if stamp(connection, saved_stamp.version) != saved_stamp:
                     return None
-                of_view = version(connection, made.version)
+                of_view = version(connection, saved_stamp.version)
             if of_view.generation != head.version.generation:
                 return None
         except (FileNotFoundError, NoSuchVersion):
@@ -82,8 +82,8 @@ class SavedViews:
         except (OSError, ValueError, KeyError, TypeError, StoreError) as error:
             log.warning("a saved ACL view could not be read, so it is recomputed", why=str(error))
             return None
-        self._saved[path.name] = made.version
-        return restore_acl_view(of_view, hidden, self._budget_factor, head, kept)
+        self._saved[path.name] = saved_stamp.version
+        return restore_acl_view(of_view, hidden, self._budget_factor, head, matches)
 
     def save(self, view: Snapshot) -> None:
         """Save a view unless a view of the same or a newer version is saved. Errors are logged, not
@@ -95,8 +95,8 @@ class SavedViews:
                 return
             try:
                 with self._connect() as connection:
-                    made = stamp(connection, view.version.id)
-                self._write(path, view, made)
+                    view_stamp = stamp(connection, view.version.id)
+                self._write(path, view, view_stamp)
             except (OSError, StoreError) as error:
                 log.warning("an ACL view could not be saved", why=str(error))
                 with suppress(OSError):
@@ -104,18 +104,18 @@ class SavedViews:
                 return
             self._saved[path.name] = view.version.id
 
-    def _write(self, path: Path, view: Snapshot, made: Stamp) -> None:
+    def _write(self, path: Path, view: Snapshot, view_stamp: Stamp) -> None:
         about: dict[str, Any] = {
             "format": _FORMAT,
             "mask": _describe(view.hidden),
-            "stamp": asdict(made),
+            "stamp": asdict(view_stamp),
         }
-        kept, new = list_view_matches(view), path.with_suffix(".new")
-        columns = {name: getattr(kept, name) for name in _COLUMNS}
+        matches, new = list_view_matches(view), path.with_suffix(".new")
+        columns = {name: getattr(matches, name) for name in _COLUMNS}
         columns["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         np.savez(buffer := BytesIO(), **columns)
         data = buffer.getvalue()
-        new.write_bytes(_digest(data) + data)
+        new.write_bytes(_compute_digest(data) + data)
         new.replace(path)
         others = sorted(self._folder.glob("view-*.bin"), key=os.path.getmtime)
         for other in others[:-_MOST_FILES]:
@@ -125,10 +125,10 @@ class SavedViews:
 
     def _path(self, hidden: Mask) -> Path:
         described = json.dumps(_describe(hidden)).encode()
-        return self._folder / f"view-{_digest(described).hex()}.bin"
+        return self._folder / f"view-{_compute_digest(described).hex()}.bin"
 
 
-def _digest(data: bytes) -> bytes:
+def _compute_digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=_DIGEST_SIZE).digest()
 
 
@@ -139,7 +139,7 @@ def _read_checked(path: Path) -> bytes:
     """
     content = path.read_bytes()
     data = content[_DIGEST_SIZE:]
-    if _digest(data) != content[:_DIGEST_SIZE]:
+    if _compute_digest(data) != content[:_DIGEST_SIZE]:
         raise ValueError("the digest in the file does not match the content")
     return data
 

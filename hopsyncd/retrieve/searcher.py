@@ -21,7 +21,7 @@ from hopsyncd.retrieve.literal_search import (
     rank_exact,
     rank_literals,
 )
-from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
+from hopsyncd.retrieve.llm_reasoner import LlmReasoner, read_materials
 from hopsyncd.retrieve.logic import (
     SHOWN,
     SHOWN_TOKENS,
@@ -36,15 +36,15 @@ from hopsyncd.retrieve.numbered_items import find_item
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.sentences import (
-    FoundTexts,
+    PassageTexts,
+    compute_term_weights,
+    list_sentences,
     read_sets,
-    sentences_of,
-    term_weights,
-    visible_places,
+    read_visible_places,
 )
 from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
 from hopsyncd.retrieve.strategies.hop import rank_hops, run_hop_search
-from hopsyncd.retrieve.strategies.plain import by_parts, decompose_by_llm, split
+from hopsyncd.retrieve.strategies.plain import decompose_by_llm, rank_by_parts, split_question
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -60,7 +60,7 @@ EncodedTexts = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The passages that a search found.
 
     degraded: the reasons why the search differs from the request. matches: the passages of the
@@ -119,7 +119,7 @@ class Searcher(SearchTools):
 
     def find(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
-    ) -> Found:
+    ) -> SearchResult:
         """Search without an LLM, and look up the question's words as typed.
 
         Raises BadRequest if this search is not possible.
@@ -138,7 +138,7 @@ class Searcher(SearchTools):
             ranked = self._rank_as_typed(connection, head, matches, ranked, depth)
         if search.collapses_similar:
             ranked = self.collapse_similar(connection, head, question, ranked, k).hits
-        return Found([hit.with_hops() for hit in ranked], notes, matches=matches)
+        return SearchResult([hit.with_hops() for hit in ranked], notes, matches=matches)
 
     def collapse_similar(
         self,
@@ -154,26 +154,26 @@ class Searcher(SearchTools):
             places = places_at(connection, head.version.id, ids, head.hidden) if ids else {}
             return {
                 id_
-                for id_, found in places.items()
-                if all(is_conflict_copy(place.document) for place in found)
+                for id_, passage_places in places.items()
+                if all(is_conflict_copy(place.document) for place in passage_places)
             }
 
         read = partial(self.passages.read, connection)
         return collapse_similar(ranked, question, k, read, find_copies)
 
     def rate(
-        self, connection: Connection, head: Snapshot, question: str, found: Found
+        self, connection: Connection, head: Snapshot, question: str, result: SearchResult
     ) -> tuple[tuple[str, ...], Mapping[PassageId, Strength]]:
         """Rate the passages found.
 
         Returns the query's words and phrases that no visible passage has, and each passage's
         strength.
         """
-        matches = found.matches or self._find_literals(connection, head, question)
+        matches = result.matches or self._find_literals(connection, head, question)
         asked = question
         if not matches.query.is_keywords:
             asked = self.drop_unrelated_sentences(head, question)
-        return matches.absent, rate(head, asked, self.vector(asked), found.ranked, matches)
+        return matches.absent, rate(head, asked, self.vector(asked), result.ranked, matches)
 
     def _find_literals(
         self, connection: Connection, head: Snapshot, question: str, *, is_exact: bool = False
@@ -196,14 +196,18 @@ class Searcher(SearchTools):
         if not matches.query.item:
             return ranked
         passages = self.passages.read(connection, [hit.passage for hit in ranked])
-        known = [(hit.passage, passages[hit.passage]) for hit in ranked if hit.passage in passages]
-        item = find_item(matches.query.item, term_weights(head, matches.query.text), known)
+        ranked_passages = [
+            (hit.passage, passages[hit.passage]) for hit in ranked if hit.passage in passages
+        ]
+        item = find_item(
+            matches.query.item, compute_term_weights(head, matches.query.text), ranked_passages
+        )
         if item is None:
             return ranked
         first = next(hit for hit in ranked if hit.passage == item.passage)
         most = max(hit.score for hit in ranked)
-        rest = [hit for hit in ranked if hit is not first]
-        return [replace(first, score=most), *rest]
+        others = [hit for hit in ranked if hit is not first]
+        return [replace(first, score=most), *others]
 
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
@@ -221,11 +225,11 @@ class Searcher(SearchTools):
         depth = k + SPARE
         ranked = rank_hops(context, search, depth, self.settings)
         ranked = self._rank_as_typed(connection, head, matches, ranked, depth)
-        found = self.collapse_similar(connection, head, question, ranked, k)
+        collapsed = self.collapse_similar(connection, head, question, ranked, k)
         dependencies = Dependencies.collect(
-            question, context, self.vector(asked), search, max(k, found.looked_at)
+            question, context, self.vector(asked), search, max(k, collapsed.looked_at)
         )
-        return [hit.with_hops() for hit in found.hits], dependencies
+        return [hit.with_hops() for hit in collapsed.hits], dependencies
 
     def search_by_llm(
         self,
@@ -236,7 +240,7 @@ class Searcher(SearchTools):
         search: Search,
         usage: Usage,
         tell: Tell,
-    ) -> Found:
+    ) -> SearchResult:
         """Search with an LLM. Raises BadRequest if this search is not possible.
 
         Each step opens a snapshot, so no snapshot stays open while the LLM is called. `tell`
@@ -247,20 +251,20 @@ class Searcher(SearchTools):
         if search.method == "logic":
             return self._by_logic(connection, head, question, k, search, LlmUse(llm, usage, tell))
         if search.strategy == "decompose":
-            parts, degraded = split(question, head.select_mentioned_names), []
+            parts, degraded = split_question(question, head.select_mentioned_names), []
             try:
                 parts = decompose_by_llm(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
             vectors = [self.vector(part) for part in parts]
-            return Found(by_parts(head, vectors, k), degraded)
+            return SearchResult(rank_by_parts(head, vectors, k), degraded)
         context = self.context(connection, head, self.drop_unrelated_sentences(head, question))
         offers = make_offers(self, context, search)
-        read = partial(materials, connection, head, offers, search.profile == "default")
+        read = partial(read_materials, connection, head, offers, search.profile == "default")
         graded = search.reasoner == "llm-relevance"
         reasoner = LlmReasoner(llm, usage, question, read, graded)
         ranked = follow_edges(self, context, k, search, reasoner.choose, offers)
-        return Found(ranked, reasoner.degraded)
+        return SearchResult(ranked, reasoner.degraded)
 
     def _by_logic(
         self,
@@ -270,7 +274,7 @@ class Searcher(SearchTools):
         k: int,
         search: Search,
         use: LlmUse,
-    ) -> Found:
+    ) -> SearchResult:
         """Search for the subproblems of a question by logic, and merge the results."""
         plain = replace(search, method="direct")
         if plain.wants_llm:
@@ -288,20 +292,20 @@ class Searcher(SearchTools):
                 return self._material(connection, head, query, first)
 
         resolution = LogicSearch(question, retrieve, use).resolve()
-        found = unite(retrieved, resolution.cited)
-        return Found(found[:k], resolution.degraded, resolution)
+        united = unite(retrieved, resolution.cited)
+        return SearchResult(united[:k], resolution.degraded, resolution)
 
     def _material(
         self, connection: Connection, head: Snapshot, query: str, ids: Sequence[PassageId]
     ) -> Material:
         """Choose excerpts of these passages for an LLM that answers the query."""
         passages = known_passages(connection, ids)
-        places = visible_places(connection, head, passages)
-        texts = FoundTexts(tuple(id_ for id_ in ids if id_ in passages), passages, places)
+        places = read_visible_places(connection, head, passages)
+        texts = PassageTexts(tuple(id_ for id_ in ids if id_ in passages), passages, places)
         sets = read_sets(connection, head.version.id, texts.ranked)
-        weights = term_weights(head, query)
+        weights = compute_term_weights(head, query)
         vector = self.vector(query)
-        sentences = sentences_of(texts, sets, vector, weights, self._encoder)
+        sentences = list_sentences(texts, sets, vector, weights, self._encoder)
         return make_material(texts, sentences, weights, head, SHOWN_TOKENS)
 
     def _required_llm(self) -> Llm:

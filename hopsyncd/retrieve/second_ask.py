@@ -28,10 +28,10 @@ from hopsyncd.index.arrays import Floats, Integers, find_sorted
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vectors
 from hopsyncd.retrieve.query_context import COMMON, QueryContext, SentenceFits
 from hopsyncd.retrieve.ranking import (
-    importance_of,
-    largest,
+    compute_importance,
     mark_reached,
-    most_important,
+    select_largest,
+    select_most_important,
     select_nearly_largest,
 )
 from hopsyncd.retrieve.term_matches import K1, WORD, TermMatches, compute_idf, look_up_terms
@@ -141,10 +141,10 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
     vectors = context.encode([plan.text for plan in plans])
     terms = sorted({term for plan in plans for term in _list_terms(plan)})
     every = look_up_terms(context.snapshot, terms, context.forms.rows_by_term)
-    found = dict(zip(terms, every, strict=True))
+    matches = dict(zip(terms, every, strict=True))
     table, count = context.snapshot.index.vectors, len(context.by_words)
     whole = table.compare_with_all(vectors, table.passage_codes[:count])
-    follow_ups = [_ask(context, *each, found) for each in zip(plans, vectors, whole, strict=True)]
+    follow_ups = [_ask(context, *each, matches) for each in zip(plans, vectors, whole, strict=True)]
     return SecondAsk(tuple(follow_ups), lead)
 
 
@@ -155,8 +155,8 @@ def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Flo
     passage over the next passage (`SecondAsk.lead`).
     """
     ids = context.snapshot.passage_ids
-    importance = importance_of(context, mark_reached(context, scores))
-    order = most_important(importance, ids, _STARTS + 1)
+    importance = compute_importance(context, mark_reached(context, scores))
+    order = select_most_important(importance, ids, _STARTS + 1)
     order = order[importance[order] > 0]
     values = importance[order]
     lead = 1.0 - float(values[_STARTS] / values[_STARTS - 1]) if len(order) > _STARTS else 1.0
@@ -209,12 +209,12 @@ def _select_names(context: QueryContext, numbers: Sequence[int]) -> dict[str, in
 
 def _select_words(question: str, wanted: Collection[str]) -> str:
     """Keep the words of the question that have a wanted term, and words without any term."""
-    kept = []
+    selected = []
     for word in question.split():
         terms = index_terms(word)
         if not terms or any(term in wanted for term in terms):
-            kept.append(word)
-    return " ".join(kept)
+            selected.append(word)
+    return " ".join(selected)
 
 
 def _list_terms(plan: Plan) -> set[str]:
@@ -278,7 +278,7 @@ def _ask(
         about = snapshot.find_by_topic(number)
         if len(about) <= _MOST_ABOUT:
             likeness[find_sorted(about, rows)[1]] += _ABOUT_NAME
-    best = largest(likeness, ids[rows], _ANSWERS)
+    best = select_largest(likeness, ids[rows], _ANSWERS)
     total = log_sum(likeness[best], _NO_ANSWER)
     scores = _SHARE * plan.share * np.exp(likeness[best] - total)
     rows, fits = rows[best], fits[best] + words[rows[best]]
@@ -308,4 +308,4 @@ def _find_candidates(
     nearly[passages_of_document] = -np.inf
     rows = select_nearly_largest(nearly, _CANDIDATES, _ROUNDING)
     likeness = OF_LIKENESS * whole[rows].astype(np.float64) + OF_WORDS * words[rows]
-    return rows[largest(likeness, ids[rows], _CANDIDATES)]
+    return rows[select_largest(likeness, ids[rows], _CANDIDATES)]

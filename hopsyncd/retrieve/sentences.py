@@ -11,7 +11,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.keywords import STOP_WORDS, normalise
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.query_context import idf_of
+from hopsyncd.retrieve.query_context import compute_question_idf
 from hopsyncd.text.words import index_terms, terms_of_each
 from store.content import best_sets, sets_by_id
 from store.contract import Connection
@@ -39,7 +39,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTexts:
+class PassageTexts:
     """The passages found, best first, with their texts and places."""
 
     ranked: tuple[PassageId, ...]
@@ -53,21 +53,21 @@ _AUXILIARIES = (
 
 
 @cache
-def function_terms() -> frozenset[str]:
+def list_function_terms() -> frozenset[str]:
     """Return the index terms of stop words and auxiliary verbs."""
     return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
-def term_weights(snapshot: Snapshot, question: str) -> dict[str, float]:
+def compute_term_weights(snapshot: Snapshot, question: str) -> dict[str, float]:
     """Map the question's terms to their idf, without function words."""
     return {
         term: idf
-        for term, idf in idf_of(snapshot, question).items()
-        if term not in function_terms()
+        for term, idf in compute_question_idf(snapshot, question).items()
+        if term not in list_function_terms()
     }
 
 
-def visible_places(
+def read_visible_places(
     connection: Connection, served: Snapshot, passages: Iterable[PassageId]
 ) -> dict[PassageId, list[Place]]:
     """Read the places of passages in the documents that the version shows."""
@@ -75,11 +75,11 @@ def visible_places(
     if served.passes_filter is None:
         return places
     rows = served.select_visible_documents(
-        [place.row for found in places.values() for place in found]
+        [place.row for passage_places in places.values() for place in passage_places]
     )
     return {
-        passage: [place for place in found if place.row in rows]
-        for passage, found in places.items()
+        passage: [place for place in passage_places if place.row in rows]
+        for passage, passage_places in places.items()
     }
 
 
@@ -97,8 +97,8 @@ def read_sets(
     }
 
 
-def sentences_of(
-    found: FoundTexts,
+def list_sentences(
+    found: PassageTexts,
     sets: Mapping[PassageId, QuestionSet],
     question: Vectors,
     terms: Collection[str],
@@ -113,8 +113,8 @@ def sentences_of(
     for rank, id_ in enumerate(found.ranked):
         passage = found.passages[id_]
         texts = [passage.text[start:end] for start, end in sentence_spans(passage.text)]
-        stored = _questions_by_text(sets.get(id_))
-        vectors = _vectors(passage, texts, stored, encoder)
+        stored = _map_questions_by_text(sets.get(id_))
+        vectors = _compute_vectors(passage, texts, stored, encoder)
         cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
         headings = frozenset(normalise(heading) for heading in passage.heading)
         paths = [place.document for place in found.places.get(id_, ())]
@@ -127,7 +127,7 @@ def sentences_of(
     return sentences
 
 
-def _questions_by_text(
+def _map_questions_by_text(
     questions: QuestionSet | None,
 ) -> dict[str, tuple[NDArray[np.int16], frozenset[str]]]:
     """Map the text of each incoming question to its vector and keywords."""
@@ -140,7 +140,7 @@ def _questions_by_text(
     }
 
 
-def _vectors(
+def _compute_vectors(
     passage: Passage,
     texts: Sequence[str],
     stored: Mapping[str, tuple[NDArray[np.int16], frozenset[str]]],
@@ -150,7 +150,9 @@ def _vectors(
     does."""
     about = " > ".join(passage.heading)
     missing = [text for text in texts if text not in stored]
-    made = to_grid(encoder.encode([f"{about}: {text}" if about else text for text in missing]))
-    embedded = dict(zip(missing, made, strict=True))
+    new_vectors = to_grid(
+        encoder.encode([f"{about}: {text}" if about else text for text in missing])
+    )
+    embedded = dict(zip(missing, new_vectors, strict=True))
     rows = [stored[text][0] if text in stored else embedded[text] for text in texts]
     return np.array(rows, dtype=np.int16).reshape(len(rows), encoder.dimensions)

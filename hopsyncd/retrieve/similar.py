@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import chain
 
 from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.retrieve.query_context import split_into_words, terms_by_word
+from hopsyncd.retrieve.query_context import map_words_to_terms, split_into_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.text.words import index_terms
 from store.records import Passage, PassageId
@@ -61,7 +61,7 @@ def collapse_similar(
         if len(hits) >= k:
             break
         words |= {
-            id_: _words_of(passage) for id_, passage in read([r.passage for r in batch]).items()
+            id_: _list_words(passage) for id_, passage in read([r.passage for r in batch]).items()
         }
         for candidate in batch:
             if len(hits) >= k:
@@ -80,7 +80,7 @@ def collapse_similar(
     groups = {id_: [id_, *similar.get(id_, ())] for id_ in hits}
     copies = find_copies([id_ for group in groups.values() if group[1:] for id_ in group])
     known = {hit.passage: hit for hit in ranked[:looked_at]}
-    found = list[Ranked]()
+    distinct = list[Ranked]()
     for id_, group in groups.items():
         shown = id_
         if id_ in copies:
@@ -91,8 +91,8 @@ def collapse_similar(
             )
             shown = next(originals, id_)
         others = tuple(passage for passage in group if passage != shown)
-        found.append(replace(known[shown], score=hits[id_].score, similar=others))
-    return Collapsed(found, looked_at)
+        distinct.append(replace(known[shown], score=hits[id_].score, similar=others))
+    return Collapsed(distinct, looked_at)
 
 
 class _AskedWords:
@@ -103,11 +103,13 @@ class _AskedWords:
         words = (word for word in question.split() if word.lower() not in usual)
         self._terms = frozenset(index_terms(" ".join(words)))
 
-    def are_added(self, new: AbstractSet[str], known: AbstractSet[str]) -> bool:
+    def are_added(self, new: AbstractSet[str], known_words: AbstractSet[str]) -> bool:
         """Return whether the new words contain a word of the question that the known words lack."""
-        found = terms_by_word(self._terms, new)
-        added = frozenset[str]().union(*found.values())
-        return bool(added and added - frozenset().union(*terms_by_word(added, known).values()))
+        terms = map_words_to_terms(self._terms, new)
+        added = frozenset[str]().union(*terms.values())
+        return bool(
+            added and added - frozenset().union(*map_words_to_terms(added, known_words).values())
+        )
 
 
 def _are_similar(first: frozenset[str], second: frozenset[str], asked: _AskedWords) -> bool:
@@ -127,5 +129,5 @@ def _find_words(heading: tuple[str, ...], text: str) -> frozenset[str]:
     return frozenset(chain.from_iterable(split_into_words(heading, text)))
 
 
-def _words_of(passage: Passage) -> frozenset[str]:
+def _list_words(passage: Passage) -> frozenset[str]:
     return _find_words(passage.heading, passage.text)

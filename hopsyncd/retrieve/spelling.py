@@ -16,7 +16,7 @@ import numpy as np
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.retrieve.query_context import names_in
+from hopsyncd.retrieve.query_context import find_names
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.question_language import foreign_function_words
@@ -62,24 +62,24 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     usual = STOP_WORDS | {spelling for word in foreign for spelling in spellings(word)}
     plain = " ".join(read_query_words(question).words)
     words = [word for word in spellings(plain) if word not in usual]
-    known = {word for word, count in _count_passages(snapshot, words).items() if count}
-    unknown = [word for word in words if word not in known]
+    known_words = {word for word, count in _count_passages(snapshot, words).items() if count}
+    unknown = [word for word in words if word not in known_words]
     if not unknown or len(unknown) > max(_FEW_UNKNOWN, min(len(words) // 3, _MOST_UNKNOWN)):
         return Spelling(question)
     named = {
         part
-        for name in names_in(question, snapshot.select_mentioned_names)
+        for name in find_names(question, snapshot.select_mentioned_names)
         for part in name.split()
     }
     typos = [word for word in unknown if word not in named and not is_usual(word)]
     near = {word: _find_nearest(snapshot, word, read) for word in typos}
-    found = {word: other for word, other in near.items() if other}
+    corrections = {word: other for word, other in near.items() if other}
     offered = {
         word: other
-        for word, other in found.items()
+        for word, other in corrections.items()
         if foreign or _is_name(question, word) or _has_relative(snapshot, word, read)
     }
-    applied = {word: other for word, other in found.items() if word not in offered}
+    applied = {word: other for word, other in corrections.items() if word not in offered}
     return Spelling(correct_spelling(question, applied), applied, offered)
 
 
@@ -87,9 +87,9 @@ def _is_name(question: str, word: str) -> bool:
     """Return whether the question capitalises every occurrence of the word, and does not begin with
     the word."""
     typed = [
-        (found.start(), found[0])
-        for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
-        if word in spellings(found[0])
+        (match.start(), match[0])
+        for match in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
+        if word in spellings(match[0])
     ]
     return bool(typed) and all(start and word.istitle() for start, word in typed)
 
@@ -117,8 +117,8 @@ def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
 
 def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
     """Count the visible passages that have each word, in any of its forms."""
-    known = terms_of_each(words)
-    terms = [known[word][0] if known[word] else word for word in words]
+    terms_by_word = terms_of_each(words)
+    terms = [terms_by_word[word][0] if terms_by_word[word] else word for word in words]
     return {
         word: term_rows.df
         for word, term_rows in zip(words, look_up_terms(snapshot, terms), strict=True)
@@ -154,5 +154,5 @@ def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     """
     rows = [term_rows.passage_rows for term_rows in look_up_terms(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
-    found = read([PassageId(id_) for id_ in passages.tolist()])
-    return any(word in spellings(full_text(passage)) for passage in found.values())
+    texts = read([PassageId(id_) for id_ in passages.tolist()])
+    return any(word in spellings(full_text(passage)) for passage in texts.values())

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import words_of
-from hopsyncd.retrieve.ranking import largest
+from hopsyncd.retrieve.query_context import look_up_words
+from hopsyncd.retrieve.ranking import select_largest
 
 WITHOUT_ENCODER = "the encoder is unavailable, so the search used words and stored vectors"
 _PASSAGES = 8
@@ -34,12 +34,12 @@ class StoredVectors:
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
-            vectors[row] = self._combine(words_of(self._snapshot, text).scores)
+            vectors[row] = self._combine(look_up_words(self._snapshot, text).scores)
         return vectors
 
     def _combine(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         index = self._snapshot.index
-        best = largest(scores, self._snapshot.passage_ids, _PASSAGES)
+        best = select_largest(scores, self._snapshot.passage_ids, _PASSAGES)
         best = best[scores[best] > 0]
         exact = index.vectors.take_floats(index.passages.vector_start[best])
         combined: NDArray[np.float64] = scores[best] @ exact.astype(np.float64)

@@ -33,14 +33,14 @@ class PassageCache:
 
     def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
         """Return passages from the cache or the database. Purged passages are left out."""
-        kept = self._kept  # `forget` replaces the dictionary
-        found = {id_: kept.get(id_) for id_ in ids}
-        missing = [id_ for id_, passage in found.items() if passage is None]
+        cache = self._kept  # `forget` replaces the dictionary
+        passages = {id_: cache.get(id_) for id_ in ids}
+        missing = [id_ for id_, passage in passages.items() if passage is None]
         new = known_passages(connection, missing) if missing else {}
-        if len(kept) + len(new) > _KEPT_PASSAGES:
-            kept.clear()
-        kept.update(new)
-        return {id_: passage for id_, passage in found.items() if passage} | new
+        if len(cache) + len(new) > _KEPT_PASSAGES:
+            cache.clear()
+        cache.update(new)
+        return {id_: passage for id_, passage in passages.items() if passage} | new
 
     def forget(self) -> None:
         """Drop all cached passages, because a purge may have removed some of them."""
@@ -61,17 +61,17 @@ class VectorCache:
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         """Return an unrounded (d,) vector for each text. All new texts are encoded in one call."""
         with self._lock:
-            found = {text: self._kept[text] for text in texts if text in self._kept}
-        missing = [text for text in dict.fromkeys(texts) if text not in found]
+            vectors = {text: self._kept[text] for text in texts if text in self._kept}
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         if missing:
-            found |= zip(missing, encode_questions(self._encoder, missing), strict=True)
+            vectors |= zip(missing, encode_questions(self._encoder, missing), strict=True)
         with self._lock:
             for text in texts:
                 self._kept.pop(text, None)
-                self._kept[text] = found[text]
+                self._kept[text] = vectors[text]
             for text in [*self._kept][:-_KEPT_VECTORS]:
                 del self._kept[text]
-        return [found[text] for text in texts]
+        return [vectors[text] for text in texts]
 
 
 class SearchTools:

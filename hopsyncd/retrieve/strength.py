@@ -45,8 +45,8 @@ def measure_features(
     words."""
     if not ranked:
         return []
-    found = [snapshot.find_passage(hit.passage) for hit in ranked]
-    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    passage_rows = [snapshot.find_passage(hit.passage) for hit in ranked]
+    rows = np.array([-1 if row is None else row for row in passage_rows], dtype=np.int64)
     cosines = _find_best_cosines(snapshot, vector, rows)
     shares = _compute_word_shares(snapshot, question, rows, forms)
     count = math.log1p(len(_list_content_terms(question)))
@@ -70,7 +70,7 @@ def rate(
         return {hit.passage: "weak" for hit in ranked}
     features = measure_features(snapshot, question, vector, ranked, matches.forms)
     strengths = {
-        hit.passage: _name(probability(WEIGHTS, each))
+        hit.passage: _name(compute_probability(WEIGHTS, each))
         for hit, each in zip(ranked, features, strict=True)
     }
     if matches.query.is_keywords:
@@ -89,14 +89,14 @@ def _find_best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> F
     `rows` has the passage rows, or -1 for a passage that is not visible, which gets 0.
     """
     columns, table = snapshot.index.passages, snapshot.index.vectors
-    wanted = vector.astype(np.float64)
-    wanted /= max(float(np.linalg.norm(wanted)), 1e-9)
+    query_vector = vector.astype(np.float64)
+    query_vector /= max(float(np.linalg.norm(query_vector)), 1e-9)
     best, found = np.zeros(len(rows)), np.flatnonzero(rows >= 0)
     for part in split_slices(len(found), _PASSAGES_AT_ONCE):
         starts = columns.vector_start[rows[found[part]]].astype(np.int64)
         ends = columns.vector_end[rows[found[part]]].astype(np.int64)
         vectors = table.take_floats(expand_ranges(starts, ends)[0]).astype(np.float64)
-        cosines = (vectors * wanted).sum(axis=1)
+        cosines = (vectors * query_vector).sum(axis=1)
         cosines /= np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
         best[found[part]] = np.maximum.reduceat(cosines, (ends - starts).cumsum() - (ends - starts))
     return np.maximum(best, 0.0)
@@ -115,10 +115,10 @@ def _compute_word_shares(
     snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches
 ) -> Floats:
     """Return the (m,) idf shares of the question's terms that the m passages have, in any form."""
-    found = look_up_terms(snapshot, _list_content_terms(question), forms.rows_by_term)
+    term_matches = look_up_terms(snapshot, _list_content_terms(question), forms.rows_by_term)
     passages, total = snapshot.statistics.passages, 0.0
     shares, count = np.zeros(len(rows)), len(snapshot.statistics.visible.passages)
-    for term in found:
+    for term in term_matches:
         idf = math.log1p((passages - term.df + 0.5) / (term.df + 0.5))
         total += idf
         if term.df:
@@ -127,10 +127,10 @@ def _compute_word_shares(
     return shares / (total or 1.0)
 
 
-def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+def compute_probability(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
     """Compute the probability from a logistic model.
 
-    >>> probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
+    >>> compute_probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
     0.5
     """
     return 1 / (1 + math.exp(-log_odds(weights, features)))

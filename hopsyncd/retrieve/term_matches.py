@@ -51,14 +51,14 @@ class TermMatches:
         if visible:
             self._visible = visible
         elif len(rows) <= _MOST_ROWS_KEPT:
-            kept = snapshot.statistics.term_rows
-            if len(kept) >= _TERMS_KEPT:
-                kept.clear()
-            kept[key] = self._visible
-        known = snapshot.statistics.term_passage_counts
-        if key not in known:
-            known[key] = len(self._visible[0])
-        self.df = known[key]
+            cache = snapshot.statistics.term_rows
+            if len(cache) >= _TERMS_KEPT:
+                cache.clear()
+            cache[key] = self._visible
+        passage_counts = snapshot.statistics.term_passage_counts
+        if key not in passage_counts:
+            passage_counts[key] = len(self._visible[0])
+        self.df = passage_counts[key]
 
     @cached_property
     def _visible(self) -> TermRows:
@@ -83,22 +83,22 @@ class TermMatches:
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
         """(n,) BM25 scores without idf for all passage rows, cached for the next question."""
-        kept = self._snapshot.statistics.common_term_scores
-        found = kept.get(self._key)
-        if found is None:
-            found = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
-            found[self.passage_rows] = self.counts
-            if len(kept) >= _COMMON_KEPT:
-                kept.clear()
-            kept[self._key] = found
-        return found
+        cache = self._snapshot.statistics.common_term_scores
+        counts = cache.get(self._key)
+        if counts is None:
+            counts = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
+            counts[self.passage_rows] = self.counts
+            if len(cache) >= _COMMON_KEPT:
+                cache.clear()
+            cache[self._key] = counts
+        return counts
 
 
 class MatchesInAnyForm(TermMatches):
     """The visible passages that have a term or another form of it. Other forms count less."""
 
-    def __init__(self, found: TermMatches, others: Integers) -> None:
-        super().__init__(found._snapshot, found._key, found._rows, found._visible)
+    def __init__(self, matches: TermMatches, others: Integers) -> None:
+        super().__init__(matches._snapshot, matches._key, matches._rows, matches._visible)
         self._others = np.setdiff1d(others, self._visible[1]).astype(np.int32)
         self.df += len(self._others)
 
@@ -114,9 +114,9 @@ class MatchesInAnyForm(TermMatches):
 
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
-        found = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
-        found[self.passage_rows] = self.counts
-        return found
+        counts = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
+        counts[self.passage_rows] = self.counts
+        return counts
 
 
 def _saturate(
@@ -143,15 +143,15 @@ def look_up_terms(
     `others` maps a term to the rows of passages with another form of the term.
     """
     keys = [name_key(term) for term in terms]
-    kept = snapshot.statistics.term_rows
-    by_key = {key: kept.get(key) for key in keys}
+    cache = snapshot.statistics.term_rows
+    by_key = {key: cache.get(key) for key in keys}
     new = [key for key, known in by_key.items() if known is None]
     every = snapshot.index.postings.terms_by_key.find_each(np.array(new, dtype=np.int64))
     rows = dict(zip(new, every, strict=True))
-    found = [TermMatches(snapshot, key, rows.get(key, _NO_ROWS), by_key[key]) for key in keys]
+    matches = [TermMatches(snapshot, key, rows.get(key, _NO_ROWS), by_key[key]) for key in keys]
     return [
         MatchesInAnyForm(term_rows, others[term]) if term in others else term_rows
-        for term, term_rows in zip(terms, found, strict=True)
+        for term, term_rows in zip(terms, matches, strict=True)
     ]
 
 

@@ -171,7 +171,7 @@ def find_link_transitions(
     backward_rows = np.argsort(back.document, kind="stable")[rank]
     start = np.concatenate([forward.passage_row[forward_rows], passage_rows[leading][leading_rows]])
     end = np.concatenate([best[best_position], back.passage_row[backward_rows]])
-    weight = np.exp(settings.link_sharpness * context.first_cosines(end))
+    weight = np.exp(settings.link_sharpness * context.compute_first_cosines(end))
     weight *= np.exp(settings.gain * context.coverage.compute_gain(start, end))
     return Transitions(
         start,
@@ -226,7 +226,7 @@ def _find_best_passages(
     this position.
     """
     passage_rows, document = context.snapshot.list_document_passages(documents)
-    like = context.first_cosines(passage_rows) + context.coverage.sum_shares(passage_rows)
+    like = context.compute_first_cosines(passage_rows) + context.coverage.sum_shares(passage_rows)
     # With 32-bit numbers this is fast, but it can select more passages when values tie.
     best = select_largest_of_groups(document, to_sortable(like.astype(np.float32)), linked)
     passage_rows, document, like = passage_rows[best], document[best], like[best]
@@ -286,13 +286,13 @@ def find_incoming_mentions(
     walk, which words are new. Of common names, only the mentions nearest to the query are used.
     """
     snapshot = context.snapshot
-    found = _select_most_like(context, names, settings.mentions)
-    passage_row, position = found.passage_row, found.name_position
-    cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
-    weight = found.weight * np.exp(settings.name_sharpness * cosines)
-    known = _share_known_words(context, names, brought).take(position, axis=1)
+    mentions = _select_most_like(context, names, settings.mentions)
+    passage_row, position = mentions.passage_row, mentions.name_position
+    cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
+    weight = mentions.weight * np.exp(settings.name_sharpness * cosines)
+    known_shares = _share_known_words(context, names, brought).take(position, axis=1)
     has = context.coverage.select(passage_row)
-    new = sum_weighted(context.coverage.share, np.maximum(has - known, 0))
+    new = sum_weighted(context.coverage.share, np.maximum(has - known_shares, 0))
     weight *= np.exp(settings.gain * new)
     return NameTransitions(
         passage_row,
@@ -315,9 +315,11 @@ def _select_most_like(context: QueryContext, names: Integers, count: int) -> Men
         numbers = np.flatnonzero(common)
         more, name = context.nearest_mentions
         positions = invert_positions(names[numbers], len(mentioned))[name]
-        found = np.flatnonzero(positions >= 0)
-        rows = np.concatenate([rows, more[found]])
-        position = np.concatenate([np.flatnonzero(~common)[position], numbers[positions[found]]])
+        rows_with_vector = np.flatnonzero(positions >= 0)
+        rows = np.concatenate([rows, more[rows_with_vector]])
+        position = np.concatenate(
+            [np.flatnonzero(~common)[position], numbers[positions[rows_with_vector]]]
+        )
     named_passages, called = snapshot.find_by_document_names(names)
     mention = snapshot.index.sentence_mentions
     row = np.concatenate(
@@ -337,7 +339,7 @@ def _select_most_like(context: QueryContext, names: Integers, count: int) -> Men
     row, position = row[first].astype(np.int64), position[first]
     times = np.where(is_mention, 1.0, NAME_WEIGHT)
     tied = (np.bincount(position) > count)[position]
-    kept = np.arange(len(position))
+    selected = np.arange(len(position))
     if tied.any():
         tied_rows = np.flatnonzero(tied)
         order = (
@@ -346,9 +348,11 @@ def _select_most_like(context: QueryContext, names: Integers, count: int) -> Men
             row[tied_rows],
         )
         best = select_first_of_groups(position[tied_rows], *order, count=count)
-        kept = np.concatenate([np.flatnonzero(~tied), tied_rows[best]])
-    kept = kept[np.argsort(position[kept], kind="stable")]
-    return Mentions(passage_row[kept].astype(np.int64), row[kept], times[kept], position[kept])
+        selected = np.concatenate([np.flatnonzero(~tied), tied_rows[best]])
+    selected = selected[np.argsort(position[selected], kind="stable")]
+    return Mentions(
+        passage_row[selected].astype(np.int64), row[selected], times[selected], position[selected]
+    )
 
 
 def _make_sortable_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
@@ -373,13 +377,13 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
     name_position = invert_positions(names, len(context.snapshot.statistics.joins_documents))[
         brought.name
     ]
-    kept = np.flatnonzero(name_position >= 0)
-    if not len(kept):
+    has_position = np.flatnonzero(name_position >= 0)
+    if not len(has_position):
         return np.zeros((len(context.coverage.share), len(names)))
     name_position, part, passage_row = (
-        name_position[kept],
-        brought.share[kept],
-        brought.passage_row[kept],
+        name_position[has_position],
+        brought.share[has_position],
+        brought.passage_row[has_position],
     )
     total = sum_exactly(part, name_position, len(names), SCORE_UNIT)
     has = context.coverage.select(passage_row)

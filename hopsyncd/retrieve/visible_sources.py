@@ -38,9 +38,11 @@ class Acl:
         """Select the sources and folders that the caller may not see."""
         if self.visible is None:
             return frozenset()
-        known = frozenset(sources)
-        folders = (folder for folder in self.folders if folder.source in known & self.visible)
-        return frozenset([*(known - self.visible), *folders])
+        known_sources = frozenset(sources)
+        folders = (
+            folder for folder in self.folders if folder.source in known_sources & self.visible
+        )
+        return frozenset([*(known_sources - self.visible), *folders])
 
     def limit_to(self, sources: Iterable[str]) -> "Acl":
         """Return a copy of these rights that shows no source except `sources`."""

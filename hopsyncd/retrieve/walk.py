@@ -44,7 +44,7 @@ import numpy as np
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import largest
+from hopsyncd.retrieve.ranking import select_largest
 from hopsyncd.retrieve.term_matches import WORD
 from hopsyncd.retrieve.transitions import (
     NO_NAMES,
@@ -77,7 +77,7 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walked:
+class WalkResult:
     """The scores of the walk, and the transitions along which they flowed.
 
     scores: (n,) by passage row, seeds included. edges, links: the transitions out of the passages
@@ -98,7 +98,7 @@ class Walked:
     incoming_flow: Floats
 
 
-def seeds(context: QueryContext) -> Floats:
+def compute_seeds(context: QueryContext) -> Floats:
     """Return the (n,) scores with which the walk starts, by passage row. The scores sum to 1.
 
     The scores are a softmax over the passages most like the query (`context.near`), compared by
@@ -163,12 +163,12 @@ def find_subjects(context: QueryContext) -> list[int]:
     the same title, the passage most like the question wins.
     """
     near, ids = context.near, context.snapshot.passage_ids
-    order = largest(near.like, ids[near.passage_rows], CANDIDATES)
+    order = select_largest(near.like, ids[near.passage_rows], CANDIDATES)
     rows = near.passage_rows[order]
     passages = context.read([PassageId(id_) for id_ in ids[rows].tolist()])
     words = WORD.findall(context.question.replace("\u2019", "'"))
     lower = [word.lower() for word in words]
-    found: list[_Title] = []
+    titles: list[_Title] = []
     for row, likeness in zip(rows.tolist(), near.like[order].tolist(), strict=True):
         passage = passages.get(PassageId(int(ids[row])))
         if passage is None or not passage.heading:
@@ -178,8 +178,8 @@ def find_subjects(context: QueryContext) -> list[int]:
             if all(map(str.islower, words[start:end])):  # missing, or not written as a name
                 continue
             if _weigh_title(context, title) >= LEAST_TITLE_SHARE:
-                found.append(_Title(start, end, likeness, row))
-    return [title.passage_row for title in _drop_overlapping(found)]
+                titles.append(_Title(start, end, likeness, row))
+    return [title.passage_row for title in _drop_overlapping(titles)]
 
 
 @lru_cache(_TITLES_KEPT)
@@ -209,10 +209,10 @@ def _weigh_title(context: QueryContext, title: str) -> float:
 
 
 def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:
-    kept: list[_Title] = []
+    chosen: list[_Title] = []
     for title in sorted(titles, key=lambda title: (title.start - title.end, -title.likeness)):
-        if all(title.end <= other.start or other.end <= title.start for other in kept):
-            kept.append(title)
+        if all(title.end <= other.start or other.end <= title.start for other in chosen):
+            chosen.append(title)
             yield title
 
 
@@ -226,14 +226,14 @@ def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
     return scores
 
 
-def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked:
+def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> WalkResult:
     """Let the (n,) seed scores flow through the graph."""
     walk = _Walk(context, seeds, settings)
     ids = context.snapshot.passage_ids[: len(seeds)]
     totals, scores, least = seeds.copy(), seeds, None
     for _ in range(settings.hops):
         reached = np.flatnonzero(scores > 0)
-        active = reached[largest(scores[reached], ids[reached], settings.heaviest)]
+        active = reached[select_largest(scores[reached], ids[reached], settings.heaviest)]
         sent = settings.damping * scores[active]
         if least is None:
             least = settings.least_share * float(sent.sum())
@@ -292,10 +292,10 @@ class _Walk:
             SCORE_UNIT,
         )
 
-    def collect(self, scores: Floats) -> Walked:
+    def collect(self, scores: Floats) -> WalkResult:
         """Return the scores, the transitions and the score that flowed along each transition."""
         edges, links, names = self._edges, self._links, self._names
-        return Walked(
+        return WalkResult(
             scores,
             edges,
             self._sent[edges.start] * edges.share,
@@ -353,8 +353,8 @@ class _Walk:
 
     def _reach(self, names: Integers) -> None:
         """Add the mentions of these names, which receive score for the first time."""
-        known, before = len(self._starts), len(self._mentions.name)
-        self._numbers[names] = known + np.arange(len(names))
+        count, before = len(self._starts), len(self._mentions.name)
+        self._numbers[names] = count + np.arange(len(names))
         mentions, positions = find_incoming_mentions(
             self._context, names, self._seed_names, self._settings
         )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
-from hopsyncd.retrieve.strategies.plain import by_vector
+from hopsyncd.retrieve.strategies.plain import rank_by_vector
 from store import history, operational, reads, sources
 from store.changes import changes, stamp
 from store.check import check, refuse_damaged
@@ -153,7 +153,7 @@ def test_a_search_by_vector_gives_the_same_bits(tmp_path: Path, on_server: str) 
                 head = load_snapshot(made.connection, version(made.connection, number))
                 for query in ("rome trades", "a river", "kyoto", "..."):
                     vector = to_grid(FakeEncoder().encode([query]))[0]
-                    answers.append(by_vector(head, vector, 7))
+                    answers.append(rank_by_vector(head, vector, 7))
     assert answers[: len(answers) // 2] == answers[len(answers) // 2 :]
 
 

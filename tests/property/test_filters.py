@@ -115,7 +115,7 @@ def _check(
     }
     passages = {passage for held in left.values() for passage in held}
     for search in SEARCHES:
-        answer = index.engine.query(question, 20, search, at, hidden=hidden, wanted=wanted)
+        answer = index.engine.query(question, 20, search, at, hidden=hidden, filter_=wanted)
         assert answer is not None
         snapshot = answer.snapshot
         assert snapshot.statistics.passages == len(passages)

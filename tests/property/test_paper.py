@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.hop_variants import choose_first, follow_paper, offers_of
+from hopsyncd.retrieve.hop_variants import choose_first, follow_paper, list_offers
 from hopsyncd.retrieve.query_context import QueryContext
 from store.records import GRID, Direction, Question, QuestionSet, to_grid
 from tests.fakes.dump import exact_vectors
@@ -124,10 +124,10 @@ def test_the_paper_profile_equals_a_plain_reading_of_the_paper(
     paper = Paper(sets, graph, {*inquiry.names})
     edges = graph.list_edges()
     out, into = edges.source_question, edges.target_question
-    assert inquiry.of_edges(out, into).tolist() == paper.edges(query)
+    assert inquiry.rate_edges(out, into).tolist() == paper.edges(query)
     passages = [paper.passage(question_set.passage, query) for question_set in sets]
-    assert inquiry.of_passages(graph.passage_rows).tolist() == passages
-    found = follow_paper(inquiry, 100, choose_first, top_k, n_hop, offers_of(inquiry, None))
+    assert inquiry.rate_passages(graph.passage_rows).tolist() == passages
+    found = follow_paper(inquiry, 100, choose_first, top_k, n_hop, list_offers(inquiry, None))
     assert [(hit.passage, hit.score) for hit in found] == paper.search(query, top_k, n_hop)
 
 
@@ -145,7 +145,7 @@ def test_the_hops_of_a_passage_are_edges_that_lead_to_it(
     }
     (query,) = to_grid(np.array([vector], dtype=np.float64))
     inquiry = held_against(graph, query, names)
-    for hit in follow_paper(inquiry, 5, choose_first, 2, 4, offers_of(inquiry, None)):
+    for hit in follow_paper(inquiry, 5, choose_first, 2, 4, list_offers(inquiry, None)):
         for before, after in zip(hit.hops, hit.hops[1:], strict=False):
             assert before.target == after.source
         for hop in hit.hops:

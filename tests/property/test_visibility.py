@@ -22,7 +22,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import answer_json, id_text
+from hopsyncd.retrieve.results import format_answer, format_id
 from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.history import VisibleCounts, diff, log, resolve, visible_entry
@@ -114,7 +114,7 @@ class Index:
 
 def told(engine: Engine, search: Search, question: str, at: str, hidden: Mask | Acl) -> Any:
     answer = engine.query(question, 5, search, at, hidden=hidden)
-    return _rounded({**answer_json(answer, search), "version": None})
+    return _rounded({**format_answer(answer, search), "version": None})
 
 
 def graph_around(engine: Engine, at: str, hidden: Mask) -> list[Any]:
@@ -123,7 +123,7 @@ def graph_around(engine: Engine, at: str, hidden: Mask) -> list[Any]:
     with engine.reading(at, hidden) as (connection, head):
         ids = (
             [
-                id_text(PassageId(one))
+                format_id(PassageId(one))
                 for one in sorted(head.passage_ids[head.passage_rows].tolist())
             ]
             if head

@@ -79,7 +79,7 @@ class Asked:
 
     def until_ready(self, hidden: frozenset[str] = HIDDEN) -> None:
         end_s = time.monotonic() + 20
-        while not self.views.ready(self.head.version.id, hidden):
+        while not self.views.is_ready(self.head.version.id, hidden):
             assert time.monotonic() < end_s
             time.sleep(0.005)
 
@@ -120,7 +120,7 @@ def test_while_a_sync_is_under_way_the_first_view_is_not_made_ahead(
     asked.views.expect([HIDDEN])
     asked.views.follow(asked.head)
     time.sleep(0.4)  # several times as long as a head without one waits
-    assert not asked.views.ready(asked.head.version.id, HIDDEN)
+    assert not asked.views.is_ready(asked.head.version.id, HIDDEN)
     syncing.clear()
     asked.until_ready()
 
@@ -172,14 +172,14 @@ def test_after_few_changes_the_head_is_there_when_it_is_served_and_after_many_it
     asked.get()
     time.sleep(0.5)
     asked.views.follow(asked.grow(3))
-    assert asked.views.ready(3, HIDDEN)
+    assert asked.views.is_ready(3, HIDDEN)
     afresh = AclViewCache(1.0).get(asked.head, asked.head.version, HIDDEN)
     assert served_by(asked.get()) == served_by(afresh)
     for version in range(4, 27):
         asked.grow(version)
     time.sleep(0.5)
     asked.views.follow(asked.head)
-    assert not asked.views.ready(26, HIDDEN)
+    assert not asked.views.is_ready(26, HIDDEN)
 
 
 def test_slow_views_are_computed_ahead_only_for_heads_that_stay(
@@ -192,7 +192,7 @@ def test_slow_views_are_computed_ahead_only_for_heads_that_stay(
     thread.join(20)
     asked.views.follow(asked.grow(2))
     time.sleep(0.3)
-    assert not asked.views.ready(2, HIDDEN)
+    assert not asked.views.is_ready(2, HIDDEN)
     asked.until_ready()
 
 
@@ -204,7 +204,7 @@ def test_only_the_most_recently_used_views_are_prepared(asked: Asked) -> None:
     asked.views.follow(asked.grow(2))
     for hidden in OTHERS:
         asked.until_ready(hidden)
-    assert not asked.views.ready(2, HIDDEN)
+    assert not asked.views.is_ready(2, HIDDEN)
 
 
 def test_expecting_views_drops_none_that_was_used_recently(asked: Asked) -> None:

@@ -13,10 +13,10 @@ from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.retrieve.answering.asker import TOKENS_PER_QUESTION, Asker
 from hopsyncd.retrieve.answering.extractive import choose_sentences
-from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.reply import format_reply
 from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.results import format_id
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
@@ -56,7 +56,7 @@ class Asked:
 
     def ask(self, question: str, at: str = "head", *, by_llm: bool = False) -> AskAnswer:
         found, reply = self.asker.ask(question, 8, Search(), at, by_llm=by_llm)
-        return reply_json(found, reply, ())
+        return format_reply(found, reply, ())
 
 
 def saying(reply: object) -> Play:
@@ -118,7 +118,7 @@ def test_before_the_first_version_nothing_is_found(tmp_path: Path) -> None:
     asker = Asker(engine, FakeEncoder(), FakeLanguage())
     found, reply = asker.ask(QUESTION, 8, Search())
     assert (found, reply.found) == (None, False)
-    assert reply_json(found, reply, ["nothing yet"])["version"] == 0
+    assert format_reply(found, reply, ["nothing yet"])["version"] == 0
 
 
 def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) -> None:
@@ -357,7 +357,7 @@ def test_an_llm_is_shown_more_passages_than_are_returned(tmp_path: Path) -> None
     found, reply = asked.asker.ask("Where is each Bronze Door?", None, Search(), by_llm=True)
     assert len(excerpts_in(json.loads(llm.calls[0].user))) == 12
     assert found is not None and 8 <= len(found.ranked) <= 9
-    told = reply_json(found, reply, (), with_passages=True)
+    told = format_reply(found, reply, (), with_passages=True)
     assert [citation["document"] for citation in told["citations"]] == ["door11.md"]
     assert "door11.md" in [passage["document"] for passage in told["passages"]]
     few, _ = asked.asker.ask("Where is each Bronze Door?", 3, Search())
@@ -399,7 +399,7 @@ def test_orders_in_a_document_do_nothing_to_an_extractive_answer(tmp_path: Path)
     citations = reply["citations"]
     assert isinstance(citations, list)
     rows = asked.stack.connection.execute("SELECT id FROM passage")
-    stored = {id_text(PassageId(row[0])) for row in rows}
+    stored = {format_id(PassageId(row[0])) for row in rows}
     assert {citation["id"] for citation in citations} <= stored
     assert reply["found"]
     assert reply["llm"] == {"calls": 0, "cached": 0, "tokens": 0}
@@ -416,7 +416,7 @@ def test_a_follow_up_is_searched_with_what_the_thread_is_about(tmp_path: Path) -
     found, reply = asked.asker.ask(
         "In which town was he born?", 3, Search(), by_llm=True, thread=thread
     )
-    told = reply_json(found, reply, ())
+    told = format_reply(found, reply, ())
     assert {"Bronze Door", "Kaltenbrunn"} <= set(told["subjects"])
     data = json.loads(llm.calls[-1].user)
     assert data["question"] == "In which town was he born?"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.values import Search
-from hopsyncd.retrieve.answering.asker import Asker, texts_of
+from hopsyncd.retrieve.answering.asker import Asker, collect_texts
 from hopsyncd.retrieve.answering.structure import find_by_structure
 from hopsyncd.retrieve.answering.support import Judgement
 from hopsyncd.retrieve.engine import Engine
@@ -98,7 +98,7 @@ def test_words_as_typed_and_defined_codes_answer_although_no_sentence_is_similar
     sentences, weights = asker.rate_sentences(found)
     # The encoder finds no sentence similar enough, as for a short or rare word.
     unlikely = Judgement(is_found=False)
-    judgement = find_by_structure(texts_of(found), sentences, weights, question, unlikely)
+    judgement = find_by_structure(collect_texts(found), sentences, weights, question, unlikely)
     assert judgement.is_found == is_found
     words = ["e-417"] if "E-417" in question else question.strip('"').lower().split()
     for sentence in judgement.leading:

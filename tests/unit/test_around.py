@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hopsyncd.retrieve.around import Joint, around, paths
+from hopsyncd.retrieve.around import Joint, find_paths, find_surroundings
 from store.records import QuestionId
 from tests.fakes.indexed import drawn
 
@@ -30,15 +30,15 @@ CHAIN = drawn(4, CHAIN_EDGES)
 
 
 def test_edges_lead_both_ways_and_the_distance_counts_them() -> None:
-    assert around(CHAIN, 0, hops=1, limit=9).distance == {0: 0, 1: 1}
-    found = around(CHAIN, 0, hops=3, limit=9)
+    assert find_surroundings(CHAIN, 0, hops=1, limit=9).distance == {0: 0, 1: 1}
+    found = find_surroundings(CHAIN, 0, hops=3, limit=9)
     assert found.distance == {0: 0, 1: 1, 2: 2, 3: 3}
     assert [(joint.start, joint.end) for joint in found.joints] == [(0, 1), (2, 1), (2, 3)]
 
 
 def test_the_limit_keeps_the_nearest_and_of_these_the_most_similar() -> None:
     star = drawn(5, [(0, 1, 0.2), (0, 2, 0.9), (3, 0, 0.5), (2, 4, 1.0)])
-    found = around(star, 0, hops=2, limit=2)
+    found = find_surroundings(star, 0, hops=2, limit=2)
     assert found.distance == {0: 0, 2: 1, 3: 1}
     assert [(joint.start, joint.end) for joint in found.joints] == [(0, 2), (3, 0)]
 
@@ -49,7 +49,7 @@ def test_a_name_joins_passages_after_the_edges_and_the_rarer_name_is_told() -> N
         [(0, 3, 0.1)],
         [(0, ROME), (1, ROME), (2, ROME), (0, NERO), (2, NERO)],
     )
-    found = around(graph, 0, hops=1, limit=9)
+    found = find_surroundings(graph, 0, hops=1, limit=9)
     assert list(found.distance) == [0, 3, 2, 1]
     assert found.joints == [edge(0, 3, 0, 0.1), name(0, 1, "rome"), name(0, 2, "nero")]
 
@@ -61,7 +61,7 @@ def test_links_lead_both_ways_after_the_edges_and_before_the_names() -> None:
         [(0, ROME), (1, ROME), (2, ROME)],
         linked=[(0, 2), (2, 4), (3, 0)],
     )
-    found = around(graph, 0, hops=1, limit=9)
+    found = find_surroundings(graph, 0, hops=1, limit=9)
     assert list(found.distance) == [0, 4, 2, 3, 1]
     assert found.joints == [
         edge(0, 4, 0, 0.0),
@@ -73,36 +73,38 @@ def test_links_lead_both_ways_after_the_edges_and_before_the_names() -> None:
 
 
 def test_a_passage_that_nothing_leads_to_is_alone() -> None:
-    found = around(drawn(2), 1, hops=4, limit=9)
+    found = find_surroundings(drawn(2), 1, hops=4, limit=9)
     assert (found.distance, found.joints) == ({1: 0}, [])
 
 
 def test_a_path_is_walked_either_way_and_says_by_which_way() -> None:
-    (path,) = paths(CHAIN, 0, 3, max_hops=4, limit=5)
+    (path,) = find_paths(CHAIN, 0, 3, max_hops=4, limit=5)
     assert path == [
         edge(0, 1, 0, 0.9),
         Joint(1, 2, "to", QuestionId(1), 0.8),
         edge(2, 3, 2, 0.7),
     ]
-    assert ends(paths(CHAIN, 3, 0, max_hops=4, limit=5)) == [[3, 2, 1, 0]]
+    assert ends(find_paths(CHAIN, 3, 0, max_hops=4, limit=5)) == [[3, 2, 1, 0]]
 
 
 def test_the_shortest_path_comes_first_and_none_passes_a_passage_twice() -> None:
     square = drawn(4, [(0, 1, 0.9), (1, 3, 0.9), (0, 2, 0.5), (2, 3, 0.5), (1, 2, 0.5)])
-    found = ends(paths(square, 0, 3, max_hops=3, limit=9))
+    found = ends(find_paths(square, 0, 3, max_hops=3, limit=9))
     assert found == [[0, 1, 3], [0, 2, 3], [0, 1, 2, 3], [0, 2, 1, 3]]
-    assert ends(paths(square, 0, 3, max_hops=2, limit=9)) == found[:2]
-    assert ends(paths(square, 0, 3, max_hops=3, limit=1)) == found[:1]
+    assert ends(find_paths(square, 0, 3, max_hops=2, limit=9)) == found[:2]
+    assert ends(find_paths(square, 0, 3, max_hops=3, limit=1)) == found[:1]
 
 
 def test_a_path_by_a_name_tells_the_name() -> None:
     graph = drawn(3, [(0, 1, 0.5)], [(1, NERO), (2, NERO)])
-    assert paths(graph, 0, 2, max_hops=2, limit=5) == [[edge(0, 1, 0, 0.5), name(1, 2, "nero")]]
+    assert find_paths(graph, 0, 2, max_hops=2, limit=5) == [
+        [edge(0, 1, 0, 0.5), name(1, 2, "nero")]
+    ]
 
 
 def test_a_path_without_an_edge_follows_links_in_both_directions() -> None:
     graph = drawn(4, [(0, 1, 0.5)], [(1, NERO), (2, NERO)], linked=[(0, 1), (1, 2), (3, 2)])
-    (path,) = paths(graph, 0, 3, max_hops=4, limit=5)
+    (path,) = find_paths(graph, 0, 3, max_hops=4, limit=5)
     assert path == [
         edge(0, 1, 0, 0.5),
         Joint(1, 2, "link", name="to 2"),
@@ -113,12 +115,12 @@ def test_a_path_without_an_edge_follows_links_in_both_directions() -> None:
 @pytest.mark.parametrize(("start", "end", "max_hops"), [(0, 3, 2), (0, 0, 4), (0, 4, 6)])
 def test_without_a_short_path_no_path_is_returned(start: int, end: int, max_hops: int) -> None:
     graph = drawn(5, CHAIN_EDGES)
-    assert paths(graph, start, end, max_hops, limit=5) == []
+    assert find_paths(graph, start, end, max_hops, limit=5) == []
 
 
 def test_a_document_of_several_passages_is_joined_by_its_names_to_others_alone() -> None:
     graph = drawn(3, named=[(0, ROME), (1, ROME)], paths=["a.md", "a.md", "b.md"])
-    assert around(graph, 0, hops=2, limit=9).distance == {0: 0}
+    assert find_surroundings(graph, 0, hops=2, limit=9).distance == {0: 0}
 
 
 def test_a_dense_graph_does_not_make_the_path_search_long() -> None:
@@ -128,5 +130,5 @@ def test_a_dense_graph_does_not_make_the_path_search_long() -> None:
         n,
         [*((a, b, 0.5) for a in range(n - 2) for b in range(n - 2) if a != b), (n - 2, n - 1, 0.5)],
     )
-    assert len(paths(everything, 0, 1, max_hops=6, limit=50)) == 50
-    assert paths(reachable, 0, n - 1, max_hops=6, limit=50) == []
+    assert len(find_paths(everything, 0, 1, max_hops=6, limit=50)) == 50
+    assert find_paths(reachable, 0, n - 1, max_hops=6, limit=50) == []

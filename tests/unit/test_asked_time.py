@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from hopsyncd.retrieve.query_parser import parse_question
-from hopsyncd.retrieve.results import understood_json
+from hopsyncd.retrieve.results import format_understood
 
 NOON = datetime(2026, 3, 18, 12)
 
@@ -27,7 +27,7 @@ NOON = datetime(2026, 3, 18, 12)
 def test_a_time_is_offered_and_not_applied(question: str, offered: str) -> None:
     meant = parse_question(question, (), NOON)
     assert meant.asked_time == offered
-    told = understood_json(None, meant)
+    told = format_understood(None, meant)
     assert (told["offered_filter"] if told else "") == offered
     assert "since:" not in meant.filter_text
     again = parse_question(f"q {offered}", (), NOON)

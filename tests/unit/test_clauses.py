@@ -12,7 +12,7 @@ from hopsyncd.index.arrays import Integers
 from hopsyncd.retrieve import ranking
 from hopsyncd.retrieve.clauses import read_clauses, split_clauses
 from hopsyncd.retrieve.query_context import Coverage, QueryContext
-from hopsyncd.retrieve.ranking import most_helpful, rank_rows
+from hopsyncd.retrieve.ranking import rank_by_importance, select_most_helpful
 from tests.unit.test_second_ask import FAR, Asking
 
 QUESTION = "How is the rusty gauge cleaned, and who paints the tall mast?"
@@ -84,8 +84,8 @@ def test_a_passage_that_answers_another_clause_ranks_before_a_repetition() -> No
     none = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
     given = np.array([1.0, 0.9, 0.4]), np.arange(3), none
     for k in (2, 3):
-        plain = [row.position for row in most_helpful(*given, k)]
-        found = [row.position for row in most_helpful(*given, k, Answers())]  # type: ignore[arg-type]
+        plain = [row.position for row in select_most_helpful(*given, k)]
+        found = [row.position for row in select_most_helpful(*given, k, Answers())]  # type: ignore[arg-type]
         assert plain == [0, 1, 2][:k] and found == [0, 2, 1][:k]
 
 
@@ -95,8 +95,8 @@ def test_a_passage_gains_where_another_clause_is_answered_better(asking: Asking)
     importance = np.full(len(context.snapshot.passage_ids), -1.0)
     importance[rows] = [1.0, 0.5, 0.4]
     with patch.object(ranking, "read_clauses", return_value=None):
-        plain = [row.position for row in rank_rows(context, importance, 3)]
-    found = [row.position for row in rank_rows(context, importance, 3)]
+        plain = [row.position for row in rank_by_importance(context, importance, 3)]
+    found = [row.position for row in rank_by_importance(context, importance, 3)]
     assert plain == [overview, care, rigging]
     assert found == [overview, rigging, care]
 

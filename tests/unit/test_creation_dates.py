@@ -28,7 +28,7 @@ def test_a_single_day_in_the_file_name_is_the_creation_date(tmp_path: Path) -> N
         stack.sync()
         engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
         engine.publish(stack.writer.snapshot_of(stack.head))
-        found = engine.query("crane", 5, Search(), wanted=wanted)
+        found = engine.query("crane", 5, Search(), filter_=wanted)
     assert found is not None
     documents = [found.places[hit.passage][0].document for hit in found.ranked]
     assert documents == ["journal/2026-03-12.md"]

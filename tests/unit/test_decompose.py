@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.errors import LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.retrieve.strategies.plain import MAX_PARTS, decompose_by_llm, split
+from hopsyncd.retrieve.strategies.plain import MAX_PARTS, decompose_by_llm, split_question
 from tests.fakes.llm import FakeLlm
 
 QUESTION = "Who directed the film in which Mira Kaltenbrunn played, and where was he born?"
@@ -15,19 +15,19 @@ QUESTION = "Who directed the film in which Mira Kaltenbrunn played, and where wa
 def test_the_rule_takes_the_clauses_that_use_a_known_name() -> None:
     question = "Who directed the film in which Mira Kaltenbrunn played in 1990, and lives in Cork?"
     known = {"mira kaltenbrunn", "cork"}.intersection
-    assert split(question, known) == [question, "Mira Kaltenbrunn played in 1990"]
-    assert split(question, set[str]().intersection) == [question]
+    assert split_question(question, known) == [question, "Mira Kaltenbrunn played in 1990"]
+    assert split_question(question, set[str]().intersection) == [question]
 
 
 def test_a_question_in_one_clause_is_asked_once() -> None:
-    assert split("Mira Kaltenbrunn was born", {"mira kaltenbrunn"}.intersection) == [
+    assert split_question("Mira Kaltenbrunn was born", {"mira kaltenbrunn"}.intersection) == [
         "Mira Kaltenbrunn was born"
     ]
 
 
 def test_the_number_of_parts_is_limited() -> None:
     long = ", ".join(f"this is about Lisbon {n}" for n in range(50))
-    assert len(split(long, {"lisbon"}.intersection)) == MAX_PARTS
+    assert len(split_question(long, {"lisbon"}.intersection)) == MAX_PARTS
 
 
 def test_an_llm_splits_the_question_and_the_whole_comes_first() -> None:

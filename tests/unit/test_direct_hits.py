@@ -13,10 +13,10 @@ from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
     FIRST_RESULTS,
     WHOLE_PASSAGE_WEIGHT,
-    Helpful,
+    RankedPosition,
     find_direct_hits,
     promote_direct_hits,
-    rank_rows,
+    rank_by_importance,
 )
 from tests.unit.test_second_ask import FAR, Asking
 
@@ -33,11 +33,11 @@ def asking(tmp_path: Path) -> Asking:
     return Asking(tmp_path, PAGES | FAR)
 
 
-def ranked(*values: float) -> list[Helpful]:
-    return [Helpful(row, value, 0.5) for row, value in enumerate(values)]
+def ranked(*values: float) -> list[RankedPosition]:
+    return [RankedPosition(row, value, 0.5) for row, value in enumerate(values)]
 
 
-def rows(found: list[Helpful]) -> list[int]:
+def rows(found: list[RankedPosition]) -> list[int]:
     return [one.position for one in found]
 
 
@@ -111,7 +111,7 @@ def test_only_words_of_the_best_sentence_count_as_new(tmp_path: Path) -> None:
     assert context.coverage.select(both).all()
     alike = np.full(len(snapshot.passage_ids), -1.0)
     alike[both] = [1.0, 0.9]
-    assert [row.position for row in rank_rows(context, alike, 2)] == [joined, spread]
+    assert [row.position for row in rank_by_importance(context, alike, 2)] == [joined, spread]
 
 
 def test_a_watched_question_is_asked_again_when_a_new_passage_would_be_a_direct_hit(

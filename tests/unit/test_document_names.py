@@ -8,9 +8,9 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import MAX_NAMED_PASSAGES, find_named_passages
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.query_context import names_in
-from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk import seeds
+from hopsyncd.retrieve.query_context import find_names
+from hopsyncd.retrieve.results import format_answer
+from hopsyncd.retrieve.walk import compute_seeds
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import known_passages
 from store.history import resolve
@@ -63,8 +63,8 @@ class Notes:
         """The text of the passage where most of a walk begins that names alone lead."""
         connection = self.stack.connection
         served = snapshot_at(self.stack.writer.index, resolve(connection, at).id)
-        worth = dict.fromkeys(names_in(question, served.select_mentioned_names), 1.0)
-        mass = seeds(asked(served, names=worth))
+        worth = dict.fromkeys(find_names(question, served.select_mentioned_names), 1.0)
+        mass = compute_seeds(asked(served, names=worth))
         best = PassageId(int(served.passage_ids[mass.argmax()]))
         return known_passages(connection, [best])[best].text
 
@@ -120,7 +120,7 @@ def test_the_walk_goes_from_a_passage_that_names_a_note_to_it_and_back(tmp_path:
         ("Whom does the keeper often visit on Sundays?", "harbour.md", "Zorn Quill.md"),
         ("Who repairs clocks in winter?", "Zorn Quill.md", "harbour.md"),
     ):
-        answer = answer_json(engine.query(question, 11, Search()), Search())
+        answer = format_answer(engine.query(question, 11, Search()), Search())
         (hop,) = next(p for p in answer["passages"] if p["document"] == end)["hops"]
         assert hop["from"]["document"] == start
         assert hop["asked_by"] == "both"
@@ -159,7 +159,7 @@ def test_a_name_equal_to_the_heading_changes_nothing(tmp_path: Path) -> None:
 def test_the_paper_profile_ignores_document_names(tmp_path: Path) -> None:
     files = {"Zorn Quill.md": "It repairs clocks.\n", "1.md": "The keeper visits Zorn Quill.\n"}
     head = Notes(tmp_path, files).head()
-    alike = asked(head, names={"zorn quill": 1.0}).of_passages(head.passage_rows)
+    alike = asked(head, names={"zorn quill": 1.0}).rate_passages(head.passage_rows)
     (note,) = head.find_by_topic(head.find_name("zorn quill"))
     assert alike[head.passage_rows == note].tolist() == [0]
     assert alike.any()

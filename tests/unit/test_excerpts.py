@@ -9,10 +9,10 @@ import pytest
 
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.answering.llm_answer import AskedQuestion, call_for, room_for_passages
+from hopsyncd.retrieve.answering.llm_answer import AskedQuestion, call_for, compute_room
 from hopsyncd.retrieve.excerpts import GAP, MAX_PASSAGES, Excerpt, choose_excerpts
 from hopsyncd.retrieve.material import Material
-from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from store.reads import Place
 from store.records import Passage, PassageId
 from tests.fakes.llm import excerpts_in
@@ -52,8 +52,8 @@ class Collection:
         return id_
 
     @property
-    def found(self) -> FoundTexts:
-        return FoundTexts(tuple(self.passages), self.passages, self.places)
+    def found(self) -> PassageTexts:
+        return PassageTexts(tuple(self.passages), self.passages, self.places)
 
     def choose(self, words: int = 10_000, kept: Sequence[PassageId] = ()) -> list[Excerpt]:
         """Excerpts of at most `words` words; each passage takes two beside its text."""
@@ -63,7 +63,13 @@ class Collection:
 
         frame, budget = 2 * TOKENS, words * TOKENS
         return choose_excerpts(
-            self.found, self.sentences, WEIGHTS, budget, lambda _, __: frame, count, kept=kept
+            self.found,
+            self.sentences,
+            WEIGHTS,
+            budget,
+            lambda _, __: frame,
+            count,
+            required=kept,
         )
 
 
@@ -182,7 +188,7 @@ def test_the_whole_prompt_keeps_within_the_budget(collection: Collection, budget
         assert len(parts) == 12
         collection.add(*parts, path=f"halls/gates/{number}.md", line=number)
     asked = AskedQuestion("When does gate 12 close?", "When does gate 12 clsoe?")
-    room = room_for_passages(asked, budget)
+    room = compute_room(asked, budget)
     chosen = choose_excerpts(
         collection.found,
         collection.sentences,

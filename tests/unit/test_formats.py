@@ -21,7 +21,7 @@ from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import format_answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.documents import SAMPLES, Sample, workbook
 from tests.fakes.models import FakeEncoder
@@ -62,7 +62,7 @@ def engine(
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}-{sample.word}")
 def test_an_answer_says_where_in_the_document_it_stands(engine: Engine, sample: Sample) -> None:
     search = Search("bm25")
-    answer = answer_json(engine.query(f"What of the {sample.word}?", 1, search), search)
+    answer = format_answer(engine.query(f"What of the {sample.word}?", 1, search), search)
     (passage,) = answer["passages"]
     found = (passage["document"], passage["location"], tuple(passage["heading"]))
     assert found == (sample.name, sample.location, sample.heading)
@@ -72,7 +72,7 @@ def test_an_answer_says_where_in_the_document_it_stands(engine: Engine, sample: 
 def test_only_text_documents_have_line_numbers(engine: Engine) -> None:
     search = Search("bm25")
     places = {
-        word: answer_json(engine.query(word, 1, search), search)["passages"][0]
+        word: format_answer(engine.query(word, 1, search), search)["passages"][0]
         for word in ("mudgecliff", "quizzlefish", "Snorkelby")
     }
     fields = ("lines", "unit", "span")

@@ -3,14 +3,14 @@
 import numpy as np
 
 from hopsyncd.retrieve.query_context import Coverage
-from hopsyncd.retrieve.ranking import most_helpful
+from hopsyncd.retrieve.ranking import select_most_helpful
 
 IDS = np.array([1, 2, 3])
 UNASKED = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
 
 
 def order(importance: list[float], coverage: Coverage, k: int) -> list[int]:
-    found = most_helpful(np.array(importance), IDS, coverage, k)
+    found = select_most_helpful(np.array(importance), IDS, coverage, k)
     return [one.position for one in found]
 
 

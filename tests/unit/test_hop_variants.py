@@ -8,9 +8,9 @@ from hopsyncd.retrieve.hop_variants import (
     Choose,
     Fork,
     Offers,
-    Traversed,
+    Traversal,
     choose_first,
-    offers_of,
+    list_offers,
     traverse,
 )
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -25,7 +25,7 @@ def run(
     seeds: Mapping[int, float],
     choose: Choose = choose_first,
     n_hop: int = 4,
-) -> Traversed:
+) -> Traversal:
     def ways(passage: int) -> tuple[int, ...]:
         return tuple(way for way, (start, _) in enumerate(edges) if start == passage)
 
@@ -106,20 +106,20 @@ def offered(offers: Offers, passage: int) -> list[tuple[int, int, bool]]:
 
 def test_the_paper_is_offered_the_out_edges_that_are_most_like_the_query() -> None:
     graph = drawn(4, [(A, B, 0.9), (A, C, 0.1), (A, D, 0.5), (B, A, 1.0)])
-    even = offers_of(asked(graph), None)
+    even = list_offers(asked(graph), None)
     assert offered(even, A) == [(0, B, False), (1, C, False), (2, D, False)]
     answer = whole_row(graph, C) + 1
-    assert offered(offers_of(asked(graph, {answer: 0.5}), None), A)[0] == (1, C, False)
+    assert offered(list_offers(asked(graph, {answer: 0.5}), None), A)[0] == (1, C, False)
     assert offered(even, D) == []
 
 
 def test_ours_is_offered_edges_both_ways_by_their_pull() -> None:
     graph = drawn(4, [(A, B, 0.9), (A, C, 0.1), (D, A, 0.5)])
-    offers = offers_of(asked(graph), WalkSettings())
+    offers = list_offers(asked(graph), WalkSettings())
     assert offered(offers, A) == [(0, B, False), (2, D, True), (1, C, False)]
     assert offered(offers, B) == [(0, A, True)]
     context = whole_row(graph, A) + 2
-    led = offers_of(asked(graph, {context: 0.5}), WalkSettings())
+    led = list_offers(asked(graph, {context: 0.5}), WalkSettings())
     assert offered(led, A)[0] == (1, C, False)
 
 
@@ -128,4 +128,4 @@ def test_the_reasoner_gets_a_limited_number_of_edges(
     settings: WalkSettings | None,
 ) -> None:
     graph = drawn(31, [(A, end, end / 31) for end in range(1, 31)])
-    assert len(offers_of(asked(graph), settings).list_edges(A)) == 20
+    assert len(list_offers(asked(graph), settings).list_edges(A)) == 20

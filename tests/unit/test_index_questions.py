@@ -20,7 +20,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.results import format_id
 from store.records import Passage
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
@@ -63,7 +63,7 @@ def test_the_rule_makes_a_question_that_leads_over_the_shared_name() -> None:
     assert made is not None
     assert made.question == ("Bronze Door is a film by this one. This one was born in which place?")
     assert made.answers == ("Ostrava",)
-    assert made.gold == {id_text(DOOR.id), id_text(MIRA.id)}
+    assert made.gold == {format_id(DOOR.id), format_id(MIRA.id)}
 
 
 def test_a_sentence_without_its_title_is_led_by_it() -> None:
@@ -133,7 +133,7 @@ def test_an_llm_writes_a_question_and_criticises_it() -> None:
     llm = FakeLlm(playing(GOOD))
     (made,) = write_questions([PAIR], llm, Usage())
     assert (made.question, made.answers) == (GOOD["question"], ("Ostrava",))
-    assert made.gold == {id_text(DOOR.id), id_text(MIRA.id)}
+    assert made.gold == {format_id(DOOR.id), format_id(MIRA.id)}
     assert [call.prompt for call in llm.calls] == ["evaluation/1", "evaluation-critic/1"]
     assert all(call.purpose == "evaluation" for call in llm.calls)
     assert json.loads(llm.calls[0].user)["second"]["text"] == MIRA.text

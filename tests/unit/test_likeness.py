@@ -37,7 +37,7 @@ def _some(count: int, sentences: int = 3) -> Snapshot:
 
 def test_similarities_computed_on_demand_equal_those_computed_at_once() -> None:
     served, vector = _some(50), _question()
-    once, wanted = Likeness(served, vector), Likeness(served, vector, few=0)
+    once, wanted = Likeness(served, vector), Likeness(served, vector, limit=0)
     rows = np.array([7, 0, 7, 199])
     assert (once.of_rows(rows) == wanted.of_rows(rows)).all()
     assert (once.whole == wanted.whole).all()
@@ -74,11 +74,11 @@ def test_passages_of_other_versions_are_not_near() -> None:
     advance(served.index, 2, [triplets(9, [("", _drawn())])], [1], [document(9, "9.md", [9])], [1])
     for version, passage_rows in ((1, [0, 1, 2]), (2, [0, 2, 3])):
         then = snapshot_at(served.index, version)
-        likeness = Likeness(then, vector, few=0)
+        likeness = Likeness(then, vector, limit=0)
         count = len(then.statistics.visible.passages)
         near = NearPassages.select(then, likeness, np.zeros(count))
         assert near.passage_rows.tolist() == passage_rows
-    old = Likeness(served, vector, few=0)
+    old = Likeness(served, vector, limit=0)
     assert len(old.whole) == 3
 
 

@@ -13,7 +13,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.ingest.plan import Scope
 from hopsyncd.ingest.read import Batch
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import answer_json, id_text
+from hopsyncd.retrieve.results import format_answer, format_id
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.check import check
 from store.content import known_passages
@@ -171,7 +171,7 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
 
     def hop_to(document: str, question: str) -> WalkedHop:
         search = Search()
-        answer = answer_json(engine.query(question, 11, search), search)
+        answer = format_answer(engine.query(question, 11, search), search)
         return next(p for p in answer["passages"] if p["document"] == document)["hops"][-1]
 
     over = hop_to("quill.md", "What does the keeper who lives with her brother do?")
@@ -186,7 +186,7 @@ def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
     stack = synced(tmp_path, files)
     head = stack.writer.snapshot_of(stack.head)
     ((source, target, _),) = linked_passages(stack)
-    zorn, quill = id_text(source), id_text(target)
+    zorn, quill = format_id(source), format_id(target)
     near = neighbours_answer(stack.connection, head, NeighboursRequest(id=quill), ())
     assert [(passage["id"], passage["distance"]) for passage in near["passages"]] == [
         (quill, 0),

@@ -12,7 +12,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.query_words import read_query_words
-from hopsyncd.retrieve.results import Answer, answer_json
+from hopsyncd.retrieve.results import Answer, format_answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
@@ -121,7 +121,7 @@ def test_words_that_no_passage_contains_are_named_and_make_every_match_weak(
     shelf: Shelf, query: str, absent: tuple[str, ...]
 ) -> None:
     found = shelf.query(query)
-    shown = answer_json(found, found.search, Understood(query))
+    shown = format_answer(found, found.search, Understood(query))
     assert found.absent == absent
     assert (shown["understood"]["absent"] if shown["understood"] else []) == list(absent)
     if absent:
@@ -136,8 +136,8 @@ def test_a_keyword_query_found_as_typed_is_strong(shelf: Shelf) -> None:
 
 def test_a_search_by_filters_alone_rates_no_passage(shelf: Shelf) -> None:
     only_law = (Condition("path", "law.md"),)
-    found = shelf.query("law.md", wanted=only_law)
-    shown = answer_json(found, found.search, Understood("law.md", only_law, is_only_filters=True))
+    found = shelf.query("law.md", filter_=only_law)
+    shown = format_answer(found, found.search, Understood("law.md", only_law, is_only_filters=True))
     assert [one["strength"] for one in shown["passages"]] == [None]
     assert shown["understood"] and not shown["understood"]["question"]
 
@@ -161,7 +161,7 @@ def test_hidden_passages_are_not_counted(shelf: Shelf) -> None:
     assert shelf.query("zeppelin").absent == ()
     assert shelf.query("zeppelin", hidden=frozenset({"diary"})).absent == ("zeppelin",)
     only_law = (Condition("path", "law.md"),)
-    assert shelf.query("libFuzzer", wanted=only_law).absent == ("libFuzzer",)
+    assert shelf.query("libFuzzer", filter_=only_law).absent == ("libFuzzer",)
 
 
 def test_a_past_version_is_asked_as_it_was(shelf: Shelf) -> None:

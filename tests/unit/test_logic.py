@@ -12,10 +12,10 @@ from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.reply import format_reply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import MAX_RANKS, MAX_SUBPROBLEMS, SHOWN
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import format_answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.llm import FakeLlm, excerpts_in
 from tests.fakes.memory import MemoryConnector
@@ -109,7 +109,7 @@ class Asked:
 
     def query(self, script: Script, search: Search = LOGIC) -> Any:
         answer = self.engine(FakeLlm(script)).query(QUESTION, 4, search)
-        return answer_json(answer, search)
+        return format_answer(answer, search)
 
     def ask(self, script: Script, usage: Usage | None = None) -> Any:
         llm = FakeLlm(script)
@@ -122,7 +122,7 @@ class Asked:
             usage=usage or Usage(),
             tell=lambda stage, questions: self.told.append((stage, [*questions])),
         )
-        return reply_json(found, reply, ())
+        return format_reply(found, reply, ())
 
     def engine(self, llm: FakeLlm) -> Engine:
         engine = Engine(self._database, FakeEncoder(), WalkSettings(), llm)
@@ -296,7 +296,7 @@ def test_an_endpoint_that_dies_at_any_call_leaves_what_was_found_and_says_so(
     engine = notes.engine(llm)
     asker = Asker(engine, FakeEncoder(), FakeLanguage(), llm)
     found, reply = asker.ask(QUESTION, 4, LOGIC, by_llm=True)
-    told = reply_json(found, reply, ())
+    told = format_reply(found, reply, ())
     assert found is not None and len(found.ranked) == 4
     assert told["by"] == "extractive"
     assert told["degraded"] and all("the endpoint is down" in why for why in told["degraded"])

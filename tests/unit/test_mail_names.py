@@ -17,7 +17,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.display import document_name
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import Answer, hop_json, write_name
+from hopsyncd.retrieve.results import Answer, format_hop, write_name
 from hopsyncd.web.listener import Door
 from hopsyncd.web.search_views import SearchViews
 from hopsyncd.web.views import Shared
@@ -139,7 +139,7 @@ def test_hops_name_the_document_of_a_mail_by_subject_and_sender() -> None:
         questions={},
         snapshot=cast("Snapshot", None),
     )
-    hop = hop_json(answer, Hop(passage.id, passage.id, "link", None, "Gyda", 1.0))
+    hop = format_hop(answer, Hop(passage.id, passage.id, "link", None, "Gyda", 1.0))
     assert hop["to"].get("document_name") == "The mast (Rune Vik)"
     assert document_name(hop["to"]) == "The mast (Rune Vik)"
 

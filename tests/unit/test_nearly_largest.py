@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.retrieve.ranking import largest, select_nearly_largest
+from hopsyncd.retrieve.ranking import select_largest, select_nearly_largest
 
 ROUNDING = 0.01
 
@@ -22,6 +22,6 @@ def test_the_largest_values_are_among_the_nearly_largest(
     noise = np.random.default_rng(len(values)).uniform(-ROUNDING, ROUNDING, len(exact))
     rows = select_nearly_largest((exact + noise).astype(np.float32), count, 1.01 * ROUNDING)
     ids = np.random.default_rng(count).permutation(len(exact))
-    expected = largest(exact, ids, count)
-    found = rows[largest(exact[rows], ids[rows], count)]
+    expected = select_largest(exact, ids, count)
+    found = rows[select_largest(exact[rows], ids[rows], count)]
     assert found.tolist() == expected[exact[expected] > -np.inf].tolist()

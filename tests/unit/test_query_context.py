@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hopsyncd.retrieve.query_context import (
     Coverage,
     QueryContext,
-    names_in,
-    terms_by_word,
-    words_of,
+    find_names,
+    look_up_words,
+    map_words_to_terms,
 )
 from hopsyncd.text.words import index_terms, plain, term_counts
 from store.records import Passage, PassageId, count_words, split_unspaced, to_grid
@@ -45,7 +45,7 @@ def reference(query: str, corpus: list[str]) -> list[float]:
 @given(query=texts, corpus=st.lists(texts, max_size=6))
 def test_scores_are_those_of_the_reference(query: str, corpus: list[str]) -> None:
     graph = indexed([passage(triplets(index), text) for index, text in enumerate(corpus)])
-    assert words_of(graph, query).scores == pytest.approx(reference(query, corpus))
+    assert look_up_words(graph, query).scores == pytest.approx(reference(query, corpus))
 
 
 @given(query=texts, corpus=st.lists(texts, min_size=2, max_size=6), gone=st.integers(1, 5))
@@ -55,7 +55,7 @@ def test_passages_outside_a_version_do_not_count(query: str, corpus: list[str], 
     graph = indexed([passage(triplets(index), text) for index, text in enumerate(corpus)])
     ended = list(range(gone))
     advance(graph.index, 2, ended=ended, documents_ended=ended)
-    found = words_of(snapshot_at(graph.index, 2), query)
+    found = look_up_words(snapshot_at(graph.index, 2), query)
     assert found.scores[gone:] == pytest.approx(reference(query, corpus[gone:]))
     assert not found.scores[:gone].any() and not found.coverage.has[:, :gone].any()
 
@@ -64,7 +64,7 @@ def test_words_are_weighted_by_the_share_of_passages_that_have_them() -> None:
     graph = indexed(
         [passage(triplets(index), text) for index, text in enumerate(["rome met gaul", "rome", ""])]
     )
-    found = words_of(graph, "Rome, Gaul and Atlantis")
+    found = look_up_words(graph, "Rome, Gaul and Atlantis")
     assert found.weights.keys() == {"and", "atlanti", "gaul", "rome"}
     assert found.weights["atlanti"] > found.weights["gaul"] > found.weights["rome"]
     coverage = found.coverage
@@ -77,11 +77,11 @@ def test_words_are_weighted_by_the_share_of_passages_that_have_them() -> None:
 
 def test_a_word_of_nearly_all_passages_has_no_weight() -> None:
     sets = [passage(triplets(index), "rome" if index else "rome and gaul") for index in range(99)]
-    assert words_of(indexed(sets), "rome gaul").coverage.share.tolist() == [1.0]
+    assert look_up_words(indexed(sets), "rome gaul").coverage.share.tolist() == [1.0]
 
 
 def scores(stack: Stack, version: int, query: str) -> list[float]:
-    found = words_of(snapshot_at(stack.writer.index, version), query)
+    found = look_up_words(snapshot_at(stack.writer.index, version), query)
     there = snapshot_at(stack.writer.index, version).passage_rows
     return sorted(found.scores[there].tolist(), reverse=True)
 
@@ -136,7 +136,7 @@ def test_quotes_and_operators_of_full_text_search_are_plain_words() -> None:
 )
 def test_the_longest_names_that_the_graph_knows_are_found(query: str, names: list[str]) -> None:
     known = {"due south", "south", "rome", "x1"}
-    assert names_in(query, known.intersection) == names
+    assert find_names(query, known.intersection) == names
 
 
 def test_a_question_knows_the_names_that_are_there_at_its_version() -> None:
@@ -177,7 +177,7 @@ def best(text: str, cosines: Sequence[float], heading: tuple[str, ...] = ()) -> 
         TERMS,
         lambda _: {PassageId(int(graph.passage_ids[0])): Passage(heading, text)},
     )
-    return float(query.by_sentence(np.array([0]))[0])
+    return float(query.rate_best_sentences(np.array([0]))[0])
 
 
 def test_words_count_where_they_stand_in_one_sentence() -> None:
@@ -207,6 +207,6 @@ def plain_words(text: str) -> list[str]:
 
 def test_a_sentence_has_the_words_that_differ_from_the_question_by_marks() -> None:
     terms = index_terms("Which café in İzmir serves naïve eclairs")
-    found = terms_by_word(terms, plain_words("Les Éclairs du CAFE\u0301 d'Izmir."))
+    found = map_words_to_terms(terms, plain_words("Les Éclairs du CAFE\u0301 d'Izmir."))
     assert set[str]().union(*found.values()) == {"eclair", "cafe", "izmir"}
-    assert terms_by_word(terms, plain_words("Nothing of it.")) == {}
+    assert map_words_to_terms(terms, plain_words("Nothing of it.")) == {}

@@ -11,8 +11,8 @@ from hopsyncd.index.documents import NewDocument
 from hopsyncd.index.filters import Condition, apply_filter
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.statistics import Visible
-from hopsyncd.retrieve.query_parser import near_names, nearest, parse_question
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.query_parser import find_similar_names, parse_question, suggest_filter
+from hopsyncd.retrieve.results import format_answer
 from store.records import PassageId
 from tests.fakes.indexed import advance
 from tests.fakes.triplets import triplets
@@ -94,7 +94,7 @@ def test_a_filter_without_matches_suggests_the_nearest_value_with_matches(
     ]  # fmt: skip
     advance(index, 1, sets, documents=documents)
     there = Visible.compute(index, 1, frozenset()).documents
-    assert nearest(index, parse_question("x", filters, NOW).wanted, 1, there) == hint
+    assert suggest_filter(index, parse_question("x", filters, NOW).wanted, 1, there) == hint
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_paths_are_matched_as_shells_do_in_time_that_no_pattern_can_stretch(
 
 
 def test_suggestions_are_few_and_similar() -> None:
-    assert near_names("Rome", ["Paris", "Oslo"]) == []
-    assert near_names("PLUGINS", ["Plugins", "plug", "Themes"])[0] == "Plugins"
+    assert find_similar_names("Rome", ["Paris", "Oslo"]) == []
+    assert find_similar_names("PLUGINS", ["Plugins", "plug", "Themes"])[0] == "Plugins"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_unusable_filter_is_explained(typed: str, note: str) -> None:
     assert not found.wanted and found.question == typed
     (said,) = found.notes
     assert note in said
-    assert answer_json(None, Search(), found)["degraded"] == [said]
+    assert format_answer(None, Search(), found)["degraded"] == [said]
 
 
 @pytest.mark.parametrize(

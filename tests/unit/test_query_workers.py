@@ -21,10 +21,10 @@ from hopsyncd.ingest.index_loading import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.upkeep import purge_document
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.reply import format_reply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import format_answer
 from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.changes import stamp
@@ -64,7 +64,7 @@ class Desk:
     def alone(self, at: int = 0, search: Search = HOP, hidden: Mask | Acl = NOBODY) -> QueryAnswer:
         """What this process answers."""
         at = at or self.stack.head.id
-        return answer_json(
+        return format_answer(
             self.engine.query(self.question, 5, search, str(at), hidden=hidden),
             search,
             Understood(self.question),
@@ -91,7 +91,7 @@ class Desk:
         """The answer from what this process finds."""
         asker = Asker(self.engine, FakeEncoder(), FakeLanguage())
         found, reply = asker.ask(self.question, 5, HOP, str(self.stack.head.id))
-        return reply_json(found, reply, [], Understood(self.question), True)
+        return format_reply(found, reply, [], Understood(self.question), True)
 
     def reply(self) -> AskAnswer:
         """That of the workers, or of this process in their place."""

@@ -8,7 +8,7 @@ import pytest
 
 from hopsyncd.config.values import Search
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.query_context import names_in
+from hopsyncd.retrieve.query_context import find_names
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -182,10 +182,10 @@ def test_function_words_are_not_reported_as_missing(
 def test_a_function_word_at_the_beginning_is_no_name() -> None:
     names: Mapping[str, object] = {"die": 0, "hat": 0, "who": 0, "como": 0, "rom": 0, "wo": 0}
     known = names.keys()
-    assert names_in("Die Stadt Rom", lambda asked: {*asked} & known) == ["rom"]
-    assert names_in("Wo liegt Rom?", lambda asked: {*asked} & known) == ["rom"]
-    assert names_in("¿Como se llega?", lambda asked: {*asked} & known) == []
-    assert names_in("What is Die?", lambda asked: {*asked} & known) == ["die"]
+    assert find_names("Die Stadt Rom", lambda asked: {*asked} & known) == ["rom"]
+    assert find_names("Wo liegt Rom?", lambda asked: {*asked} & known) == ["rom"]
+    assert find_names("¿Como se llega?", lambda asked: {*asked} & known) == []
+    assert find_names("What is Die?", lambda asked: {*asked} & known) == ["die"]
 
 
 def test_codes_and_paths_keep_their_parts() -> None:

@@ -14,7 +14,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import format_answer
 from hopsyncd.retrieve.second_ask import Plan
 from hopsyncd.retrieve.strategies.hop import HopSearch, run_hop_search
 from hopsyncd.retrieve.walk import find_subjects, share_among_subjects
@@ -123,7 +123,7 @@ def test_a_follow_up_drops_answered_words_and_adds_the_names_of_the_passage(
 
 def test_the_page_and_explain_show_the_follow_up(asking: Asking) -> None:
     search = Search()
-    reply = answer_json(asking.engine.query(QUESTION, 5, search), search)
+    reply = format_answer(asking.engine.query(QUESTION, 5, search), search)
     (hop,) = next(passage for passage in reply["passages"] if passage["document"] == "record.md")[
         "hops"
     ]
@@ -177,7 +177,7 @@ def test_all_follow_ups_are_encoded_in_one_call(tmp_path: Path) -> None:
 def test_names_that_lead_to_no_other_document_are_not_asked_about(tmp_path: Path) -> None:
     alone = Asking(tmp_path, {"door.md": FILM} | FAR)
     assert alone.plans()["Bronze Door"].names == ()
-    found = answer_json(alone.engine.query(QUESTION, 5, Search()), Search())
+    found = format_answer(alone.engine.query(QUESTION, 5, Search()), Search())
     hops = [hop for passage in found["passages"] for hop in passage["hops"]]
     said = {hop["question"] for hop in hops if hop["asked_by"] == "follow_up"}
     assert said == {"Then asked the rest of the question"}

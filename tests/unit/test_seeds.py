@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import worths
-from hopsyncd.retrieve.walk import seeds
+from hopsyncd.retrieve.query_context import compute_name_shares
+from hopsyncd.retrieve.walk import compute_seeds
 from tests.fakes.indexed import advance, asked, document, indexed, snapshot_at
 from tests.fakes.triplets import triplets
 
@@ -40,7 +40,7 @@ def begun(
     names: Mapping[str, float] | None = None,
 ) -> NDArray[np.float64]:
     """The seeds of a query that one row is like."""
-    return seeds(asked(graph, {} if like is None else {like: 0.6}, names, words))
+    return compute_seeds(asked(graph, {} if like is None else {like: 0.6}, names, words))
 
 
 def test_seed_scores_sum_to_one_and_are_equal_for_equal_passages(graph: Snapshot) -> None:
@@ -78,7 +78,7 @@ def test_a_removed_passage_has_no_score() -> None:
     index = indexed([triplets(5, [("rome", EAST)]), triplets(6, [("rome", EAST)])]).index
     advance(index, 2, [triplets(7, [("rome", EAST)])], [6], [document(7, "c.md", [7])], [1])
     names = {"rome": 0.5}
-    now, then = (seeds(asked(snapshot_at(index, at), {3: 0.9}, names)) for at in (2, 1))
+    now, then = (compute_seeds(asked(snapshot_at(index, at), {3: 0.9}, names)) for at in (2, 1))
     assert now.tolist() == pytest.approx([0.5, 0, 0.5])
     assert then.argmax() == 1
     assert then.sum() == pytest.approx(1)
@@ -86,5 +86,5 @@ def test_a_removed_passage_has_no_score() -> None:
 
 def test_the_worth_of_a_name_is_its_share_of_the_query() -> None:
     weights = {"when": 0.5, "did": 0.5, "caesar": 3.0, "juliu": 4.0, "die": 2.0}
-    assert worths(["julius caesar"], weights) == {"julius caesar": 0.7}
-    assert worths([], {}) == {}
+    assert compute_name_shares(["julius caesar"], weights) == {"julius caesar": 0.7}
+    assert compute_name_shares([], {}) == {}

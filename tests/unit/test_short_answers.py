@@ -9,9 +9,9 @@ from hopsyncd.retrieve.answering.extractive import QuestionNeeds, find_needs
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     Short,
-    candidates,
     choose_likeliest,
-    values_of,
+    find_candidates,
+    find_values,
 )
 from hopsyncd.retrieve.answering.support import (
     counts_other_things,
@@ -123,20 +123,22 @@ def test_how_many_counts_the_noun_that_follows(question: str, counted: set[str])
 def test_values_are_read_with_their_units_and_without_list_numbers(
     kind: str, text: str, values: list[str]
 ) -> None:
-    assert [value.text for value in values_of(text, kind, *LANGUAGE.entities([text]))] == values  # type: ignore[arg-type]
+    assert [value.text for value in find_values(text, kind, *LANGUAGE.entities([text]))] == values  # type: ignore[arg-type]
 
 
 def test_a_span_of_time_is_no_date() -> None:
     text = "It opened in 1912, for five years"
     entities = [Entity(13, 17, "date"), Entity(23, 33, "date")]
-    assert [value.text for value in values_of(text, "date", entities)] == ["1912"]
+    assert [value.text for value in find_values(text, "date", entities)] == ["1912"]
 
 
 def offered(question: str, *texts: str) -> list[str]:
     asked = find_needs(question)
     assert asked
     sentences = [sentence(text) for text in texts]
-    return [candidate.text for candidate in candidates(question, asked, sentences, {}, LANGUAGE)]
+    return [
+        candidate.text for candidate in find_candidates(question, asked, sentences, {}, LANGUAGE)
+    ]
 
 
 def test_a_value_in_the_question_is_no_answer() -> None:
@@ -184,7 +186,9 @@ ASKED = QuestionNeeds("frequency")
 def test_the_value_next_to_the_words_of_the_question_comes_first() -> None:
     near = sentence("The copy is updated once an hour", 0, 0.7, "copi", "updat")
     far = sentence("Everything else here happens daily", 3, 0.2)
-    found = candidates("At what rhythm is the copy updated?", ASKED, [near, far], WEIGHTS, LANGUAGE)
+    found = find_candidates(
+        "At what rhythm is the copy updated?", ASKED, [near, far], WEIGHTS, LANGUAGE
+    )
     short = choose_likeliest(found, 1.0)
     assert short and (short.text, short.sentence) == ("once an hour", near)
     assert short.features["lead"] > 0
@@ -244,7 +248,7 @@ def test_an_answer_without_a_number_of_the_counted_noun_is_less_likely(
 ) -> None:
     asked, said = find_needs(question), [sentence(text, 0, 0.6)]
     assert asked is not None
-    values = candidates(question, asked, said, WEIGHTS, LANGUAGE)
+    values = find_candidates(question, asked, said, WEIGHTS, LANGUAGE)
     assert measure_support(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
 
 
@@ -335,7 +339,7 @@ def test_a_number_that_counts_nothing_is_not_shown_for_how_many() -> None:
     ],
 )
 def test_the_short_answer_contains_the_unit_of_a_number(text: str, wanted: list[str]) -> None:
-    assert [value.text for value in values_of(text, "number", ())] == wanted
+    assert [value.text for value in find_values(text, "number", ())] == wanted
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.results import Answer, answer_json
+from hopsyncd.retrieve.results import Answer, format_answer
 from hopsyncd.retrieve.similar import SPARE, collapse_similar
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.conflict_copies import is_conflict_copy
@@ -71,7 +71,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 def documents(answer: Answer) -> list[tuple[str | None, list[str]]]:
     """The document of each hit, and those of its similar passages in order of their names."""
-    found = answer_json(answer, answer.search)["passages"]
+    found = format_answer(answer, answer.search)["passages"]
     return [
         (passage["document"], sorted(near["document"] or "" for near in passage["similar"]))
         for passage in found
@@ -95,7 +95,7 @@ def test_hidden_and_filtered_passages_are_not_counted(archive: Archive) -> None:
     (group,) = [[document, *similar] for document, similar in hidden if similar]
     assert len(group) == 5 and not any("private" in str(one) for one in group)
     condition = Condition("path", "tickets/1.md"), Condition("path", "private/6.md")
-    narrowed = documents(archive.query(wanted=condition))
+    narrowed = documents(archive.query(filter_=condition))
     (pair,) = [{document, *similar} for document, similar in narrowed]
     assert pair == {"tickets/1.md", "private/6.md"}
 

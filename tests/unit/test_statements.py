@@ -13,12 +13,12 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.results import Answer, answer_json
+from hopsyncd.retrieve.results import Answer, format_answer
 from hopsyncd.retrieve.strategies.statements import (
     StatementGraph,
+    find_statement_starts,
+    find_topic_starts,
     search_paths,
-    statement_starts,
-    topic_starts,
 )
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Direction, PassageId, Question, QuestionId, QuestionSet, SetId, to_grid
@@ -88,7 +88,9 @@ def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
     east, north = np.exp([0.8, 0.6]) / np.exp([0.8, 0.6]).sum()
     whole = np.array([east, north])
     assert longer.score == pytest.approx(whole @ question / np.linalg.norm(whole), abs=1e-4)
-    assert graph.attention(np.array(longer.statements)) == pytest.approx([east, north], abs=1e-4)
+    assert graph.compute_attention(np.array(longer.statements)) == pytest.approx(
+        [east, north], abs=1e-4
+    )
 
 
 def test_a_path_never_returns_to_a_passage() -> None:
@@ -122,7 +124,7 @@ def test_a_search_begins_with_what_is_like_the_question_and_with_what_has_its_na
         ]
     )
     graph = graph_of(served, EAST, ["oslo", "tiber"])
-    assert ids(graph, statement_starts(graph, 1).tolist()) == [101, 202]
+    assert ids(graph, find_statement_starts(graph, 1).tolist()) == [101, 202]
 
 
 def test_the_nearest_are_found_however_many_rows_are_no_statements() -> None:
@@ -140,7 +142,7 @@ def test_a_topic_brings_the_statements_of_all_its_passages_in_a_document() -> No
     ]
     documents = [document(0, "a.md", [1, 2]), document(1, "b.md", [3])]
     graph = graph_of(indexed(passages, documents), EAST)
-    starts = ids(graph, topic_starts(graph, 9).tolist())
+    starts = ids(graph, find_topic_starts(graph, 9).tolist())
     assert starts[:2] == [101, 201]
 
 
@@ -180,7 +182,7 @@ def test_statements_are_found_with_the_path_that_led_to_them(
     stack: Stack, tmp_path: Path, search: Search
 ) -> None:
     answer = asked_of(serving(stack, tmp_path), replace(search, unit="statement"))
-    found = answer_json(answer, search)["passages"]
+    found = format_answer(answer, search)["passages"]
     assert all(passage["statements"][-1]["text"] in passage["text"] for passage in found)
     assert all(passage["statements"][-1]["passage"] == passage["id"] for passage in found)
     (far,) = (passage for passage in found if len(passage["statements"]) > 1)
@@ -214,7 +216,9 @@ def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
     scores = [{hit.passage: hit.score for hit in found.ranked} for found in (by_path, answer, mean)]
     served, vector = mean.snapshot, engine.vector(QUESTION)
     context = QueryContext.build(QUESTION, vector, served, lambda _: {})
-    whole = context.first_cosines(served.passage_rows) + context.by_words[served.passage_rows]
+    whole = (
+        context.compute_first_cosines(served.passage_rows) + context.by_words[served.passage_rows]
+    )
     of_passages = dict(
         zip(served.passage_ids[served.passage_rows].tolist(), whole.tolist(), strict=True)
     )

@@ -11,7 +11,7 @@ from hopsyncd.index.filters import Condition
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
-from hopsyncd.retrieve.results import Answer, answer_json
+from hopsyncd.retrieve.results import Answer, format_answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
@@ -81,7 +81,7 @@ def test_every_strategy_finds_for_a_typo_what_it_finds_for_the_word(
     )
     assert typed.ranked == right.ranked
     assert typed.spelling.applied == {"cathedrla": "cathedral"} and not right.spelling.applied
-    shown = answer_json(typed, typed.search, Understood("the cathedrla of Paris"))["understood"]
+    shown = format_answer(typed, typed.search, Understood("the cathedrla of Paris"))["understood"]
     assert shown is not None
     assert shown["words"] == [{"typed": "cathedrla", "meant": "cathedral"}]
     assert (shown["question"], shown["filter"]) == ("the cathedral of Paris", "")
@@ -112,8 +112,8 @@ def test_only_words_of_the_version_are_offered(library: Library) -> None:
 
 def test_a_filter_makes_no_word_unknown(library: Library) -> None:
     only_paris = (Condition("path", "paris.md"),)
-    assert library.ask("the water of Paris", wanted=only_paris).spelling.applied == {}
-    found = library.ask("the cathedrla of Paris", wanted=only_paris)
+    assert library.ask("the water of Paris", filter_=only_paris).spelling.applied == {}
+    found = library.ask("the cathedrla of Paris", filter_=only_paris)
     assert found.question == "the cathedral of Paris"
 
 
@@ -149,7 +149,7 @@ def test_a_correction_is_offered_where_the_word_may_be_meant(
     found = library.ask(typed)
     assert (found.question, found.spelling.offered) == (typed, offered)
     assert not found.spelling.applied
-    shown = answer_json(found, found.search, Understood(typed))["understood"]
+    shown = format_answer(found, found.search, Understood(typed))["understood"]
     words = [{"typed": one, "meant": other} for one, other in offered.items()]
     assert (shown["offered"] if shown else []) == words
 

@@ -9,7 +9,7 @@ import pytest
 from hopsyncd.config.values import QueryConfig
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import Coverage
-from hopsyncd.retrieve.walk import Walked, walk
+from hopsyncd.retrieve.walk import WalkResult, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.indexed import asked, drawn, whole_row
 
@@ -36,7 +36,7 @@ def walked(
     toward: int | None = None,
     has: Sequence[bool] | None = None,
     settings: WalkSettings = SETTINGS,
-) -> Walked:
+) -> WalkResult:
     """Walk with mass 1 from one passage.
 
     `toward` is a row that the query is like, `has` which passages have its one word.
@@ -48,7 +48,7 @@ def walked(
     return walk(asked(graph, cosines, coverage=coverage), seeds, replace(settings, hops=hops))
 
 
-def by_entry(found: Walked) -> dict[int, float]:
+def by_entry(found: WalkResult) -> dict[int, float]:
     """What names brought to each passage."""
     return dict(
         zip(found.incoming_mentions.passage_row.tolist(), found.incoming_flow.tolist(), strict=True)

@@ -46,7 +46,7 @@ def documents_about(
     a weak match, or if a changed sentence has all words of the topic.
     """
     # These modules load SQLite and NumPy, which the server otherwise does not need.
-    from hopsyncd.retrieve.sentences import function_terms
+    from hopsyncd.retrieve.sentences import list_function_terms
     from hopsyncd.text.words import index_terms
 
     documents = {
@@ -55,7 +55,7 @@ def documents_about(
         for passage in answer["passages"]
         if passage["strength"] != "weak"
     }
-    terms = {*index_terms(about)} - function_terms()
+    terms = {*index_terms(about)} - list_function_terms()
     for place, lines in _lines_of(diff).items():
         if terms and any(terms <= {*index_terms(line)} for line in lines):
             documents.add(place)

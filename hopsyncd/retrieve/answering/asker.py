@@ -13,16 +13,16 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.answering.extractive import (
     choose_sentences,
-    cited_passages,
-    evidence,
+    collect_evidence,
+    list_cited_passages,
 )
 from hopsyncd.retrieve.answering.inline_citations import remove_marks
 from hopsyncd.retrieve.answering.llm_answer import (
     AskedQuestion,
     DraftSink,
     answer_by_llm,
-    room_for_passages,
-    shown_thread,
+    compute_room,
+    select_thread,
 )
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.structure import find_by_structure
@@ -40,11 +40,11 @@ from hopsyncd.retrieve.material import Material, make_material
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.sentences import (
-    FoundTexts,
+    PassageTexts,
     Sentence,
+    compute_term_weights,
+    list_sentences,
     read_sets,
-    sentences_of,
-    term_weights,
 )
 from hopsyncd.retrieve.stored_vectors import StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
@@ -84,7 +84,7 @@ TOKENS_PER_QUESTION = 2500
 _LLM_DEPTH = 30  # passages to find; excerpts of up to 20 of them are shown
 
 
-def _no_llm_note(error: LlmError) -> str:
+def _explain_missing_llm(error: LlmError) -> str:
     """Explain why an LLM did not write the answer."""
     return f"{error.what} ({error.why}), so this answer was made without the LLM"
 
@@ -118,7 +118,7 @@ class Asker:
         *,
         by_llm: bool = False,
         hidden: Mask | Acl = EVERYTHING,
-        wanted: Filter = (),
+        filter_: Filter = (),
         usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,
         sink: DraftSink | None = None,
@@ -128,7 +128,7 @@ class Asker:
         """Search the version that `at` names, and answer from the first k passages (by default 8).
 
         An LLM gets excerpts of up to 20 passages, within its token budget. Passages that the LLM's
-        answer cites are added to the first k. Passages that the filter `wanted` excludes, or that
+        answer cites are added to the first k. Passages that the filter `filter_` excludes, or that
         occur only in `hidden` sources, are not used. Returns the search results and the reply. If
         there is no version yet, the results are None and the reply is "not found". `on_found`
         receives the results before the answer is made, and the `sink` receives the LLM's reply, a
@@ -152,21 +152,21 @@ class Asker:
         k = k or DEFAULT_K
         subjects = find_earlier_names(question, thread)
         searched = add_subjects(question, subjects)
-        found = self._engine.query(searched, depth, search, at, usage, hidden, tell, wanted)
-        if found is None:
+        answer = self._engine.query(searched, depth, search, at, usage, hidden, tell, filter_)
+        if answer is None:
             return None, AskReply("", None, "extractive", ())
         if on_found:
-            on_found(found)
+            on_found(answer)
         conversation = Conversation(question, thread, subjects) if thread else None
         reply = self.reply(
-            found, k, by_llm=by_llm, usage=usage, sink=sink, conversation=conversation
+            answer, k, by_llm=by_llm, usage=usage, sink=sink, conversation=conversation
         )
         shown = [
             hit
-            for rank, hit in enumerate(found.ranked)
+            for rank, hit in enumerate(answer.ranked)
             if rank < k or hit.passage in reply.passages
         ]
-        return replace(found, ranked=tuple(shown)), reply
+        return replace(answer, ranked=tuple(shown)), reply
 
     def reply(
         self,
@@ -198,7 +198,7 @@ class Asker:
             try:
                 answer = answer_by_llm(question, material, self._llm, usage, sink)
             except LlmError as error:
-                degraded = (_no_llm_note(error),)
+                degraded = (_explain_missing_llm(error),)
             else:
                 return AskReply(
                     answer.text,
@@ -218,53 +218,58 @@ class Asker:
 
     def prepare(
         self,
-        found: Answer,
+        answer: Answer,
         sentences: Sequence[Sentence],
         weights: Mapping[str, float],
         conversation: Conversation | None = None,
     ) -> tuple[AskedQuestion, Material]:
         """Prepare the question and the excerpts for an LLM."""
-        resolution = found.resolution
+        resolution = answer.resolution
         if resolution and not resolution.has_answer:
             resolution = None
-        question = AskedQuestion(found.question, found.typed, resolution)
+        question = AskedQuestion(answer.question, answer.typed, resolution)
         if conversation:
-            asked = conversation.question if conversation.subjects else found.question
-            typed = "" if conversation.subjects else found.typed
-            shown = shown_thread(conversation.thread, self._tokens_per_question)
+            asked = conversation.question if conversation.subjects else answer.question
+            typed = "" if conversation.subjects else answer.typed
+            shown = select_thread(conversation.thread, self._tokens_per_question)
             question = AskedQuestion(asked, typed, resolution, shown)
-        room = room_for_passages(question, self._tokens_per_question)
+        room = compute_room(question, self._tokens_per_question)
         cited = resolution.cited if resolution else ()
         return question, make_material(
-            texts_of(found), sentences, weights, found.snapshot, room, kept=cited
+            collect_texts(answer),
+            sentences,
+            weights,
+            answer.snapshot,
+            room,
+            required=cited,
         )
 
     def _extractive(
         self,
-        found: Answer,
+        answer: Answer,
         sentences: list[Sentence],
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> AskReply:
         judgement = judge(
-            found.question, sentences, weights, found.snapshot.statistics.passages, self._language
+            answer.question, sentences, weights, answer.snapshot.statistics.passages, self._language
         )
         judgement = find_by_structure(
-            texts_of(found), sentences, weights, found.question, judgement
+            collect_texts(answer), sentences, weights, answer.question, judgement
         )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
         chosen = [*judgement.sentences] or choose_sentences(
             sentences, weights, judgement.with_value, judgement.leading
         )
-        passages = cited_passages(chosen)
+        passages = list_cited_passages(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),
             judgement.short,
             "extractive",
             passages,
-            evidence(chosen),
-            collect_hops(passages, found.ranked, names),
+            collect_evidence(chosen),
+            collect_hops(passages, answer.ranked, names),
         )
 
     def trace(
@@ -279,21 +284,21 @@ class Asker:
         traced = self._engine.trace(question, k, hidden)
         if traced is None:
             return None
-        found, dependencies = traced
-        reply = self.reply(found, needs_encoder=True)
+        answer, dependencies = traced
+        reply = self.reply(answer, needs_encoder=True)
 
         @cache
         def is_same(passage_rows: tuple[int, ...]) -> bool:
-            other = self._engine.with_results(found, passage_rows)
-            kept = {hit.passage for hit in found.ranked[:first]}
-            if {hit.passage for hit in other.ranked[:first]} != kept:
+            other = self._engine.with_results(answer, passage_rows)
+            first_hits = {hit.passage for hit in answer.ranked[:first]}
+            if {hit.passage for hit in other.ranked[:first]} != first_hits:
                 return False
             return self.reply(other, needs_encoder=True).text == reply.text
 
-        return found, reply, dependencies.ignore_harmless_ties(is_same) if dependencies else None
+        return answer, reply, dependencies.ignore_harmless_ties(is_same) if dependencies else None
 
     def rate_sentences(
-        self, found: Answer, *, needs_encoder: bool = False
+        self, answer: Answer, *, needs_encoder: bool = False
     ) -> tuple[list[Sentence], Mapping[str, float]]:
         """Compare the sentences of the passages found with the question.
 
@@ -301,19 +306,19 @@ class Asker:
         encoder is unavailable, stored vectors are used. With `needs_encoder`, EncoderUnavailable is
         raised instead.
         """
-        vector = self._engine.vector(found.question, None if needs_encoder else found.snapshot)
-        texts = texts_of(found)
+        vector = self._engine.vector(answer.question, None if needs_encoder else answer.snapshot)
+        texts = collect_texts(answer)
         with self._engine.reading() as (connection, _):
-            sets = read_sets(connection, found.version, texts.ranked)
-        weights = term_weights(found.snapshot, found.question)
+            sets = read_sets(connection, answer.version, texts.ranked)
+        weights = compute_term_weights(answer.snapshot, answer.question)
         try:
-            return sentences_of(texts, sets, vector, weights, self._encoder), weights
+            return list_sentences(texts, sets, vector, weights, self._encoder), weights
         except EncoderUnavailable:
             if needs_encoder:
                 raise
-            stored = StoredVectors(found.snapshot)
-            return sentences_of(texts, sets, vector, weights, stored), weights
+            stored = StoredVectors(answer.snapshot)
+            return list_sentences(texts, sets, vector, weights, stored), weights
 
 
-def texts_of(found: Answer) -> FoundTexts:
-    return FoundTexts(tuple(hit.passage for hit in found.ranked), found.passages, found.places)
+def collect_texts(answer: Answer) -> PassageTexts:
+    return PassageTexts(tuple(hit.passage for hit in answer.ranked), answer.passages, answer.places)

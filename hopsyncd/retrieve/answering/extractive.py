@@ -34,7 +34,7 @@ from itertools import pairwise
 from typing import Literal
 
 from hopsyncd.retrieve.answering.reply import Evidence
-from hopsyncd.retrieve.sentences import Sentence, function_terms
+from hopsyncd.retrieve.sentences import Sentence, list_function_terms
 from hopsyncd.text.words import index_terms
 from store.records import PassageId
 
@@ -164,11 +164,11 @@ def _shorten(sentence: Sentence) -> Sentence:
     return sentence
 
 
-def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
+def collect_evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
     return tuple(Evidence(sentence.passage, sentence.text) for sentence in chosen)
 
 
-def cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
+def list_cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
     """Return the passages that the sentences come from, without duplicates."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
 
@@ -275,20 +275,22 @@ def find_needs(question: str) -> QuestionNeeds | None:
     words = last.strip().rstrip(" ?!.")
     if _YES_OR_NO.match(words) or _TWO_THINGS.search(words):
         return None
-    found = [
+    kinds = [
         (match.end() < len(words), match.start(), kind)
         for kind, pattern in _COMPILED
         for match in pattern.finditer(words)
     ]
-    if not found:
+    if not kinds:
         asked = (kind for kind, pattern in _KEYWORDS if pattern.search(words))
         kind = None if question.rstrip().endswith("?") else next(asked, None)
         return QuestionNeeds(kind) if kind else None
-    kind = min(found, key=lambda match: match[:2])[2]
+    kind = min(kinds, key=lambda match: match[:2])[2]
     if kind != "number":
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None
-    return QuestionNeeds(kind, _counted_terms(words), "money" if _MONEY.search(words) else unit)
+    return QuestionNeeds(
+        kind, _find_counted_terms(words), "money" if _MONEY.search(words) else unit
+    )
 
 
 def asks_for_several(question: str) -> bool:
@@ -300,12 +302,12 @@ def asks_for_several(question: str) -> bool:
     return _SEVERAL.search(question) is not None
 
 
-def _counted_terms(words: str) -> frozenset[str]:
+def _find_counted_terms(words: str) -> frozenset[str]:
     """Return the terms of the words after `how many`, up to the next function word."""
     match = _COUNTED.search(words)
     terms: list[str] = []
     for word in match[1].split() if match else ():
-        found = frozenset(index_terms(word)) - (function_terms() - _SECOND)
+        found = frozenset(index_terms(word)) - (list_function_terms() - _SECOND)
         if not found and terms:
             break
         terms += found

@@ -38,19 +38,19 @@ def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
     numbers: dict[PassageId, int] = {}
     unknown: dict[int, None] = {}
     parts, end = list[str](), 0
-    for found in _MARK.finditer(text):
-        before = text[end : found.start()]
-        if (text.count("`", 0, found.start())) % 2:
+    for match in _MARK.finditer(text):
+        before = text[end : match.start()]
+        if (text.count("`", 0, match.start())) % 2:
             continue
         written = ""
-        for number in map(int, re.findall(r"\d+", found[1])):
+        for number in map(int, re.findall(r"\d+", match[1])):
             if 1 <= number <= len(passages):
                 written += f"[{numbers.setdefault(passages[number - 1], len(numbers) + 1)}]"
             else:
                 unknown[number] = None
-        space = found[0][: len(found[0]) - len(found[0].lstrip())] if written else ""
+        space = match[0][: len(match[0]) - len(match[0].lstrip())] if written else ""
         parts += [before, space, written]
-        end = found.end()
+        end = match.end()
     parts.append(text[end:])
     return MarkedText("".join(parts), tuple(numbers), tuple(unknown))
 

@@ -47,8 +47,8 @@ def lacks_kinship(question: str, sentences: Sequence[Sentence]) -> bool:
     if asked is None:
         return False
     terms = {sentence: frozenset(index_terms(sentence.text)) for sentence in sentences}
-    wanted = frozenset(index_terms(asked[0]))
-    if any(wanted & words for words in terms.values()):
+    asked_terms = frozenset(index_terms(asked[0]))
+    if any(asked_terms & words for words in terms.values()):
         return False
     other, parent, spouse, _ = asked.groups()
     if other:

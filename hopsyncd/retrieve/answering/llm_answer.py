@@ -20,7 +20,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, TokenSink, ask
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.retrieve.answering.inline_citations import number_marks
-from hopsyncd.retrieve.answering.reply import AskReply, Evidence, parts_of
+from hopsyncd.retrieve.answering.reply import AskReply, Evidence, split_reply
 from hopsyncd.retrieve.answering.thread import Turn, TurnData, fit_thread
 from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.material import Material
@@ -139,25 +139,29 @@ def answer_by_llm(
 
 def call_for(asked: AskedQuestion, material: Material) -> LlmCall:
     """Build the LLM call for a question. Equal questions and material give equal calls."""
-    system, data = _frame(asked, material.numbers)
+    system, data = _build_frame(asked, material.numbers)
     user = json.dumps({**data, "documents": material.documents}, ensure_ascii=False)
     return LlmCall("answers", PROMPT, system, user, _REPLY_TOKENS)
 
 
-def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
+def select_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
     """Select the newest turns that fit into the part of the budget reserved for the thread."""
     return fit_thread(thread, int(budget_tokens * _THREAD_SHARE))
 
 
-def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
+def compute_room(asked: AskedQuestion, budget_tokens: int) -> int:
     """Return how many tokens of the budget remain for the passages."""
     parts = asked.resolution.subproblems if asked.resolution else ()
-    system, data = _frame(asked, {id_: _ANY_NUMBER for part in parts for id_ in part.citations})
+    system, data = _build_frame(
+        asked, {id_: _ANY_NUMBER for part in parts for id_ in part.citations}
+    )
     frame = count_tokens(system) + count_tokens(json.dumps(data, ensure_ascii=False))
     return max(budget_tokens - frame - _RESERVED_TOKENS, 0)
 
 
-def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str, dict[str, Any]]:
+def _build_frame(
+    asked: AskedQuestion, numbers: Mapping[PassageId, int]
+) -> tuple[str, dict[str, Any]]:
     """Build the prompt without the documents. Returns the instructions and the data for the JSON.
 
     `numbers` has the number of each passage that an answer to a subproblem may cite.
@@ -198,14 +202,14 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     listed = (citation.passage for citation, id_ in cited if id_ is None)
     wrong = [*dict.fromkeys((*listed, *marked.unknown))]
     if not passages and wrong:
-        raise _nonsense(
+        raise _make_error(
             f"the reply cites passage {wrong[0]}, but the prompt has"
             f" {plural(len(material.excerpts), 'passage')}"
         )
     if not passages:
-        raise _nonsense("the reply cites no passage")
+        raise _make_error("the reply cites no passage")
     if not marked.text.strip():
-        raise _nonsense("the reply says that it has an answer, but the answer is empty")
+        raise _make_error("the reply says that it has an answer, but the answer is empty")
     evidence: dict[Evidence, None] = {}
     invented = 0
     for citation, id_ in cited:
@@ -225,7 +229,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     return LlmAnswer(marked.text, tuple(passages), tuple(evidence), tuple(notes))
 
 
-def _nonsense(why: str) -> LlmNonsense:
+def _make_error(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's answer cannot be used", why, "Try another model")
 
 
@@ -283,15 +287,15 @@ class AnswerDraft:
         if reply.by != "llm":
             self.withdraw("; ".join(reply.degraded))
         answer = ""
-        for part in [reply.text] if self._told else parts_of(reply):
+        for part in [reply.text] if self._told else split_reply(reply):
             answer += part
             self._go_on(answer)
 
     def _go_on(self, answer: str) -> None:
         if not answer.startswith(self._told):
             self._restart(_ANOTHER)
-        if rest := answer[len(self._told) :]:
-            self._tell(rest)
+        if remaining := answer[len(self._told) :]:
+            self._tell(remaining)
         self._told = answer
 
     def _restart(self, why: str) -> None:

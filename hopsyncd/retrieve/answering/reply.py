@@ -10,12 +10,12 @@ from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import (
     Answer,
-    document_title,
-    hop_json,
-    logic_json,
-    passage_json,
-    passages_json,
-    understood_json,
+    find_document_title,
+    format_hop,
+    format_logic,
+    format_passage,
+    format_passages,
+    format_understood,
 )
 from store.records import PassageId
 
@@ -60,7 +60,7 @@ class AskReply:
         return self.short or (self.evidence[0].text if self.evidence else self.text)
 
 
-def parts_of(reply: AskReply) -> list[str]:
+def split_reply(reply: AskReply) -> list[str]:
     """Split the answer into sentences, which are streamed one by one."""
     if reply.by == "llm" or not reply.evidence:
         return [reply.text] if reply.text else []
@@ -68,8 +68,8 @@ def parts_of(reply: AskReply) -> list[str]:
     return [first, *(f" {text}" for text in others)]
 
 
-def reply_json(
-    found: Answer | None,
+def format_reply(
+    answer: Answer | None,
     reply: AskReply,
     degraded: Sequence[str],
     understood: Understood | None = None,
@@ -81,32 +81,34 @@ def reply_json(
     """
     numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
     return {
-        "version": found.version if found else 0,
-        "understood": understood_json(found, understood),
+        "version": answer.version if answer else 0,
+        "understood": format_understood(answer, understood),
         "found": reply.found,
         "answer": reply.text if reply.found else None,
         "short": reply.short if reply.found else None,
         "by": reply.by,
         "degraded": [
             *degraded,
-            *(found.degraded if found else ()),
+            *(answer.degraded if answer else ()),
             *(understood.notes if understood else ()),
             *reply.degraded,
         ],
         "sentences": [
             {
                 "text": sentence.text,
-                "title": document_title(found, sentence.passage) if found else "",
+                "title": find_document_title(answer, sentence.passage) if answer else "",
                 "citation": numbers[sentence.passage],
             }
             for sentence in reply.evidence
         ],
         "citations": [
-            citation_json(found, number, passage) for passage, number in numbers.items() if found
+            format_citation(answer, number, passage)
+            for passage, number in numbers.items()
+            if answer
         ],
-        "chain": [hop_json(found, hop) for hop in reply.chain] if found else [],
-        "passages": passages_json(found) if with_passages else [],
-        "logic": logic_json(found),
+        "chain": [format_hop(answer, hop) for hop in reply.chain] if answer else [],
+        "passages": format_passages(answer) if with_passages else [],
+        "logic": format_logic(answer),
         "llm": {
             "calls": reply.spent.calls,
             "cached": reply.spent.cached,
@@ -116,7 +118,7 @@ def reply_json(
     }
 
 
-def citation_json(found: Answer, number: int, passage: PassageId) -> Citation:
-    """Format a passage of `found` as the citation with this number."""
-    ranked = next(hit for hit in found.ranked if hit.passage == passage)
-    return {"number": number, **passage_json(found, ranked)}
+def format_citation(answer: Answer, number: int, passage: PassageId) -> Citation:
+    """Format a passage of `answer` as the citation with this number."""
+    ranked = next(hit for hit in answer.ranked if hit.passage == passage)
+    return {"number": number, **format_passage(answer, ranked)}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from hopsyncd.text.dates import find_date_text
 from hopsyncd.text.words import index_terms
 
@@ -36,7 +36,7 @@ class SectionDate:
 
 
 def find_section_date(
-    texts: FoundTexts,
+    texts: PassageTexts,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     dated: Iterable[Sentence],
@@ -47,15 +47,18 @@ def find_section_date(
     if no section matches, or if a dated sentence of the section has a word of the question that the
     headings and the path lack, because this sentence is a better answer.
     """
-    wanted = {term: worth for term, worth in weights.items() if term not in _EVENTS}
-    total = sum(wanted.values())
+    weights_to_find = {term: worth for term, worth in weights.items() if term not in _EVENTS}
+    total = sum(weights_to_find.values())
     if not total:
         return None
 
     def is_covered_by(terms: frozenset[str]) -> bool:
-        return sum(wanted[term] for term in terms & wanted.keys()) >= _LEAST_COVERED * total
+        return (
+            sum(weights_to_find[term] for term in terms & weights_to_find.keys())
+            >= _LEAST_COVERED * total
+        )
 
-    asks_for_event = len(wanted) < len(weights)
+    asks_for_event = len(weights_to_find) < len(weights)
     for rank, id_ in enumerate(texts.ranked):
         passage_sentences = [sentence for sentence in sentences if sentence.rank == rank]
         if not passage_sentences:
@@ -65,7 +68,7 @@ def find_section_date(
         if not is_covered_by(inside if asks_for_event else above):
             continue
         dated_terms = (sentence.terms for sentence in dated if sentence.rank == rank)
-        if any(terms & wanted.keys() - above for terms in dated_terms):
+        if any(terms & weights_to_find.keys() - above for terms in dated_terms):
             return None
         for text in _list_dated_texts(texts, rank, passage_sentences):
             if day := find_date_text(text):
@@ -73,13 +76,15 @@ def find_section_date(
     return None
 
 
-def _names_of(texts: FoundTexts, rank: int) -> tuple[str, ...]:
+def _names_of(texts: PassageTexts, rank: int) -> tuple[str, ...]:
     id_ = texts.ranked[rank]
     paths = (place.document for place in texts.places.get(id_, ()))
     return (*texts.passages[id_].heading, *paths)
 
 
-def _list_dated_texts(texts: FoundTexts, rank: int, sentences: Sequence[Sentence]) -> Iterator[str]:
+def _list_dated_texts(
+    texts: PassageTexts, rank: int, sentences: Sequence[Sentence]
+) -> Iterator[str]:
     """List the texts that may have the day of a section, most specific first. The order is: a line
     "Date: ...", the headings from the lowest, and the file name.
     """

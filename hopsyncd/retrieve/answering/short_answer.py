@@ -16,7 +16,7 @@ from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
 from hopsyncd.retrieve.sentences import Sentence
-from hopsyncd.retrieve.strength import log_odds, probability
+from hopsyncd.retrieve.strength import compute_probability, log_odds
 from hopsyncd.text.words import index_terms
 
 # Weights for the probability that a value in a sentence is the value asked for.
@@ -154,7 +154,7 @@ class Value:
         return bool(_TIME_AFTER.match(self.after))
 
 
-def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
+def find_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
     """Find the values of a kind in a sentence with these entities. Skips the numbers of list items.
 
     `8. It lasts for three years.` contains the duration `three years`, but no number and no date.
@@ -175,17 +175,17 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
             yield Value(start, end, bare, _find_words_after(text, end))
 
 
-def moments_of(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
+def find_moments(text: str, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
     """Yield the dates, and the durations that say when something happens, such as "in two days".
 
     The second value of each pair is "date" or "duration".
 
-    >>> [value.text for value, _ in moments_of("It takes six hours. It ends after two days.", ())]
+    >>> [value.text for value, _ in find_moments("It takes six hours. It ends after two days.", ())]
     ['after two days']
     """
-    for value in values_of(text, "date", entities):
+    for value in find_values(text, "date", entities):
         yield value, "date"
-    for value in values_of(text, "duration", entities):
+    for value in find_values(text, "duration", entities):
         from_word = _TO_MOMENT.search(text, max(value.start - _BEFORE, 0), value.start)
         to_word = _FROM_MOMENT.match(text, value.end)
         if from_word or to_word:
@@ -233,7 +233,7 @@ class Short:
     covered: float = 1.0
 
 
-def candidates(
+def find_candidates(
     question: str,
     asked: QuestionNeeds,
     sentences: Sequence[Sentence],
@@ -254,7 +254,7 @@ def candidates(
     first = sorted(sentences, key=lambda sentence: -sentence.cosine)[:_SENTENCES]
     texts = [sentence.text for sentence in first] if asked.kind in ("date", "moment") else []
     entities = language.entities(texts) if texts else [()] * len(first)
-    found = []
+    candidates = []
     for sentence, of_sentence in zip(first, entities, strict=True):
         for value, kind in _list_values(sentence.text, asked.kind, of_sentence):
             is_named = f" {normalise(value.text)} " in named
@@ -275,8 +275,8 @@ def candidates(
                 "near": _share(weights.keys() & _list_terms_near(value, sentence), weights),
             }
             text = value.text + _take_counted_noun(asked.counted, value.after)
-            found.append(Candidate(text, kind, sentence, features))
-    return found
+            candidates.append(Candidate(text, kind, sentence, features))
+    return candidates
 
 
 def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[tuple[Value, Kind]]:
@@ -285,9 +285,9 @@ def _list_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[
     A value of the kind "moment" is a date or a duration.
     """
     if kind == "moment":
-        yield from moments_of(text, entities)
+        yield from find_moments(text, entities)
         return
-    for value in values_of(text, kind, entities):
+    for value in find_values(text, kind, entities):
         yield value, kind
 
 
@@ -306,7 +306,7 @@ def _take_counted_noun(counted: Set[str], after: str) -> str:
 
 
 def choose_likeliest(
-    found: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
+    candidates: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
 ) -> Short | None:
     """Choose the candidate with the best score. Returns None if there are no candidates.
 
@@ -314,11 +314,14 @@ def choose_likeliest(
     value occurs more than once. `held` is the log odds that the documents contain an answer.
     `weights` are the weights of the features.
     """
-    if not found:
+    if not candidates:
         return None
-    odds = [log_odds(weights, candidate.features) for candidate in found]
+    odds = [log_odds(weights, candidate.features) for candidate in candidates]
     first = int(np.argmax(odds))
-    best, answer_terms = found[first], [tuple(index_terms(candidate.text)) for candidate in found]
+    best, answer_terms = (
+        candidates[first],
+        [tuple(index_terms(candidate.text)) for candidate in candidates],
+    )
     others = [
         value
         for value, terms in zip(odds, answer_terms, strict=True)
@@ -338,7 +341,10 @@ def choose_likeliest(
 
 def is_probably_right(short: Short) -> bool:
     """Return whether a short answer is likely enough to be shown."""
-    return short.features["odds"] >= _MIN_ODDS and probability(RIGHT, short.features) >= _MIN_RIGHT
+    return (
+        short.features["odds"] >= _MIN_ODDS
+        and compute_probability(RIGHT, short.features) >= _MIN_RIGHT
+    )
 
 
 def _list_terms_near(value: Value, sentence: Sentence) -> set[str]:

@@ -11,12 +11,12 @@ from hopsyncd.retrieve.answering.section_date import find_section_date
 from hopsyncd.retrieve.answering.support import Judgement, is_of_related
 from hopsyncd.retrieve.numbered_items import find_item, read_item_reference
 from hopsyncd.retrieve.query_words import QueryWords, contains_literal, defines, read_query_words
-from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from hopsyncd.text.words import index_terms
 
 
 def find_by_structure(
-    texts: FoundTexts,
+    texts: PassageTexts,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     question: str,
@@ -75,7 +75,7 @@ def _list_typed(sentences: Sequence[Sentence], query: QueryWords) -> frozenset[S
 
 
 def _list_defining(
-    texts: FoundTexts, sentences: Sequence[Sentence], query: QueryWords
+    texts: PassageTexts, sentences: Sequence[Sentence], query: QueryWords
 ) -> frozenset[Sentence]:
     """Return the sentences that define a code of the question."""
     codes = [part.text for part in query.literals if part.kind == "code"]
@@ -128,7 +128,7 @@ def names_owner(text: str) -> bool:
 
 
 def _find_item(
-    texts: FoundTexts,
+    texts: PassageTexts,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     question: str,
@@ -136,8 +136,8 @@ def _find_item(
     reference = read_item_reference(question)
     if reference is None:
         return None
-    known = [(id_, texts.passages[id_]) for id_ in texts.ranked]
-    item = find_item(reference, weights, known)
+    passages = [(id_, texts.passages[id_]) for id_ in texts.ranked]
+    item = find_item(reference, weights, passages)
     if item is None:
         return None
     beside = next((near for near in sentences if near.passage == item.passage), None)

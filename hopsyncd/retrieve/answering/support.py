@@ -33,12 +33,12 @@ from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     Candidate,
     Short,
-    candidates,
     choose_likeliest,
+    find_candidates,
     is_probably_right,
 )
 from hopsyncd.retrieve.sentences import Sentence
-from hopsyncd.retrieve.strength import log_odds, probability
+from hopsyncd.retrieve.strength import compute_probability, log_odds
 from hopsyncd.text.dates import WRITTEN_DATE
 from hopsyncd.text.question_language import recognise_language
 from hopsyncd.text.words import index_terms
@@ -197,8 +197,8 @@ def is_of_related(question: str) -> bool:
     False
     """
     return any(
-        not _OF_DATES.intersection(found[0].lower().split())
-        for found in _RELATED.finditer(question)
+        not _OF_DATES.intersection(match[0].lower().split())
+        for match in _RELATED.finditer(question)
     )
 
 
@@ -270,9 +270,9 @@ def judge(
     weights: the idf of the question's terms. passages: the number of passages in the collection.
     """
     asked = find_needs(question)
-    values = candidates(question, asked, sentences, weights, language) if asked else []
+    values = find_candidates(question, asked, sentences, weights, language) if asked else []
     features = measure_support(question, asked, values, sentences, weights, passages)
-    is_likely = probability(HELD, features) >= MIN_HELD
+    is_likely = compute_probability(HELD, features) >= MIN_HELD
     if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)
     with_value = frozenset(value.sentence for value in values if not value.features["uncounted"])

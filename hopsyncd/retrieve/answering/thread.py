@@ -73,15 +73,15 @@ def find_earlier_names(question: str, thread: Sequence[Turn]) -> tuple[str, ...]
     """
     if not thread or not _needs_subjects(question):
         return ()
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for turn in reversed(thread[-_MOST_TURNS:]):
         asked = _list_names(turn.question) or (
             [] if _refers(turn.question) else _list_content_words(turn.question)
         )
         for name in [*asked, *_list_names(turn.answer)[:_MOST_NAMES_OF_ANSWER]]:
-            found.setdefault(name.casefold(), name)
+            names.setdefault(name.casefold(), name)
     lower = question.casefold()
-    return tuple(name for key, name in found.items() if key not in lower)[:_MOST_SUBJECTS]
+    return tuple(name for key, name in names.items() if key not in lower)[:_MOST_SUBJECTS]
 
 
 def add_subjects(question: str, subjects: Iterable[str]) -> str:
@@ -103,7 +103,7 @@ def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
 
     Long questions and answers are cut.
     """
-    kept: list[TurnData] = []
+    fitting: list[TurnData] = []
     for turn in reversed(thread):
         data = TurnData(
             question=turn.question[:_QUESTION_CHARACTERS],
@@ -112,8 +112,8 @@ def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
         budget_tokens -= count_tokens(f"{data['question']}\n{data['answer']}") + 8
         if budget_tokens < 0:
             break
-        kept.insert(0, data)
-    return kept
+        fitting.insert(0, data)
+    return fitting
 
 
 def _needs_subjects(question: str) -> bool:
@@ -133,11 +133,11 @@ def _refers(question: str) -> bool:
 
 def _list_names(text: str) -> list[str]:
     """List the distinct names in a text, in order."""
-    found = (
+    names = (
         _strip_function_words(text[mention.start : mention.end])
         for mention in mentions(text, neutral_spans(text))
     )
-    return [name for name in dict.fromkeys(found) if 0 < len(name) <= _LONGEST_NAME]
+    return [name for name in dict.fromkeys(names) if 0 < len(name) <= _LONGEST_NAME]
 
 
 def _strip_function_words(name: str) -> str:

@@ -19,9 +19,9 @@ from hopsyncd.retrieve.ranking import (
     Hop,
     Ranked,
     find_direct_hits,
-    helpful,
     mark_reached,
     promote_direct_hits,
+    rank_by_helpfulness,
 )
 from hopsyncd.retrieve.reranking import RERANKED, is_reranked, rerank_hits
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
@@ -31,7 +31,13 @@ from hopsyncd.retrieve.strategy import (
     register_strategy,
 )
 from hopsyncd.retrieve.transitions import SCORE_UNIT
-from hopsyncd.retrieve.walk import Walked, find_subjects, seeds, share_among_subjects, walk
+from hopsyncd.retrieve.walk import (
+    WalkResult,
+    compute_seeds,
+    find_subjects,
+    share_among_subjects,
+    walk,
+)
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
@@ -80,14 +86,16 @@ class PathExplainer:
 
     def _edge_into(self, passage_row: int) -> Step:
         edges = self._walked.edges
-        best = _most(edges.end == passage_row, self._walked.edge_flow, edges.number, self._asked)
+        best = _find_largest_flow(
+            edges.end == passage_row, self._walked.edge_flow, edges.number, self._asked
+        )
         if best is None:
             return _NONE
         return float(self._walked.edge_flow[best]), int(edges.start[best]), ("edge", best)
 
     def _name_into(self, passage_row: int) -> Step:
         mentions, names = self._walked.incoming_mentions, self._walked.outgoing_names
-        best = _most(
+        best = _find_largest_flow(
             mentions.passage_row == passage_row,
             self._walked.incoming_flow,
             mentions.name,
@@ -98,7 +106,9 @@ class PathExplainer:
         others = (names.name == mentions.name[best]) & (
             names.document_key != mentions.document_key[best]
         )
-        sender = _most(others, self._walked.outgoing_flow, names.passage_row, self._ids)
+        sender = _find_largest_flow(
+            others, self._walked.outgoing_flow, names.passage_row, self._ids
+        )
         if sender is None:
             return _NONE
         left = self._walked.outgoing_flow[others]
@@ -112,7 +122,9 @@ class PathExplainer:
 
     def _link_into(self, passage_row: int) -> Step:
         links = self._walked.links
-        best = _most(links.end == passage_row, self._walked.link_flow, links.start, self._ids)
+        best = _find_largest_flow(
+            links.end == passage_row, self._walked.link_flow, links.start, self._ids
+        )
         if best is None:
             return _NONE
         return float(self._walked.link_flow[best]), int(links.start[best]), ("link", best)
@@ -147,7 +159,7 @@ class PathExplainer:
         return Hop(*ends, "both", None, name, share)
 
 
-def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
+def _find_largest_flow(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
     """Return the flagged row with the largest flow, or None if no flagged row has a flow above 0.
 
     Ties go to the lowest id. `numbers` has the position of each row's id in `ids`.
@@ -172,12 +184,12 @@ class HopSearch:
     """
 
     start: Floats
-    walked: Walked
+    walked: WalkResult
     second_ask: SecondAsk
     scores: Floats
 
 
-def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
+def search_by_walk(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     """Return the k most helpful passages. Ties go to the lower id. Hops are computed lazily."""
     search = run_hop_search(context, settings)
     return rank_hops(context, search, k, settings) if search else []
@@ -195,7 +207,7 @@ def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch |
 
 def find_start(context: QueryContext) -> Floats:
     """Return the (n,) scores at the start of the walk."""
-    return share_among_subjects(seeds(context), find_subjects(context))
+    return share_among_subjects(compute_seeds(context), find_subjects(context))
 
 
 def rank_hops(
@@ -204,15 +216,17 @@ def rank_hops(
     """Return the k most helpful passages of a search."""
     explainer = PathExplainer(context.snapshot, search)
     ids, reached_scores = context.snapshot.passage_ids, mark_reached(context, search.scores)
-    found = helpful(context, reached_scores, max(k, FIRST_RESULTS), search.second_ask.fits)
-    found = promote_direct_hits(found, find_direct_hits(context).rows)[:k]
+    positions = rank_by_helpfulness(
+        context, reached_scores, max(k, FIRST_RESULTS), search.second_ask.fits
+    )
+    positions = promote_direct_hits(positions, find_direct_hits(context).rows)[:k]
     return [
         Ranked(
             PassageId(int(ids[row])),
             score,
             find_hops=partial(explainer.list_hops, row, settings.hops),
         )
-        for row, score, _ in found
+        for row, score, _ in positions
     ]
 
 
@@ -225,7 +239,7 @@ def search_hops(request: SearchRequest) -> list[Ranked]:
         context = replace(context, encode=tools.encode_unlocked)
         depth = max(request.k, RERANKED) if is_reranked(request) else request.k
         with tools.walk_lock:
-            ranked = hop(context, depth, tools.walk_settings(search))
+            ranked = search_by_walk(context, depth, tools.walk_settings(search))
         return rerank_hits(request, ranked)[: request.k]
     offers = make_offers(tools, context, search)
     return follow_edges(tools, context, request.k, search, choose_first, offers)

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask
-from hopsyncd.retrieve.query_context import Mentioned, names_in, words_of
-from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest, reciprocal_ranks
+from hopsyncd.retrieve.query_context import Mentioned, find_names, look_up_words
+from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, fuse_reciprocal_ranks, select_largest
 from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
 from store.content import full_text, known_passages
 from store.contract import Connection
@@ -52,33 +52,33 @@ def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
     parts = ask(
         llm, LlmCall("decomposition", "decomposition/1", _SYSTEM, user, 400), SubQuestions, usage
     )
-    return _distinct([question, *(part[:_MAX_CHARACTERS] for part in parts.questions)])
+    return _drop_repeated([question, *(part[:_MAX_CHARACTERS] for part in parts.questions)])
 
 
-def split(question: str, mentioned: Mentioned) -> list[str]:
+def split_question(question: str, mentioned: Mentioned) -> list[str]:
     """Split a question without an LLM. Returns the question, and each clause that contains a name
     of the graph.
 
     Clauses without a name are left out, because their pronouns refer to another clause.
 
-    >>> split("Who directed the film that Mira Kent starred in?", {"mira kent"}.intersection)[1:]
-    ['Mira Kent starred in']
+    >>> split_question("Who made the film that Mira Kent starred in?", {"mira kent"}.intersection)
+    ['Who made the film that Mira Kent starred in?', 'Mira Kent starred in']
     """
     clauses = [clause.strip() for clause in _BORDER.split(question)]
     long = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
-    return _distinct([question, *(clause for clause in long if names_in(clause, mentioned))])
+    return _drop_repeated([question, *(clause for clause in long if find_names(clause, mentioned))])
 
 
-def _distinct(parts: list[str]) -> list[str]:
+def _drop_repeated(parts: list[str]) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part.strip()))[:MAX_PARTS]
 
 
 _RERANK_DEPTH = 50
 
 
-def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> list[Ranked]:
+def rank_by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> list[Ranked]:
     """Return the k passages with the best of the (n,) BM25 scores, if they are above 0."""
-    best = largest(scores, ids, k).tolist()
+    best = select_largest(scores, ids, k).tolist()
     return [
         Ranked(PassageId(int(ids[position])), float(scores[position]))
         for position in best
@@ -86,15 +86,15 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
     ]
 
 
-def by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
+def rank_by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """Return the k passages whose vectors are nearest."""
     passage_rows, index = head.passage_rows, head.index
     rows = index.passages.vector_start[passage_rows]
-    found = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.take, rows, k)
-    return [Ranked(passage, score) for passage, score in found]
+    hits = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.take, rows, k)
+    return [Ranked(passage, score) for passage, score in hits]
 
 
-def fusion_depth(k: int) -> int:
+def compute_fusion_depth(k: int) -> int:
     """Return how many passages of each ranking are fused to get the k best."""
     return max(k, FUSION_DEPTH)
 
@@ -106,15 +106,15 @@ def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
     >>> [hit.passage for hit in fuse_rankings(2, [first, second], [second])]
     [2, 1]
     """
-    return _best(
-        reciprocal_ranks(*([ranked.passage for ranked in ranking] for ranking in rankings)), k
+    return _rank_best(
+        fuse_reciprocal_ranks(*([ranked.passage for ranked in ranking] for ranking in rankings)), k
     )
 
 
-def by_parts(head: Snapshot, vectors: Sequence[Vectors], k: int) -> list[Ranked]:
+def rank_by_parts(head: Snapshot, vectors: Sequence[Vectors], k: int) -> list[Ranked]:
     """Fuse the rankings of the passages nearest to each part of a question."""
-    depth = fusion_depth(k)
-    return fuse_rankings(k, *(by_vector(head, vector, depth) for vector in vectors))
+    depth = compute_fusion_depth(k)
+    return fuse_rankings(k, *(rank_by_vector(head, vector, depth) for vector in vectors))
 
 
 def rerank_nearest(
@@ -126,17 +126,17 @@ def rerank_nearest(
     k: int,
 ) -> list[Ranked]:
     """Order the nearest passages by `score`. If `score` returns None, the order does not change."""
-    near = by_vector(head, vector, max(k, _RERANK_DEPTH))
+    near = rank_by_vector(head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (hit.passage for hit in near))
     # A purge may have removed passages that the index in memory still has.
     ids = [hit.passage for hit in near if hit.passage in passages]
     scores = score(question, [full_text(passages[id_]) for id_ in ids])
     if scores is None:
         return near[:k]
-    return _best(dict(zip(ids, scores, strict=True)), k)
+    return _rank_best(dict(zip(ids, scores, strict=True)), k)
 
 
-def _best(scores: dict[PassageId, float], k: int) -> list[Ranked]:
+def _rank_best(scores: dict[PassageId, float], k: int) -> list[Ranked]:
     """Return the k passages with the highest scores. Ties go to the lower id."""
     ordered = sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))
     return [Ranked(passage, score) for passage, score in ordered[:k]]
@@ -144,23 +144,23 @@ def _best(scores: dict[PassageId, float], k: int) -> list[Ranked]:
 
 def search_words(request: SearchRequest) -> list[Ranked]:
     """Find the best passages by BM25."""
-    scores = words_of(request.snapshot, request.question).scores
-    return by_words(request.snapshot.passage_ids, scores, request.k)
+    scores = look_up_words(request.snapshot, request.question).scores
+    return rank_by_words(request.snapshot.passage_ids, scores, request.k)
 
 
 def search_vectors(request: SearchRequest) -> list[Ranked]:
     """Find the passages whose vectors are nearest to the question's vector."""
     vector = request.tools.vector(request.question)
-    return by_vector(request.snapshot, vector, request.k)
+    return rank_by_vector(request.snapshot, vector, request.k)
 
 
 def search_hybrid(request: SearchRequest) -> list[Ranked]:
     """Fuse the rankings by words and by vectors."""
-    snapshot, depth = request.snapshot, fusion_depth(request.k)
-    scores = words_of(snapshot, request.question).scores
-    words = by_words(snapshot.passage_ids, scores, depth)
+    snapshot, depth = request.snapshot, compute_fusion_depth(request.k)
+    scores = look_up_words(snapshot, request.question).scores
+    words = rank_by_words(snapshot.passage_ids, scores, depth)
     vector = request.tools.vector(request.question)
-    return fuse_rankings(request.k, words, by_vector(snapshot, vector, depth))
+    return fuse_rankings(request.k, words, rank_by_vector(snapshot, vector, depth))
 
 
 def search_parts(request: SearchRequest) -> list[Ranked]:
@@ -168,7 +168,7 @@ def search_parts(request: SearchRequest) -> list[Ranked]:
     vectors = [
         request.tools.vector(part) for part in list_parts(request.snapshot, request.question)
     ]
-    return by_parts(request.snapshot, vectors, request.k)
+    return rank_by_parts(request.snapshot, vectors, request.k)
 
 
 def search_reranked(request: SearchRequest) -> list[Ranked]:
@@ -186,7 +186,7 @@ def search_reranked(request: SearchRequest) -> list[Ranked]:
 
 def list_parts(snapshot: Snapshot, question: str) -> list[str]:
     """List the question, and each of its clauses that has a name of the graph."""
-    return split(question, snapshot.select_mentioned_names)
+    return split_question(question, snapshot.select_mentioned_names)
 
 
 def _list_nothing(_snapshot: Snapshot, _question: str) -> list[str]:

@@ -38,7 +38,7 @@ import numpy as np
 from hopsyncd.config.values import Search
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
 from hopsyncd.retrieve.query_context import QueryContext, sum_weighted
-from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
+from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, select_largest
 from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
 from store.content import question_texts
 from store.contract import Connection
@@ -112,23 +112,23 @@ class StatementGraph:
     def select_nearest(self, statements: Integers, count: int) -> Integers:
         """Return the `count` statements most like the question, best first."""
         cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
-        best = largest(cosines.astype(np.float64), self.ids(statements), count)
+        best = select_largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
 
     def nearest(self, count: int) -> Integers:
         """Return the `count` statements of the version that are most like the question."""
         cosines, columns = self.context.likeness.every, self.snapshot.index.passages
-        first_rows, wanted = columns.vector_start, count
+        first_rows, wanted_count = columns.vector_start, count
         while True:
-            wanted = min(4 * wanted, len(cosines))
-            if not wanted:
+            wanted_count = min(4 * wanted_count, len(cosines))
+            if not wanted_count:
                 return np.empty(0, dtype=np.int64)
-            least = np.partition(cosines, len(cosines) - wanted)[len(cosines) - wanted]
+            least = np.partition(cosines, len(cosines) - wanted_count)[len(cosines) - wanted_count]
             rows = np.flatnonzero(cosines >= least)
             passage_rows = np.unique(np.searchsorted(first_rows, rows, "right") - 1)
             found = self.list_statements(passage_rows)
             found = found[cosines[self.snapshot.index.incoming.vector_row[found]] >= least]
-            if len(found) >= count or wanted == len(cosines):
+            if len(found) >= count or wanted_count == len(cosines):
                 return self.select_nearest(found, count)
 
     def find_by_names(self, count: int) -> Integers:
@@ -153,12 +153,12 @@ class StatementGraph:
             for statement, score in zip(statements.tolist(), scores, strict=True)
         ]
 
-    def joint_cosine(self, statements: Integers) -> float:
+    def compute_joint_cosine(self, statements: Integers) -> float:
         """Return the cosine of the question with the sum of the statements' vectors."""
         whole = self._vectors(statements).sum(axis=0)
         return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
 
-    def attention(self, statements: Integers) -> list[float]:
+    def compute_attention(self, statements: Integers) -> list[float]:
         """Return the softmax of the statements' cosines with the question."""
         weights = np.exp(self._vectors(statements) @ self._asked / GRID**2)
         shares: list[float] = (weights / weights.sum()).tolist()
@@ -178,7 +178,7 @@ class StatementGraph:
         scores = self._scores(
             dots + others * far, square + 2 * others * along + others**2 * (more**2).sum(axis=1)
         )
-        best = largest(scores, self.ids(statements), count).tolist()
+        best = select_largest(scores, self.ids(statements), count).tolist()
         return [
             StatementPath(
                 (*path.statements, int(statements[position])),
@@ -233,7 +233,7 @@ class StatementGraph:
         return rounded
 
 
-def statement_starts(graph: StatementGraph, count: int) -> Integers:
+def find_statement_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the `count` statements most like the question, and `count` with most of its names."""
     return np.union1d(graph.nearest(count), graph.find_by_names(count))
 
@@ -242,25 +242,27 @@ def search_paths(
     graph: StatementGraph, start: StatementPath, depth: int, beam: int
 ) -> list[StatementPath]:
     """Run the beam search from a path of one statement. Returns all paths that the search kept."""
-    found = front = [start]
+    paths = front = [start]
     for _ in range(depth):
         longer: dict[frozenset[int], StatementPath] = {}
         for path in front:
             for extended in graph.extend(path, beam):
                 longer.setdefault(frozenset(extended.statements), extended)
         front = sorted(longer.values(), key=graph.rank)[:beam]
-        found = [*found, *front]
-    return found
+        paths = [*paths, *front]
+    return paths
 
 
-def best_paths(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
+def find_best_paths(
+    graph: StatementGraph, paths: Iterable[StatementPath]
+) -> dict[int, StatementPath]:
     """Map each statement of the paths to the best path that leads to it, best first."""
-    found: dict[int, StatementPath] = {}
+    best: dict[int, StatementPath] = {}
     for path in sorted(paths, key=graph.rank):
         for length, statement in enumerate(path.statements, 1):
             prefix = StatementPath(path.statements[:length], path.names[:length], path.score)
-            found.setdefault(statement, prefix)
-    return found
+            best.setdefault(statement, prefix)
+    return best
 
 
 def search_by_statements(
@@ -277,32 +279,39 @@ def search_by_statements(
     """
     depth = search.n_hop or DEFAULT_DEPTH
     begun = graph.make_paths(starts)
-    paths = best_paths(
+    paths = find_best_paths(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
-    ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
-    stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_rows(paths))]
+    ids = dict(zip(paths, map(QuestionId, graph.ids(_sort_rows(paths)).tolist()), strict=True))
+    stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_sort_rows(paths))]
     texts = question_texts(connection, ids.values(), set(stated_in.tolist()))
     # A purge may have removed some of them.
-    found = {statement: path for statement, path in paths.items() if ids[statement] in texts}
-    ranked: dict[int, float] = {statement: path.score for statement, path in found.items()}
-    values = scores([texts[ids[statement]] for statement in found]) if scores else None
+    paths_with_text = {
+        statement: path for statement, path in paths.items() if ids[statement] in texts
+    }
+    ranked: dict[int, float] = {
+        statement: path.score for statement, path in paths_with_text.items()
+    }
+    values = scores([texts[ids[statement]] for statement in paths_with_text]) if scores else None
     if values is not None:
-        ranked = dict(zip(found, values, strict=True))
+        ranked = dict(zip(paths_with_text, values, strict=True))
     elif search.rerank != "none":
-        cosines = {path.statements[0]: path.score for path in graph.make_paths(_rows(found))}
-        ranked = cosines if search.rerank == "cosine" else _average(graph, ranked, cosines)
+        cosines = {
+            path.statements[0]: path.score for path in graph.make_paths(_sort_rows(paths_with_text))
+        }
+        ranked = cosines if search.rerank == "cosine" else _compute_averages(graph, ranked, cosines)
     # The sort is stable, so ties keep the order of paths.
-    order = sorted(found, key=lambda statement: -ranked[statement])
+    order = sorted(paths_with_text, key=lambda statement: -ranked[statement])
     order = [
-        order[position] for position in distinct([texts[ids[statement]] for statement in order])
+        order[position]
+        for position in select_distinct([texts[ids[statement]] for statement in order])
     ]
     if search.unit == "passage":
-        order = _first_of_passages(graph, order)
+        order = _select_first_of_passages(graph, order)
     return [_rank_passage(graph, paths[statement], ranked[statement]) for statement in order[:k]]
 
 
-def _average(
+def _compute_averages(
     graph: StatementGraph, paths: Mapping[int, float], cosines: Mapping[int, float]
 ) -> dict[int, float]:
     """Average four values of each statement.
@@ -310,20 +319,20 @@ def _average(
     The values are the score of the statement's path, the cosine of the statement, and the cosine
     and the word score of its passage.
     """
-    passage_rows = graph.passage_rows(_rows(paths))
-    whole = graph.context.first_cosines(passage_rows) + graph.context.by_words[passage_rows]
+    passage_rows = graph.passage_rows(_sort_rows(paths))
+    whole = graph.context.compute_first_cosines(passage_rows) + graph.context.by_words[passage_rows]
     return {
         statement: (score + cosines[statement] + passage) / 4
         for (statement, score), passage in zip(paths.items(), whole.tolist(), strict=True)
     }
 
 
-def _rows(statements: Iterable[int]) -> Integers:
+def _sort_rows(statements: Iterable[int]) -> Integers:
     return np.fromiter(statements, dtype=np.int64)
 
 
-def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
-    passage_rows = graph.passage_rows(_rows(statements)).tolist()
+def _select_first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
+    passage_rows = graph.passage_rows(_sort_rows(statements)).tolist()
     first: dict[int, int] = {}
     for passage_row, statement in zip(passage_rows, statements, strict=True):
         first.setdefault(passage_row, statement)
@@ -345,16 +354,16 @@ def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> R
     hops = tuple(
         Hop(before.passage, after.passage, "both", None, after.name, share)
         for (before, after), share in zip(
-            pairwise(steps), graph.attention(statements)[1:], strict=True
+            pairwise(steps), graph.compute_attention(statements)[1:], strict=True
         )
     )
     return Ranked(passages[-1], score, hops, steps)
 
 
-def distinct(texts: Sequence[str]) -> list[int]:
+def select_distinct(texts: Sequence[str]) -> list[int]:
     """Return the positions of the texts that are not similar to an earlier text.
 
-    >>> distinct(["Rome is old.", "rome is old", "Rome is new."])
+    >>> select_distinct(["Rome is old.", "rome is old", "Rome is new."])
     [0, 2]
     """
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
@@ -366,11 +375,11 @@ def distinct(texts: Sequence[str]) -> list[int]:
             idf = np.log((1 + len(texts)) / (1 + text_counts[word])) + 1
             table[row, words[word]] = count * idf
     table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-300)
-    kept: list[int] = []
+    positions: list[int] = []
     for row in range(len(texts)):
-        if not (table[kept] @ table[row] > _SAME).any():
-            kept.append(row)
-    return kept
+        if not (table[positions] @ table[row] > _SAME).any():
+            positions.append(row)
+    return positions
 
 
 _TOPICS = 5
@@ -378,7 +387,7 @@ _PASSAGES = 20  # the passages most like the question, whose topics are compared
 _WHOLE = -1  # stands for the whole document instead of a name
 
 
-def topic_starts(graph: StatementGraph, count: int) -> Integers:
+def find_topic_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the statements where TopicGraphRAG starts.
 
     Among the statements of the topics most like the question, the `count` statements most like the
@@ -388,7 +397,7 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     for passage_row in _find_nearest_passages(graph).tolist():
         document = int(graph.snapshot.document_keys(np.array([passage_row]))[0])
         for name, statements in _list_topics(graph, passage_row):
-            score = graph.joint_cosine(statements)
+            score = graph.compute_joint_cosine(statements)
             topics[document, name] = max(score, topics.get((document, name), 0.0))
     keys = graph.snapshot.index.name_numbers.keys
     best = sorted(
@@ -403,8 +412,8 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
 def _find_nearest_passages(graph: StatementGraph) -> Integers:
     """Return the passages that are most like the question as a whole or by a statement."""
     passage_rows = graph.snapshot.passage_rows
-    near = graph.context.first_cosines(passage_rows)
-    best = passage_rows[largest(near, graph.snapshot.passage_ids[passage_rows], _PASSAGES)]
+    near = graph.context.compute_first_cosines(passage_rows)
+    best = passage_rows[select_largest(near, graph.snapshot.passage_ids[passage_rows], _PASSAGES)]
     return np.union1d(best, graph.passage_rows(graph.nearest(_PASSAGES)))
 
 
@@ -456,9 +465,11 @@ def search_statements(
 
 register_strategy(
     "statement",
-    StrategyDefinition(partial(search_statements, statement_starts), has_statement_options=True),
+    StrategyDefinition(
+        partial(search_statements, find_statement_starts), has_statement_options=True
+    ),
 )
 register_strategy(
     "topic",
-    StrategyDefinition(partial(search_statements, topic_starts), has_statement_options=True),
+    StrategyDefinition(partial(search_statements, find_topic_starts), has_statement_options=True),
 )
