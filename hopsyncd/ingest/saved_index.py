@@ -51,8 +51,9 @@ from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 17
+_FORMAT = 18
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
+_DIGEST = "digest"  # the key of the digest of the rest of the manifest
 _VECTORS = {"codes": np.int8, "remainders": np.uint8, "passage_codes": np.int8}
 _MORE = 1.25  # While sources are synced: save again after growth by this factor and _FEWEST rows.
 _FEWEST = 2000
@@ -208,7 +209,7 @@ class SavedIndex:
         for name in (_COLUMNS, _TEXTS):
             (self.folder / f"{name}.new").replace(self.folder / name)
         new = self.folder / f"{_MANIFEST}.new"
-        new.write_text(json.dumps(manifest), encoding="utf-8")
+        new.write_text(json.dumps({**manifest, _DIGEST: _digest_of(manifest)}), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
         return frozen.move(self._columns(layout), _lengths(layout))
 
@@ -264,8 +265,10 @@ class SavedIndex:
         and the index has grown since it was loaded. Returns True at most once for the same
         files."""
         try:
-            made = json.loads((self.folder / _MANIFEST).read_text("utf-8"))["stamp"]
-        except (OSError, ValueError, KeyError):
+            manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
+            _check_manifest(manifest)
+            made = manifest["stamp"]
+        except (OSError, ValueError, KeyError, TypeError):
             return False
         before, self.version = self.version, int(made["version"])
         return self.version > before and self.is_due_at_rest(index)
@@ -292,6 +295,7 @@ class SavedIndex:
             wanted = [_FORMAT, generation.encoder, generation.dimensions]
             if [manifest[name] for name in ("format", "encoder", "dimensions")] != wanted:
                 return None
+            _check_manifest(manifest)
             if stamp(connection, made.version) != made:
                 return None
             index = self._read_columns(manifest, generation.dimensions)
@@ -424,6 +428,20 @@ def _lengths(layout: Layout) -> dict[str, int]:
 
 def _new_digest() -> "hashlib.blake2b":
     return hashlib.blake2b(digest_size=16)
+
+
+def _check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError if the manifest does not match its digest. A wrong type or capacity of a
+    column would not change the digest of its values."""
+    if _digest_of(manifest) != manifest[_DIGEST]:
+        raise ValueError("the manifest does not match its digest")
+
+
+def _digest_of(manifest: Mapping[str, Any]) -> str:
+    """Compute the digest of a manifest without the digest that it contains."""
+    digest = _new_digest()
+    digest.update(json.dumps({**manifest, _DIGEST: None}).encode())
+    return digest.hexdigest()
 
 
 def _digests(parts: Parts) -> dict[str, str]:

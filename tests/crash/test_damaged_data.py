@@ -18,7 +18,7 @@ from tests.e2e.daemon import SMALL, Place, new_place, source
 QUESTION = "Who wrote the program?"
 FILES = (
     *("index/manifest.json", "index/columns.bin", "index/codes.bin", "index/remainders.bin"),
-    *("index/whole.bin", "index/texts.json", "hopsyncd.head", "watch_actions.json"),
+    *("index/passage_codes.bin", "index/texts.json", "hopsyncd.head", "watch_actions.json"),
     *("token", "audit.log", "temporary", "cache"),
 )
 _NUMBERS = count(1)

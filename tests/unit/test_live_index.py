@@ -1,5 +1,6 @@
 """The live index as arrays, and saved between two starts."""
 
+import json
 import resource
 import threading
 import time
@@ -264,13 +265,36 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
 @pytest.mark.parametrize(
-    "name", ["manifest.json", "columns.bin", "texts.json", "remainders.bin", "codes.bin"]
+    "name",
+    [
+        *("manifest.json", "columns.bin", "texts.json", "remainders.bin", "codes.bin"),
+        "passage_codes.bin",
+    ],
 )
 def test_a_damaged_saved_index_is_rebuilt(
     kept: Kept, name: str, damage: Callable[[Path], None]
 ) -> None:
     damage(kept.folder / name)
     assert kept.served(kept.started()) == kept.expected
+
+
+@pytest.mark.parametrize(
+    ("place", "damaged"),
+    [
+        (0, ">i4"),  # the bytes of the values are the same in this order
+        (0, ",i4"),  # no type
+        (3, 1 << 20),  # the spare capacity of the column reaches into the next columns
+    ],
+)
+def test_an_index_is_rebuilt_if_a_bit_of_its_manifest_has_flipped(
+    kept: Kept, place: int, damaged: object
+) -> None:
+    file = kept.folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["columns"]["terms_by_key:rows"][place] = damaged
+    file.write_text(json.dumps(manifest))
+    assert kept.served(kept.started()) == kept.expected
+    assert not kept.is_there
 
 
 def test_a_kill_during_saving_leaves_the_saved_index_or_none(
