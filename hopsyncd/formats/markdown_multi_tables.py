@@ -7,7 +7,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from hopsyncd.formats.markdown_tables import DrawnTable, GridCell, Rows, push_table
+from hopsyncd.formats.markdown_tables import (
+    DrawnTable,
+    GridCell,
+    Rows,
+    note_searched,
+    push_table,
+    searched_until,
+)
 
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
@@ -40,14 +47,14 @@ def multi_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
     names = [_cells(line(number)) for number in range(start, start + headers)]
     if width > _MAX_COLUMNS or any(_width(cells) != width for cells in names):
         return False
-    if headers == 1 and start < state.env.get(_NO_CAPTION_BEFORE, 0):
+    if headers == 1 and start < searched_until(state, _NO_CAPTION_BEFORE):
         return False
     body = [*_body(line, start + headers + 1, end)]
     has_caption = bool(body) and "|" not in line(body[-1])
     numbers = [*range(start, start + headers), *body[: len(body) - has_caption]]
     if headers == 1 and not has_caption:
         # The lines of a run of rows are searched for a caption only once.
-        state.env[_NO_CAPTION_BEFORE] = max(body, default=start) + 1
+        note_searched(state, _NO_CAPTION_BEFORE, max(body, default=start) + 1)
         return False
     if len(numbers) == headers:
         return False

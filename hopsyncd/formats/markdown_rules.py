@@ -4,6 +4,7 @@ definitions."""
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -127,14 +128,14 @@ def add_definition_tokens(
         for label in _LABEL_HERE.findall(content)
     }
     lines = text.split("\n")
-    waiting = [
+    waiting = deque(
         (start, _definition(start, end, lines))
         for start, end, label in sorted(found)
         if " ".join(label.split()).upper() not in named
-    ]
+    )
     for token in tokens:
         while waiting and not token.level and token.map and token.map[0] >= waiting[0][0]:
-            yield waiting.pop(0)[1]
+            yield waiting.popleft()[1]
         yield token
     yield from (definition for _, definition in waiting)
 

@@ -50,11 +50,12 @@ def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
 
     first = line(start)
     if _GRID_LINE.match(first.strip()):
-        if start < state.env.get(_NO_GRID_BEFORE, 0):
+        if start < searched_until(state, _NO_GRID_BEFORE):
             return False
         table, stopped = _grid(line, start, end)
         if table is None:
-            state.env[_NO_GRID_BEFORE] = stopped  # each line of a failed grid is read only once
+            # Each line of a failed grid is read only once.
+            note_searched(state, _NO_GRID_BEFORE, stopped)
     elif _is_end(first):
         table = _multiline(line, start, end)
     elif _COLUMNS.match(first):
@@ -70,6 +71,19 @@ def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
         push_table(state, table, caption, start)
         state.line = after
     return True
+
+
+def searched_until(state: StateBlock, kind: str) -> int:
+    """Return the line before which a search found no table of a kind, as `note_searched` recorded
+    it, or 0 if nothing was searched."""
+    text, line = state.env.get(kind, ("", 0))
+    # Footnotes and outlines are parsed with the same environment, but they are other texts.
+    return line if text is state.src else 0
+
+
+def note_searched(state: StateBlock, kind: str, line: int) -> None:
+    """Record that no table of a kind begins before this line of the text."""
+    state.env[kind] = state.src, line
 
 
 def push_table(state: StateBlock, table: DrawnTable, caption: str, start: int) -> None:

@@ -1,5 +1,9 @@
-import pytest
+from time import process_time
 
+import pytest
+from markdown_it.token import Token
+
+from hopsyncd.formats import markdown_rules
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.readers import extract
 
@@ -450,3 +454,20 @@ def test_a_numbered_item_that_begins_with_a_heading_keeps_its_number() -> None:
     text = "1. # Install\n\n   Run it.\n2. # 2. Start\n3. Stop\n"
     texts = [block.text for block in blocks(text)]
     assert texts == ["1. Install", "Run it.", "2. Start", "3. Stop"]
+
+
+def test_the_time_for_many_definitions_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = Token("definition", "", 0)
+    monkeypatch.setattr(markdown_rules, "_definition", lambda *_: token)
+
+    def time_s(count: int) -> float:
+        lines = {
+            f"A{number}": {"map": [number, number + 1], "href": "b"} for number in range(count)
+        }
+        below = Token("paragraph_open", "p", 1, map=[count, count + 1])
+        begin_s = process_time()
+        found = [*markdown_rules.add_definition_tokens([below], {"references": lines}, "")]
+        assert len(found) == count + 1
+        return process_time() - begin_s
+
+    assert time_s(160_000) < 24 * min(time_s(20_000) for _ in range(3))

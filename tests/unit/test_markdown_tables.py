@@ -178,6 +178,29 @@ def test_two_bars_are_an_empty_cell_in_a_plain_table() -> None:
 
 
 @pytest.mark.parametrize(
+    ("above", "table", "read_as"),
+    [
+        (
+            "|Boat|Crew|\n|-|-|\n" + "|Alva|4|\n" * 9,
+            "|Day|Fee|\n|-|-|\n|1|2|\n[Fees]",
+            ["Fees", "Day: 1 | Fee: 2"],
+        ),
+        (
+            "+--+\n" + "|  |\n" * 9,
+            "+-----+-----+\n| Day | Fee |\n+=====+=====+\n| 1   | 2   |\n+-----+-----+",
+            ["Day: 1 | Fee: 2"],
+        ),
+    ],
+    ids=["caption", "grid"],
+)
+def test_a_table_in_a_footnote_is_read_below_lines_without_such_a_table(
+    above: str, table: str, read_as: list[str]
+) -> None:
+    footnote = "Fees.[^1]\n\n[^1]:\n" + "".join(f"    {line}\n" for line in table.split("\n"))
+    assert texts(f"{above}\n\n{footnote}")[-len(read_as) :] == read_as
+
+
+@pytest.mark.parametrize(
     "lines", ["|a|b|\n|-|\n", "|a|\n|=|\n|b|c|\n", "|a|\n\n", "|a|\n|a|\n|-|\n"]
 )
 def test_lines_that_begin_many_tables_are_searched_once(lines: str) -> None:
