@@ -29,7 +29,7 @@ from store.sources import ListingState, excluded_paths, pins_of, seen_items
 log = structlog.get_logger(__name__)
 
 _CHUNK = 256  # items taken from the connector per call
-_SHOWN = 100  # characters shown of both ends of a path that is too long
+_SHOWN = 100  # characters shown of a name that is too long
 
 
 class TooMuch(Exception):
@@ -153,13 +153,16 @@ def _discover(
 
 def _find_fault(id_: str, max_path_bytes: int | None) -> Problem | None:
     """Return why an item with this id cannot be stored, or None if it can. The problem has an id
-    that can be stored."""
+    that can be stored. For a path that is too long, this is a folder above the item."""
     size = len(id_.encode("utf-8", "backslashreplace"))
     if max_path_bytes is not None and size > max_path_bytes:
+        # Access rules must apply to the problem too, so the folders are complete.
+        begin = _printable(id_).encode()[:max_path_bytes].decode(errors="ignore")
         return Problem(
-            _printable(f"{id_[:_SHOWN]}…{id_[-_SHOWN:]}"),
-            f"the path has {size:,} bytes, and the database server can store {max_path_bytes:,}",
-            "Shorten the names of its folders.",
+            begin.rpartition("/")[0] or f"{begin[:_SHOWN]}…",
+            f"a path in it has {size:,} bytes, and the database server can store"
+            f" {max_path_bytes:,}",
+            "Shorten the names of the folders in the path.",
         )
     if _printable(id_) == id_:
         return None

@@ -8,6 +8,7 @@ from connectors.protocol import Item, Problem, SourceUnavailable
 from hopsyncd.ingest.plan import Action, Listing, Step, decide, scan
 from hopsyncd.ingest.source_thread import run_to_end
 from store.records import Seen
+from store.visibility import HiddenFolders, hides
 from tests.fakes.memory import MemoryConnector
 
 LIVE = {"a.md": b"1", "b.md": b"2"}
@@ -115,6 +116,17 @@ def test_a_scan_separates_items_and_problems() -> None:
     assert [problem.id for problem in found.problems] == ["x/b.md"]
     assert found.covers("x/d.md")
     assert not found.covers("xy.md")
+
+
+def test_the_problem_of_a_long_path_is_hidden_like_the_path() -> None:
+    hidden = f"{'a/' * 60}closed/{'b/' * 60}c.md"
+    files = {"a.md": b"", hidden: b"", f"{'x' * 300}.md": b""}
+    listing = run_to_end(scan(MemoryConnector(files), None, max_path_bytes=200))
+    assert [*listing.items] == ["a.md"]
+    folder, name = sorted(problem.id for problem in listing.problems)
+    assert len(folder.encode()) <= 200 and len(name.encode()) <= 200
+    mask = frozenset({HiddenFolders("notes", ("closed/",), (True, False))})
+    assert hides(mask, "notes", folder) and not hides(mask, "notes", name)
 
 
 def test_a_purged_item_is_passed_over() -> None:
