@@ -65,9 +65,11 @@ def _find_boxes(
         text, upright_quarters = read_text(text_page, raw, quarters)
     left, _, _, top = turned_box(page.get_bbox(), quarters)
     lines = merge_lines(find_spans([*text.spans, *text.turned], wanted))
-    for box in (turned_box(line, quarters - upright_quarters) for line in lines):
-        margin = _MARGIN * (box[3] - box[1])
-        edges = (box[0] - left, top - box[3] - margin, box[2] - left, top - box[1] + margin)
+    for line in lines:
+        margin = _MARGIN * (line[3] - line[1])
+        with_margin = (line[0], line[1] - margin, line[2], line[3] + margin)
+        box = turned_box(with_margin, quarters - upright_quarters)
+        edges = (box[0] - left, top - box[3], box[2] - left, top - box[1])
         x0, y0, x1, y1 = (round(edge * scale) for edge in edges)
         yield x0, y0, x1, y1
 

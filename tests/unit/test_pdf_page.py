@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from PIL import Image
+from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
@@ -65,6 +66,9 @@ def test_the_boxes_lie_on_the_lines_of_the_passage_on_pages_turned_any_way(rotat
     # All that is drawn is three lines of about the same length: two of them are marked.
     assert min(marked) > 0.2 * whole
     assert 0.5 * whole < sum(marked) < 0.8 * whole
+    points = max(stringWidth(line, "Helvetica", 12) for line in LINES[:2])
+    longest = max(max(box[2] - box[0], box[3] - box[1]) for box in boxes)
+    assert longest < 1.1 * points * max(picture.size) / 800
 
 
 def test_the_boxes_move_with_a_page_that_is_cut_to_a_part() -> None:
