@@ -17,6 +17,7 @@ from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lin
 from hopsyncd.formats.pdf_layout import arrange, mark_shades
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
 from hopsyncd.formats.pdf_text import read_text
+from hopsyncd.formats.pdf_unicode_maps import repair_unicode_maps
 
 _PICTURE_SCALE = 300 / 72  # to 300 dots an inch, the resolution that text recognition expects
 _MOST_PICTURE_PIXELS = 12_000_000  # A4 at that scale has 9 million
@@ -85,7 +86,7 @@ def open_pdf(data: bytes) -> Any:
     raw = pypdfium2.raw
     logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # warns about irrelevant parts
     try:
-        return pypdfium2.PdfDocument(data)
+        return pypdfium2.PdfDocument(repair_unicode_maps(data))
     except pypdfium2.PdfiumError:
         if raw.FPDF_GetLastError() != raw.FPDF_ERR_PASSWORD:
             raise DocumentUnreadable(

@@ -1,6 +1,7 @@
 """What is read of PDF beside plain lines: forms, tables, columns, notes, running heads."""
 
 import io
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -337,3 +338,35 @@ def test_characters_beyond_the_basic_plane_are_read() -> None:
         PDF,
     )
     assert block.text == "x\U00020b9fy"
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        "1 beginbfrange <00fe><0101><0041> endbfrange",
+        "1 beginbfrange <00fe> <0101> [<0041> <0042> <0043> <0044>] endbfrange",
+        "2 beginbfrange\n<00fd><00fe><0040>\n<00ff><0101><0042>\nendbfrange",
+    ],
+)
+def test_ranges_of_codes_may_cross_a_byte_as_macos_writes_them(
+    ranges: str, is_compressed: bool
+) -> None:
+    head = "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def"
+    space = "1 begincodespacerange <0000> <FFFF> endcodespacerange"
+    cmap = f"{head} {space}\n{ranges}\n1 beginbfchar <0005> <007A> endbfchar endcmap".encode()
+    packed = zlib.compress(cmap, 1) if is_compressed else cmap
+    filters = b"/Filter/FlateDecode" if is_compressed else b""
+    made = pdf_of(
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 5 0 R"
+        "/Resources<</Font<</F 4 0 R>>>>>>",
+        "<</Type/Font/Subtype/Type0/BaseFont/X/Encoding/Identity-H/ToUnicode 6 0 R"
+        "/DescendantFonts[<</Type/Font/Subtype/CIDFontType2/BaseFont/X/DW 600"
+        "/CIDSystemInfo<</Registry(Adobe)/Ordering(Identity)/Supplement 0>>>>]>>",
+        stream("BT /F 12 Tf 50 700 Td <00fe00ff010001010005> Tj ET"),
+        "MAP",
+    ).replace(b"MAP", b"<<%b/Length %d>>\nstream\n%b\nendstream" % (filters, len(packed), packed))
+    (block,) = extract(made, PDF)
+    assert block.text == "ABCDz"
