@@ -222,8 +222,8 @@ def compute_importance(
 def select_most_important(
     importance: NDArray[np.float64], ids: NDArray[np.int64], k: int
 ) -> NDArray[np.int64]:
-    first = select_largest(importance, ids, k)
-    return first[importance[first] >= 0]
+    reached = np.flatnonzero(importance >= 0)  # few of all passages
+    return reached[select_largest(importance[reached], ids[reached], k)]
 
 
 def select_most_helpful(
@@ -259,8 +259,9 @@ def select_most_helpful(
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = sum_weighted(coverage.share, has & ~covered[:, None])
-        best_answers = np.maximum(best_answers, answers[:, best])
-        more = np.maximum(answers - best_answers[:, None], 0).sum(axis=0)
+        if len(answers):
+            best_answers = np.maximum(best_answers, answers[:, best])
+            more = np.maximum(answers - best_answers[:, None], 0).sum(axis=0)
     remaining = order[REORDERED:]
     both = zip(remaining.tolist(), importance[remaining].tolist(), strict=True)
     ranked += [RankedPosition(position, value, 0.0) for position, value in both]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hopsyncd.retrieve.query_context import Coverage
-from hopsyncd.retrieve.ranking import select_most_helpful
+from hopsyncd.retrieve.ranking import select_most_helpful, select_most_important
 
 IDS = np.array([1, 2, 3])
 UNASKED = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
@@ -22,3 +22,11 @@ def test_passages_with_new_words_of_the_query_rank_higher() -> None:
 
 def test_no_more_passages_than_requested_are_ranked() -> None:
     assert order([1.0, 0.9, 0.8], UNASKED, 2) == [0, 1]
+
+
+def test_passages_that_were_not_reached_are_not_ranked() -> None:
+    importance = np.array([-1.0, 0.0, 0.3, -1.0, 0.3, 0.9])
+    ids = np.array([1, 2, 9, 3, 8, 4])
+    assert select_most_important(importance, ids, 3).tolist() == [5, 4, 2]
+    assert select_most_important(importance, ids, 9).tolist() == [5, 4, 2, 1]
+    assert not len(select_most_important(np.full(3, -1.0), IDS, 2))
