@@ -85,10 +85,12 @@ class NearPassages:
     @classmethod
     def select(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
         """Select the passages by their words and by the vector of each whole passage."""
-        passage_rows = np.flatnonzero(snapshot.statistics.visible.passages)
-        like = OF_LIKENESS * likeness.whole[passage_rows] + OF_WORDS * by_words[passage_rows]
-        if len(passage_rows) > NEAR:
-            passage_rows = passage_rows[like >= _find_least_near(like)]
+        is_near = snapshot.statistics.visible.passages
+        if snapshot.statistics.passages > NEAR:
+            like = OF_LIKENESS * likeness.whole + OF_WORDS * by_words
+            like[~is_near] = -np.inf
+            is_near = like >= _find_least_near(like)
+        passage_rows = np.flatnonzero(is_near)
         columns = snapshot.index.passages
         first = columns.vector_start[passage_rows].astype(np.int64)
         end = columns.vector_end[passage_rows].astype(np.int64)

@@ -82,6 +82,17 @@ def test_passages_of_other_versions_are_not_near() -> None:
     assert len(old.whole) == 3
 
 
+@pytest.mark.parametrize("shown", [NEAR - 1, NEAR + 100])
+def test_passages_that_a_filter_excludes_are_not_near(shown: int) -> None:
+    whole, vector = _some(NEAR + 200), _question()
+    order = np.argsort(Likeness(whole, vector).whole)
+    passes_filter = np.zeros(len(whole.index.documents), dtype=np.bool_)
+    passes_filter[order[:shown]] = True  # each passage is a document
+    served = whole.filter_documents(passes_filter)
+    near = NearPassages.select(served, Likeness(served, vector), np.zeros(NEAR + 200))
+    assert near.passage_rows.tolist() == np.sort(order[:shown][-NEAR:]).tolist()
+
+
 def test_without_visible_passages_nothing_is_near() -> None:
     served = indexed([])
     vector = to_grid(np.array([[1.0, 0.0]]))[0]
@@ -104,7 +115,8 @@ def test_for_a_common_name_the_mentions_nearest_to_the_question_count(count: int
     if count == NEAR:
         assert found.vector_row.tolist() == every.vector_row.tolist()
         return
-    rows = context.near.rows[np.argsort(-context.near.cosines)[:2000]]
+    cosines = context.near.cosines
+    rows = context.near.rows[cosines >= np.sort(cosines)[-2000]]  # more than 2000 if the last tie
     assert sorted(found.vector_row.tolist()) == sorted(
         set(rows.tolist()) & set(every.vector_row.tolist())
     )
