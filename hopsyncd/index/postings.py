@@ -50,7 +50,12 @@ class Segment(NamedTuple):
 
     def find(self, keys: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
         """Return the start and end of the positions of each key's rows."""
-        return self.search(keys), self.search(keys, "right")
+        if self.offsets is None or len(self.keys):
+            return self.search(keys), self.search(keys, "right")
+        positions = self._find_offsets(keys)
+        starts: Int32s = self.offsets[positions]
+        ends: Int32s = self.offsets[positions + 1]
+        return starts, ends
 
     def search(self, keys: AnyIntegers, side: Literal["left", "right"] = "left") -> AnyIntegers:
         """Return, for each key, the position of the first row whose key is not lower, or with
@@ -61,9 +66,16 @@ class Segment(NamedTuple):
         if len(self.keys):
             positions = self.keys.searchsorted(keys, side)
         else:
-            positions = keys.clip(-1, len(self.offsets) - 3) + (1 if side == "left" else 2)
+            positions = self._find_offsets(keys) + (side == "right")
         starts: Int32s = self.offsets[positions]
         return starts
+
+    def _find_offsets(self, keys: AnyIntegers) -> AnyIntegers:
+        """Return, for each key of a dense segment, the position in `offsets` of its rows' start."""
+        assert self.offsets is not None
+        # np.clip takes several times as long for few keys.
+        positions: AnyIntegers = np.minimum(np.maximum(keys, -1), len(self.offsets) - 3) + 1
+        return positions
 
     def take_keys(self, positions: Integers) -> Integers:
         """Return the key of the row at each position."""
@@ -176,6 +188,8 @@ class Postings:
             if not len(segment.rows):
                 continue
             starts, ends = segment.find(keys)
+            if not (ends > starts).any():
+                continue
             if limit is not None:
                 ends = np.minimum(ends, starts + limit)
             positions, key_positions = expand_ranges(starts, ends)
