@@ -170,14 +170,14 @@ class Snapshot:
         """Return the path key of each passage's document. The passages must be visible."""
         return self.statistics.visible.document_of_row[passage_rows]
 
-    def find_passage(self, passage_id: int) -> int | None:
-        """Return the row of a passage, or None if the passage is not visible."""
-        number = int(self.index.passage_numbers.find(np.array([passage_id]))[0])
-        visible = self.statistics.visible
-        if not 0 <= number < len(visible.passage_rows):
-            return None
-        row = int(visible.passage_rows[number])
-        return row if row >= 0 else None
+    def find_passages(self, passage_ids: Integers) -> Integers:
+        """Return the row of each passage, or -1 if the passage is not visible."""
+        numbers = self.index.passage_numbers.find(passage_ids)
+        row_of_number = self.statistics.visible.passage_rows
+        is_known = (numbers >= 0) & (numbers < len(row_of_number))
+        rows = np.full(len(numbers), -1)
+        rows[is_known] = row_of_number[numbers[is_known]]
+        return rows
 
     # Names
 

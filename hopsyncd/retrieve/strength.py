@@ -45,8 +45,7 @@ def measure_features(
     words."""
     if not ranked:
         return []
-    passage_rows = [snapshot.find_passage(hit.passage) for hit in ranked]
-    rows = np.array([-1 if row is None else row for row in passage_rows], dtype=np.int64)
+    rows = snapshot.find_passages(np.array([hit.passage for hit in ranked], dtype=np.int64))
     cosines = _find_best_cosines(snapshot, vector, rows)
     shares = _compute_word_shares(snapshot, question, rows, forms)
     count = math.log1p(len(_list_content_terms(question)))

@@ -82,19 +82,21 @@ def test_find_edges_gives_forward_edges_before_backward_edges() -> None:
     assert len(graph.find_edges(np.empty(0, dtype=np.int64)).source_question) == 0
 
 
-def test_find_passage_gives_the_row_of_that_version() -> None:
+def test_find_passages_gives_the_rows_of_that_version() -> None:
     graph = indexed([triplets(5, [("rome", NORTH)])])
-    assert (graph.find_passage(5), graph.find_passage(6)) == (0, None)
+    assert graph.find_passages(np.array([6, 5])).tolist() == [-1, 0]
     advance(graph.index, 2, ended=[5], documents_ended=[0])
-    assert snapshot_at(graph.index, 2).find_passage(5) is None
     again = replace(triplets(5, [("gaul", NORTH)]), id=SetId(1))
-    advance(graph.index, 3, [again], documents=[document(3, "c.md", [5])])
-    assert [snapshot_at(graph.index, version).find_passage(5) for version in (1, 2, 3)] == [
-        0,
-        None,
-        1,
+    new = triplets(7, [("gaul", NORTH)])
+    advance(graph.index, 3, [again, new], documents=[document(3, "c.md", [5, 7])])
+    later = [snapshot_at(graph.index, version) for version in (1, 2, 3)]
+    assert [now.find_passages(np.array([5, 7])).tolist() for now in later] == [
+        [0, -1],
+        [-1, -1],
+        [1, 2],
     ]
-    assert graph.find_passage(5) == 0
+    # A snapshot from before passage 7 was added does not know its number.
+    assert graph.find_passages(np.array([5, 7])).tolist() == [0, -1]
 
 
 def test_a_passage_of_several_documents_belongs_to_the_one_with_the_lowest_path_key() -> None:
