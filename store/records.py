@@ -48,7 +48,9 @@ def content_id(*parts: object) -> int:
     >>> content_id(["Rome"], "A city.") == content_id(["Rome"], "A city.")
     True
     """
-    digest = hashlib.blake2b(compact_json(parts), digest_size=8).digest()
+    # Like compact_json(parts), but the encoder has a fast path for a string.
+    text = f"[{','.join(map(_ENCODER.encode, parts))}]"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 

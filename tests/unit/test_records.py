@@ -1,5 +1,7 @@
 """The arithmetic that every database and every machine must agree on."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from store.records import (
     GRID,
     Direction,
     Passage,
+    compact_json,
     content_hash,
     content_id,
     question_id,
@@ -42,6 +45,12 @@ def test_an_id_depends_on_the_heading_path_and_the_text() -> None:
 @given(st.lists(st.text(max_size=5), max_size=3))
 def test_an_id_fits_a_positive_64_bit_integer(parts: list[str]) -> None:
     assert 0 <= content_id(*parts) < 2**63
+
+
+@given(st.lists(st.text() | st.lists(st.text()) | st.integers() | st.none(), max_size=3))
+def test_an_id_is_a_digest_of_the_json_of_the_parts(parts: list[object]) -> None:
+    digest = hashlib.blake2b(compact_json(parts), digest_size=8).digest()
+    assert content_id(*parts) == int.from_bytes(digest, "big") >> 1
 
 
 @settings(max_examples=20)
