@@ -30,6 +30,7 @@ from hopsyncd.retrieve.query_context import QueryContext, sum_weighted
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _WEIGHTS = 2.0**-32  # Sums of weights up to 1 are exact in this unit.
+_LEAST_WEIGHT = float(np.finfo(np.float64).tiny)  # more than 0, so that it can divide
 SCORE_UNIT = 2.0**-46  # Sums of scores are exact in this unit.
 _COMMON = 100  # If more passages mention a name, only the nearest mentions are followed.
 _OF_TOPICS = 2.0  # weight of a name that is a topic of passages
@@ -399,7 +400,7 @@ def _scale_groups(weight: Floats, group: Integers) -> Floats:
     """Scale the weights so that each group sums to 1."""
     most = np.zeros(int(group.max(initial=-1)) + 1)
     np.maximum.at(most, group, weight)
-    relative = weight / np.maximum(most[group], np.finfo(np.float64).tiny)
+    relative = weight / np.maximum(most[group], _LEAST_WEIGHT)
     total = sum_exactly(relative, group, len(most), _WEIGHTS)
     shares: Floats = relative / np.maximum(total[group], _WEIGHTS)
     return shares
