@@ -31,7 +31,7 @@ from hopsyncd.index.matching import (
     WholeGraph,
     edge_budget,
     find_changed_matches,
-    find_edge_threshold,
+    find_threshold,
     list_outgoing,
     merge_matches,
 )
@@ -70,26 +70,30 @@ def _complete(
         question_similarity,
         is_rematched,
         matches,
-        RowsByEnd.build(
-            index.outgoing.passage_row[matches.source_question],
-            index.incoming.passage_row[matches.target_question],
+        RowsByEnd(
+            index.outgoing.passage_row[matches.source_question].astype(np.int64),
+            index.incoming.passage_row[matches.target_question].astype(np.int64),
         ),
         relinked,
         links,
         link_rows,
     )
-    matched = np.flatnonzero(question_similarity > UNMATCHED)
     budget = edge_budget(statistics.passages, budget_factor)
+    match_count, edge_threshold = find_threshold(
+        question_similarity,
+        question_similarity > UNMATCHED,
+        lambda questions: index.outgoing.id[questions],
+        budget,
+        base.version.edge_threshold,
+    )
     visible_version = replace(
         view.version,
         documents=int(np.count_nonzero(statistics.visible.documents)),
         passages=statistics.passages,
         words=statistics.words,
-        matches=len(matched),
+        matches=match_count,
         edge_budget=budget,
-        edge_threshold=find_edge_threshold(
-            index.outgoing.id[matched], question_similarity[matched], budget
-        ),
+        edge_threshold=edge_threshold,
         counters={},
     )
     return replace(view, version=visible_version, overlay=overlay)
@@ -243,7 +247,7 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
         if not len(again):
             return old.relinked, old.links, old.link_rows
         relinked = unite(old.relinked, again)
-        rows, _ = old.links.by_start.find_all(np.setdiff1d(old.relinked, again))
+        rows = old.links.find_by_start(np.setdiff1d(old.relinked, again))
         links = old.links
         old_links = np.stack([links.start[rows], links.end[rows], old.link_rows[rows]], axis=1)
     resolved = np.array(
@@ -255,4 +259,4 @@ def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers
         dtype=np.int64,
     ).reshape(-1, 3)
     rows = np.concatenate([old_links, resolved])
-    return relinked, RowsByEnd.build(rows[:, 0], rows[:, 1]), rows[:, 2]
+    return relinked, RowsByEnd(rows[:, 0], rows[:, 1]), rows[:, 2]

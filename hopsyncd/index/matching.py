@@ -14,7 +14,7 @@ similar. When C is removed, only the questions matched with c1 get a new match.
 """
 
 import math
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -356,19 +356,33 @@ def find_head_threshold(
     """
     matches, ids = index.matches, index.outgoing.id
     is_current = matches.died == IN_FORCE
-    count = int(np.count_nonzero(is_current))
+
+    def list_ids(rows: Integers) -> Integers:
+        return ids[matches.source_question[rows]]
+
+    return find_threshold(matches.similarity, is_current, list_ids, budget, near)
+
+
+def find_threshold(
+    similarity: Floats,
+    is_match: Flags,
+    list_ids: Callable[[Integers], Integers],
+    budget: int,
+    near: EdgeThreshold | None,
+) -> tuple[int, EdgeThreshold | None]:
+    """Return the same as `find_head_threshold` for the matches with the flag `is_match`.
+
+    `list_ids` returns the ids of the outgoing questions of these rows.
+    """
+    count = int(np.count_nonzero(is_match))
     if near is not None and budget < count:
         low, high = near.similarity - _NEAR, near.similarity + _NEAR
-        above = int(np.count_nonzero(is_current & (matches.similarity > high)))
-        window = is_current & (matches.similarity >= low) & (matches.similarity <= high)
-        rows = np.flatnonzero(window)
+        above = int(np.count_nonzero(is_match & (similarity > high)))
+        rows = np.flatnonzero(is_match & (similarity >= low) & (similarity <= high))
         if above < budget < above + len(rows):
-            window_ids = ids[matches.source_question[rows]]
-            return count, find_edge_threshold(window_ids, matches.similarity[rows], budget - above)
-    rows = np.flatnonzero(is_current)
-    return count, find_edge_threshold(
-        ids[matches.source_question[rows]], matches.similarity[rows], budget
-    )
+            return count, find_edge_threshold(list_ids(rows), similarity[rows], budget - above)
+    rows = np.flatnonzero(is_match)
+    return count, find_edge_threshold(list_ids(rows), similarity[rows], budget)
 
 
 def find_edge_threshold(

@@ -11,8 +11,7 @@ search. Only matches between two remaining passages stay (`Snapshot.filter_docum
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -87,21 +86,38 @@ class LinkEdges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsByEnd:
-    """Rows with two ends, such as edges. Rows can be found by either end."""
+    """Rows with two ends, such as edges. Rows can be found by either end.
+
+    The postings are built when rows are first looked up, because most ACL views are replaced before
+    a query needs them.
+    """
 
     start: Integers
     end: Integers
-    by_start: Postings
-    by_end: Postings
+    _postings: dict[str, Postings] = field(default_factory=dict)
 
-    @classmethod
-    def build(cls, start: AnyIntegers, end: AnyIntegers) -> Self:
-        """Index the rows by both ends."""
-        ends = cls(start.astype(np.int64), end.astype(np.int64), Postings(), Postings())
-        rows = np.arange(len(start))
-        ends.by_start.add(start, rows)
-        ends.by_end.add(end, rows)
-        return ends
+    def find_by_start(self, starts: AnyIntegers) -> Integers:
+        """Return the rows with these starts, in the order of `starts`."""
+        return self._find("start", self.start, starts)
+
+    def find_by_end(self, ends: AnyIntegers) -> Integers:
+        """Return the rows with these ends, in the order of `ends`."""
+        return self._find("end", self.end, ends)
+
+    def select_by_end(self, ends: Integers) -> Integers:
+        """Return the rows with these ends, which must be distinct and ascending, in any order.
+
+        Builds no postings.
+        """
+        return np.flatnonzero(find_sorted(ends, self.end)[1])
+
+    def _find(self, name: str, keys: Integers, wanted: AnyIntegers) -> Integers:
+        postings = self._postings.get(name)
+        if postings is None:
+            postings = Postings()
+            postings.add(keys, np.arange(len(keys)))
+            self._postings[name] = postings  # if two threads build the same postings, one wins
+        return postings.find_all(wanted)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,8 +310,8 @@ class Snapshot:
         is_backward = positions >= len(outgoing)
         if self.overlay is not None:
             ends = self.overlay.match_ends
-            more_leaving, _ = ends.by_start.find_all(passage_rows)
-            more_arriving, _ = ends.by_end.find_all(passage_rows)
+            more_leaving = ends.find_by_start(passage_rows)
+            more_arriving = ends.find_by_end(passage_rows)
             more_backward = np.repeat([False, True], [len(more_leaving), len(more_arriving)])
             more = self.overlay.matches.take(np.concatenate([more_leaving, more_arriving]))
             is_backward = np.concatenate([is_backward, more_backward])
@@ -370,11 +386,12 @@ class Snapshot:
         return matches.take(np.argsort(matches.source_question, kind="stable"))
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
-        """Return the matches with two visible ends that lead to these passage rows."""
+        """Return the matches with two visible ends that lead to these passage rows, which must be
+        distinct and ascending."""
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
         matches, _ = self._select_in_force(rows)
         if self.overlay is not None:
-            more, _ = self.overlay.match_ends.by_end.find_all(passage_rows)
+            more = self.overlay.match_ends.select_by_end(passage_rows)
             matches = concatenate_matches([matches, self.overlay.matches.take(more)])
         return matches.take(self._has_visible_ends(matches))
 
@@ -431,8 +448,8 @@ class Snapshot:
         targets: AnyIntegers = edges.target_passage[rows]
         link_rows: AnyIntegers = edges.link_row[rows]
         if overlay is not None:
-            by_end = overlay.links.by_end if is_backward else overlay.links.by_start
-            more, _ = by_end.find_all(numbers)
+            links = overlay.links
+            more = links.find_by_end(numbers) if is_backward else links.find_by_start(numbers)
             sources = np.concatenate([sources, overlay.links.start[more]])
             targets = np.concatenate([targets, overlay.links.end[more]])
             link_rows = np.concatenate([link_rows, overlay.link_rows[more]])

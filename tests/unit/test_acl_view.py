@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,6 +183,45 @@ def test_a_new_passage_replaces_a_worse_match_of_a_view() -> None:
         matched = index.incoming.passage_row[into]
         assert (len(out), seen.passage_ids[matched].tolist()) == (1, [passage])
     assert counted(carried) == counted(afresh)
+
+
+def test_a_view_counts_matches_that_are_less_similar_than_nothing() -> None:
+    """Most keywords differ, and the vectors point in opposite directions."""
+    index = LiveIndex(2)
+    asker = triplets(1, outgoing=[("rome oslo turin", (1.0, 0.0))])
+    shown = triplets(2, incoming=[("rome bonn cairo", (-1.0, 0.0))])
+    closed = triplets(3, incoming=[("rome bonn cairo", (1.0, 0.0))])
+    papers = [
+        document(1, "a.md", [1], source="open"),
+        document(2, "b.md", [2], source="open"),
+        document(3, "c.md", [3], source="closed"),
+    ]
+    advance(index, 1, [asker, shown, closed], documents=papers)
+    view = without(index, 1)
+    assert view.list_matches().similarity.tolist() == [-0.4]
+    assert view.version.matches == 1
+
+
+def test_a_view_of_the_next_version_indexes_no_match_of_the_older_view() -> None:
+    """A query indexes the matches by their ends; most views are replaced before."""
+    index = LiveIndex(2)
+    asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])
+    answering = [triplets(number, incoming=[("rome", (1.0, -number))]) for number in range(2, 5)]
+    papers = [
+        document(number, f"{number}.md", [number], source="closed" if number == 2 else "open")
+        for number in range(1, 5)
+    ]
+    advance(index, 1, [asker, *answering[:2]], documents=papers[:3])
+    first = without(index, 1)
+    advance(index, 2, answering[2:], documents=papers[3:], ended=[3])
+    second = without(index, 2, before=first)
+    for view in (first, second):
+        assert view.overlay is not None
+        assert not view.overlay.match_ends._postings
+    assert counted(second) == counted(without(index, 2))
+    assert len(second.find_edges(np.array([0])).start) == 1
+    assert second.overlay is not None
+    assert second.overlay.match_ends._postings
 
 
 def test_a_question_in_a_view_has_no_match_if_its_only_answer_ends() -> None:
