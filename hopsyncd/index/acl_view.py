@@ -35,6 +35,7 @@ from hopsyncd.index.matching import (
     list_outgoing,
     merge_matches,
 )
+from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import UNMATCHED, AclOverlay, RowsByEnd, Snapshot
 from hopsyncd.index.statistics import Statistics, find_differences
 from store.records import Version
@@ -138,11 +139,13 @@ def restore_acl_view(
     index = head.index
     statistics = Statistics.count(index, version.id, hidden, head.statistics)
     view = Snapshot(index, version, statistics, hidden)
-    outgoing, answering = index.postings.outgoing_by_id, index.postings.incoming_by_id
-    rematched, _ = outgoing.find_all(kept.rematched)
-    (sources, _), (targets, _) = outgoing.find_all(kept.source), answering.find_all(kept.target)
-    lengths = len(kept.rematched), len(kept.source), len(kept.target)
-    if (len(rematched), len(sources), len(targets)) != lengths:
+    outgoing, incoming = index.postings.outgoing_by_id, index.postings.incoming_by_id
+    rematched = _find_questions(outgoing, kept.rematched)
+    sources, targets = (
+        _find_questions(outgoing, kept.source),
+        _find_questions(incoming, kept.target),
+    )
+    if rematched is None or sources is None or targets is None:
         return None
     matches = MatchColumns(sources, targets, kept.similarity).take(np.argsort(sources))
     is_rematched = mark_rows(len(index.outgoing), rematched)
@@ -152,6 +155,17 @@ def restore_acl_view(
     question_similarity[rematched] = UNMATCHED
     question_similarity[matches.source_question] = matches.similarity
     return _complete(view, budget_factor, head, is_rematched, matches, question_similarity)
+
+
+def _find_questions(questions: Postings, ids: Integers) -> Integers | None:
+    """Return the row of each question id, or None if a question is missing."""
+    order = np.argsort(ids)  # ascending ids are found several times as fast
+    found, _ = questions.find_all(ids[order])
+    if len(found) != len(ids):
+        return None
+    rows = np.empty_like(found)
+    rows[order] = found
+    return rows
 
 
 def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]:
