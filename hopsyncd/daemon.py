@@ -13,7 +13,6 @@ from queue import SimpleQueue
 
 import structlog
 
-from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
 from hopsyncd.api.access import Access, AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import DescriptionService, Services, make_app
@@ -80,6 +79,7 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.generations import load_serving_models
 from hopsyncd.models.loading import Models
+from hopsyncd.responses.changes import RebuildAnswer, ReloadAnswer
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import team_page, with_page

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from hopsyncd.answers.changed import Accepted
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.endpoints import Endpoint
 from hopsyncd.config import values as strategy
+from hopsyncd.responses.changes import Accepted
 from scripts.generated_files import ROOT, write_or_check
 
 CALLS, REFERENCE = ROOT / "hopsyncd/client/calls.py", ROOT / "docs/reference/http-api.md"
@@ -42,8 +42,8 @@ from hopsyncd.client.call import Call, call, event_method, send_method
 if TYPE_CHECKING:
     from typing import Required, TypedDict
 
-    from hopsyncd.answers import changed, daemon_state, drawn, found
     from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
+    from hopsyncd.responses import changes, daemon_state, images, results
 
 '''
 

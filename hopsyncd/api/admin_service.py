@@ -7,21 +7,6 @@ from typing import TypeVar
 
 import structlog
 
-from hopsyncd.answers.changed import (
-    CheckAnswer,
-    GcAnswer,
-    PauseAnswer,
-    PreviewAnswer,
-    PurgeAnswer,
-    RebuildAnswer,
-    ReloadAnswer,
-    RemoveAnswer,
-    RestoreAnswer,
-    SyncAnswer,
-    SyncedSource,
-    TagAnswer,
-    UntagAnswer,
-)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import (
@@ -63,6 +48,21 @@ from hopsyncd.ingest.upkeep import (
 )
 from hopsyncd.models.embedding.kept_exports import remove_unused_exports
 from hopsyncd.models.loading import CACHE_NAME
+from hopsyncd.responses.changes import (
+    CheckAnswer,
+    GcAnswer,
+    PauseAnswer,
+    PreviewAnswer,
+    PurgeAnswer,
+    RebuildAnswer,
+    ReloadAnswer,
+    RemoveAnswer,
+    RestoreAnswer,
+    SyncAnswer,
+    SyncedSource,
+    TagAnswer,
+    UntagAnswer,
+)
 from hopsyncd.retrieve.engine import Engine
 from store.content import stored_encoders
 from store.contract import Connection

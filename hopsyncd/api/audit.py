@@ -25,9 +25,9 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
-from hopsyncd.answers.daemon_state import AuditStatus
 from hopsyncd.api.access import Caller
 from hopsyncd.config.values import AuditConfig
+from hopsyncd.responses.daemon_state import AuditStatus
 
 log = structlog.get_logger(__name__)
 

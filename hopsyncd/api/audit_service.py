@@ -2,12 +2,12 @@
 
 from datetime import datetime
 
-from hopsyncd.answers.daemon_state import AuditAnswer
 from hopsyncd.api.access import Caller
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import AuditRequest
 from hopsyncd.errors import BadRequest
+from hopsyncd.responses.daemon_state import AuditAnswer
 from store.relative_time import relative_moment
 
 

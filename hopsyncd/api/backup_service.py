@@ -10,7 +10,6 @@ import stat
 from concurrent.futures import Future
 from pathlib import Path
 
-from hopsyncd.answers.changed import BackupAnswer
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import BackupRequest
@@ -19,6 +18,7 @@ from hopsyncd.errors import Forbidden
 from hopsyncd.ingest.backup_schedule import Backups, MadeBackup
 from hopsyncd.ingest.source_scheduler import BACKUP
 from hopsyncd.ingest.upkeep import write_backup
+from hopsyncd.responses.changes import BackupAnswer
 
 
 class BackupService:

@@ -7,16 +7,6 @@ from datetime import datetime
 
 import numpy as np
 
-from hopsyncd.answers.changed import HistoryAnswer
-from hopsyncd.answers.drawn import MapAnswer, PageImageAnswer
-from hopsyncd.answers.found import (
-    ExampleQuestion,
-    ExamplesAnswer,
-    Facets,
-    FacetsAnswer,
-    FileTextAnswer,
-    NoteAnswer,
-)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
@@ -37,6 +27,16 @@ from hopsyncd.api.requests import (
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.responses.changes import HistoryAnswer
+from hopsyncd.responses.images import MapAnswer, PageImageAnswer
+from hopsyncd.responses.results import (
+    ExampleQuestion,
+    ExamplesAnswer,
+    Facets,
+    FacetsAnswer,
+    FileTextAnswer,
+    NoteAnswer,
+)
 from hopsyncd.retrieve.bridges import Bridge, find_bridges
 from hopsyncd.retrieve.query_parser import parse_question
 from store.transactions import snapshot

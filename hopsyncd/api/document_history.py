@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from hopsyncd.answers.changed import DocumentChange
 from hopsyncd.api.version_log import diff_lines, document_sentences, moment_text
+from hopsyncd.responses.changes import DocumentChange
 from store.contract import Connection
 from store.reads import revisions_of
 from store.records import ALIVE

@@ -15,9 +15,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from hopsyncd import __version__
-from hopsyncd.answers.changed import Accepted
-from hopsyncd.answers.found import ErrorEvent, Event, Failed
 from hopsyncd.api.tokens import Right
+from hopsyncd.responses.changes import Accepted
+from hopsyncd.responses.results import ErrorEvent, Event, Failed
 
 NDJSON = "application/x-ndjson"
 _DECLARED = "declared_endpoint"  # the attribute in which a method's Endpoint is stored

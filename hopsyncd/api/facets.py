@@ -7,12 +7,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hopsyncd.answers.found import Facets, FacetValue, MonthCount
 from hopsyncd.api.version_log import time_text
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.filters import Condition, Filter
 from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.responses.results import Facets, FacetValue, MonthCount
 from store.records import content_id
 
 _MOST_VALUES = 40  # Only the most frequent values of a facet are listed.

@@ -7,9 +7,9 @@ import structlog
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from hopsyncd.answers.found import Failed
 from hopsyncd.api.requests import ABSOLUTE, DOCUMENT_KEY, LOOPBACK_URL, NOT_BLANK, PASSAGE_ID
 from hopsyncd.errors import BadRequest, Busy, ConfigError, Forbidden, NotFound, TimedOut
+from hopsyncd.responses.results import Failed
 from store.exceptions import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
 
 log = structlog.get_logger(__name__)

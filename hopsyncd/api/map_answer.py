@@ -5,11 +5,11 @@ import threading
 
 import numpy as np
 
-from hopsyncd.answers.drawn import MapAnswer, MapDocuments
 from hopsyncd.index.arrays import AnyIntegers, Integers
 from hopsyncd.index.filters import Filter
 from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.responses.images import MapAnswer, MapDocuments
 from hopsyncd.retrieve.collection_map import CollectionMap, make_map
 from hopsyncd.retrieve.map_layout import SPACING
 from hopsyncd.retrieve.results import format_id

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hopsyncd.answers.daemon_state import RequestStats
+from hopsyncd.responses.daemon_state import RequestStats
 from store.ledger import Spent
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -4,7 +4,6 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from hopsyncd.answers.drawn import PageImageAnswer
 from hopsyncd.api.file_text import no_file, read_indexed_file
 from hopsyncd.api.passages import read_passage
 from hopsyncd.api.requests import PageImageRequest
@@ -15,6 +14,7 @@ from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.responses.images import PageImageAnswer
 from store.contract import Connection
 from store.reads import content_of
 

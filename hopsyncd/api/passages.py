@@ -4,7 +4,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hopsyncd.answers.found import (
+from hopsyncd.api.requests import DocumentRequest, DocumentsRequest, NeighboursRequest, PathsRequest
+from hopsyncd.api.version_log import start_of
+from hopsyncd.config.values import Search
+from hopsyncd.display import mail_name
+from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.responses.results import (
     DocumentAnswer,
     DocumentsAnswer,
     NearEdge,
@@ -14,12 +20,6 @@ from hopsyncd.answers.found import (
     PathHop,
     PathsAnswer,
 )
-from hopsyncd.api.requests import DocumentRequest, DocumentsRequest, NeighboursRequest, PathsRequest
-from hopsyncd.api.version_log import start_of
-from hopsyncd.config.values import Search
-from hopsyncd.display import mail_name
-from hopsyncd.errors import BadRequest, NotFound
-from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.around import Joint, Surroundings, find_paths, find_surroundings
 from hopsyncd.retrieve.query_parser import find_similar_names
 from hopsyncd.retrieve.ranking import Hop

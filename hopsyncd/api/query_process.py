@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.index.snapshot import Snapshot
@@ -25,6 +24,7 @@ from hopsyncd.ingest.index_loading import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.encoder import PromptedEncoder
 from hopsyncd.models.language import Entity
+from hopsyncd.responses.results import AskAnswer, QueryAnswer
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import format_reply
 from hopsyncd.retrieve.engine import Engine

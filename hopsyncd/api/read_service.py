@@ -6,19 +6,6 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from hopsyncd.answers.changed import DiffAnswer, LogAnswer
-from hopsyncd.answers.found import (
-    AskAnswer,
-    AskCost,
-    DocumentAnswer,
-    DocumentsAnswer,
-    Failed,
-    NeighboursAnswer,
-    PassageAnswer,
-    PathsAnswer,
-    QueriesAnswer,
-    QueryAnswer,
-)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.failures import failure_body, failure_of
@@ -62,6 +49,19 @@ from hopsyncd.index.matching import edge_budget
 from hopsyncd.models.encoder import encode_questions
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
+from hopsyncd.responses.changes import DiffAnswer, LogAnswer
+from hopsyncd.responses.results import (
+    AskAnswer,
+    AskCost,
+    DocumentAnswer,
+    DocumentsAnswer,
+    Failed,
+    NeighboursAnswer,
+    PassageAnswer,
+    PathsAnswer,
+    QueriesAnswer,
+    QueryAnswer,
+)
 from hopsyncd.retrieve.answering.asker import DEFAULT_K, MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import format_citation, format_reply

@@ -6,13 +6,13 @@ from typing import Literal
 
 import numpy as np
 
-from hopsyncd.answers.daemon_state import FolderRightsStatus, SourceRights, SourceStatus
 from hopsyncd.api.access import AccessRules
 from hopsyncd.api.version_log import time_text
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.watch import WatchStatus
+from hopsyncd.responses.daemon_state import FolderRightsStatus, SourceRights, SourceStatus
 from store.contract import Connection
 from store.sources import SourceRow, count_pins, count_problems, counts_in
 from store.visibility import Mask, partly_hidden

@@ -8,26 +8,6 @@ from typing import TypeVar, get_args
 
 import structlog
 
-from hopsyncd.answers.daemon_state import (
-    AuditStatus,
-    BackupStatus,
-    ConfigurationStatus,
-    HealthAnswer,
-    ItemProblem,
-    JobsAnswer,
-    ListeningStatus,
-    ScheduleAnswer,
-    SkippedParts,
-    SourcesAnswer,
-    SourceStatus,
-    StatsAnswer,
-    StatusAnswer,
-    StatusModels,
-    StoreStatus,
-    SwitchStatus,
-    SyncProgress,
-    UnavailableReader,
-)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
@@ -47,6 +27,26 @@ from hopsyncd.ingest.source_scheduler import BACKUP, full_scan_job, scan_job
 from hopsyncd.ingest.sync_worker import UPGRADE
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
+from hopsyncd.responses.daemon_state import (
+    AuditStatus,
+    BackupStatus,
+    ConfigurationStatus,
+    HealthAnswer,
+    ItemProblem,
+    JobsAnswer,
+    ListeningStatus,
+    ScheduleAnswer,
+    SkippedParts,
+    SourcesAnswer,
+    SourceStatus,
+    StatsAnswer,
+    StatusAnswer,
+    StatusModels,
+    StoreStatus,
+    SwitchStatus,
+    SyncProgress,
+    UnavailableReader,
+)
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from store.content import counters
 from store.contract import Connection

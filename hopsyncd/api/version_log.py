@@ -8,7 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from hopsyncd.answers.changed import (
+from hopsyncd.display import mail_name
+from hopsyncd.formats.units import sentences
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import count_matches
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Visible
+from hopsyncd.responses.changes import (
     ChangedText,
     DiffAnswer,
     DiffDocument,
@@ -17,12 +23,6 @@ from hopsyncd.answers.changed import (
     DiffPassage,
     LoggedVersion,
 )
-from hopsyncd.display import mail_name
-from hopsyncd.formats.units import sentences
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import count_matches
-from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.index.statistics import Visible
 from hopsyncd.retrieve.results import format_id
 from store.content import known_passages
 from store.contract import Connection

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from hopsyncd.answers.daemon_state import UnwatchAnswer, WatchAnswer, WatchesAnswer
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import (
@@ -20,6 +19,7 @@ from hopsyncd.api.requests import (
 )
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.errors import BadRequest, Forbidden
+from hopsyncd.responses.daemon_state import UnwatchAnswer, WatchAnswer, WatchesAnswer
 
 
 class WatchService:

@@ -3,10 +3,10 @@
 import json
 from hashlib import blake2b
 
-from hopsyncd.answers.daemon_state import WatchedPassage, WatchedState
 from hopsyncd.api.version_log import start_of
 from hopsyncd.config.values import Search
 from hopsyncd.display import document_name, mail_name, title_of
+from hopsyncd.responses.daemon_state import WatchedPassage, WatchedState
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.dependencies import Dependencies

@@ -16,7 +16,6 @@ from typing import Any
 
 import structlog
 
-from hopsyncd.answers.daemon_state import WatchChange, Watched, WatchedState
 from hopsyncd.api.access import Caller
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.api.watch_delivery import (
@@ -33,6 +32,7 @@ from hopsyncd.display import plural
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
+from hopsyncd.responses.daemon_state import WatchChange, Watched, WatchedState
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine

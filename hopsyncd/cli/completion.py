@@ -11,7 +11,7 @@ from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import REPORTABLE
 
 if TYPE_CHECKING:
-    from hopsyncd.answers.changed import LoggedVersion
+    from hopsyncd.responses.changes import LoggedVersion
 
 _DEADLINE_S = 0.5  # Completion gives up after this time, because the user waits at the prompt.
 

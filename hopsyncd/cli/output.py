@@ -27,7 +27,7 @@ from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
-    from hopsyncd.answers.found import ProgressEvent
+    from hopsyncd.responses.results import ProgressEvent
 
 
 _REPORT_EVERY_S = 5.0

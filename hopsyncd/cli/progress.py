@@ -18,11 +18,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from hopsyncd.answers.found import AskAnswer, Event
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.display import plural
 from hopsyncd.printable import printable
+from hopsyncd.responses.results import AskAnswer, Event
 
 
 class _RateColumn(ProgressColumn):

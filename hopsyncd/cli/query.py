@@ -57,8 +57,8 @@ from hopsyncd.printable import printable
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from hopsyncd.answers.found import AskAnswer
     from hopsyncd.client.call import Call
+    from hopsyncd.responses.results import AskAnswer
 
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8

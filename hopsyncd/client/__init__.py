@@ -1,7 +1,7 @@
 """The Python client of a running daemon: `Client`, and `AsyncClient` for asyncio.
 
-Answers are plain dictionaries whose types are in hopsyncd.answers. Failed requests are not retried.
-Threads and tasks may share a client. docs/reference/client.md has examples.
+Answers are plain dictionaries whose types are in hopsyncd.responses. Failed requests are not
+retried. Threads and tasks may share a client. docs/reference/client.md has examples.
 """
 
 from hopsyncd.client.asynchronous import AsyncClient

@@ -34,7 +34,7 @@ from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
 if TYPE_CHECKING:
     import httpx2
 
-    from hopsyncd.answers.found import Event
+    from hopsyncd.responses.results import Event
 
 
 _MAX_IDLE = 4  # the most idle connections that are kept.

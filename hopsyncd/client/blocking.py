@@ -36,8 +36,8 @@ from hopsyncd.client.starting import PAUSE_S, while_starting
 from hopsyncd.client.trust import check_peer, trusted_users
 
 if TYPE_CHECKING:
-    from hopsyncd.answers.found import Event
     from hopsyncd.client.asynchronous import AsyncClient
+    from hopsyncd.responses.results import Event
 
 _PART_BYTES = 1 << 16
 _MAX_IDLE = 4  # the most idle connections that are kept.

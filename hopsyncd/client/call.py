@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ov
 from urllib.parse import quote, urlencode
 
 if TYPE_CHECKING:
-    from hopsyncd.answers.found import Event
+    from hopsyncd.responses.results import Event
 
 
 Fields = ParamSpec("Fields")
@@ -26,7 +26,7 @@ Awaits = TypeVar("Awaits")
 class Call(Generic[Answer_co]):
     """A request whose answer is an `Answer_co`.
 
-    answer: the name of the type in hopsyncd.answers that the answer must match. If the name is
+    answer: the name of the type in hopsyncd.responses that the answer must match. If the name is
     empty, the answer is not checked. is_text: whether the answer is plain text instead of JSON.
     """
 

@@ -14,8 +14,8 @@ from hopsyncd.client.call import Call, call, event_method, send_method
 if TYPE_CHECKING:
     from typing import Required, TypedDict
 
-    from hopsyncd.answers import changed, daemon_state, drawn, found
     from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
+    from hopsyncd.responses import changes, daemon_state, images, results
 
     class Query(TypedDict, total=False):
         """An item of a request."""
@@ -57,7 +57,7 @@ def query(
     method: Method = "direct",
     match: Match = "auto",
     filters: Sequence[str] = (),
-) -> Call[found.QueryAnswer]:
+) -> Call[results.QueryAnswer]:
     """Find the passages that answer a question, best first."""
     return call(
         "POST",
@@ -82,7 +82,7 @@ def query(
     )
 
 
-def queries(queries: Sequence[Query]) -> Call[found.QueriesAnswer]:
+def queries(queries: Sequence[Query]) -> Call[results.QueriesAnswer]:
     """Answer up to 100 queries; queries with the same `at` are answered at one version."""
     return call("POST", "/v1/queries", {"queries": list(queries)}, "QueriesAnswer")
 
@@ -98,7 +98,7 @@ def ask(
     filters: Sequence[str] = (),
     passages: bool = False,
     thread: Sequence[ThreadTurn] = (),
-) -> Call[found.AskAnswer]:
+) -> Call[results.AskAnswer]:
     """Answer a question, with citations."""
     return call(
         "POST",
@@ -119,7 +119,7 @@ def ask(
     )
 
 
-def passage(id: str, at: str = "head") -> Call[found.PassageAnswer]:
+def passage(id: str, at: str = "head") -> Call[results.PassageAnswer]:
     """A passage, and the questions that it answers and raises."""
     return call("GET", "/v1/passages/{id}", {"id": id, "at": at}, "PassageAnswer")
 
@@ -130,7 +130,7 @@ def documents(
     after: str | None = None,
     limit: int = 100,
     at: str = "head",
-) -> Call[found.DocumentsAnswer]:
+) -> Call[results.DocumentsAnswer]:
     """List documents by source and path, in pages; pass `next` as `after` for the next page."""
     return call(
         "GET",
@@ -140,7 +140,7 @@ def documents(
     )
 
 
-def document(source: str, document: str, at: str = "head") -> Call[found.DocumentAnswer]:
+def document(source: str, document: str, at: str = "head") -> Call[results.DocumentAnswer]:
     """The passages of a document, in reading order."""
     return call(
         "GET", "/v1/document", {"source": source, "document": document, "at": at}, "DocumentAnswer"
@@ -149,7 +149,7 @@ def document(source: str, document: str, at: str = "head") -> Call[found.Documen
 
 def neighbours(
     id: str, hops: int = 1, limit: int = 50, at: str = "head"
-) -> Call[found.NeighboursAnswer]:
+) -> Call[results.NeighboursAnswer]:
     """The passages near a passage in the graph, nearest first."""
     return call(
         "GET",
@@ -161,7 +161,7 @@ def neighbours(
 
 def paths(
     start: str, end: str, max_hops: int = 4, limit: int = 5, at: str = "head"
-) -> Call[found.PathsAnswer]:
+) -> Call[results.PathsAnswer]:
     """The paths from one passage to another, shortest first."""
     return call(
         "GET",
@@ -171,14 +171,14 @@ def paths(
     )
 
 
-def log(limit: int = 20, before: int | None = None) -> Call[changed.LogAnswer]:
+def log(limit: int = 20, before: int | None = None) -> Call[changes.LogAnswer]:
     """Versions, newest first."""
     return call("GET", "/v1/log", {"limit": limit, "before": before}, "LogAnswer")
 
 
 def diff(
     old: str = "head", new: str = "head", limit: int | None = None, graph: bool = True
-) -> Call[changed.DiffAnswer]:
+) -> Call[changes.DiffAnswer]:
     """Compare two versions."""
     return call(
         "GET", "/v1/diff", {"from": old, "to": new, "limit": limit, "graph": graph}, "DiffAnswer"
@@ -187,7 +187,7 @@ def diff(
 
 def facets(
     at: str = "head", filters: Sequence[str] = (), documents: Sequence[str] = ()
-) -> Call[found.FacetsAnswer]:
+) -> Call[results.FacetsAnswer]:
     """Count the documents that match the filters, by source, type, folder and so on."""
     return call(
         "POST",
@@ -197,34 +197,34 @@ def facets(
     )
 
 
-def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[drawn.MapAnswer]:
+def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[images.MapAnswer]:
     """Group similar documents, and show the connections between documents."""
     return call("POST", "/v1/map", {"at": at, "filters": list(filters)}, "MapAnswer")
 
 
-def examples() -> Call[found.ExamplesAnswer]:
+def examples() -> Call[results.ExamplesAnswer]:
     """Suggest questions about the documents; each needs two documents."""
     return call("GET", "/v1/examples", {}, "ExamplesAnswer")
 
 
-def file(source: str, document: str) -> Call[found.FileTextAnswer]:
+def file(source: str, document: str) -> Call[results.FileTextAnswer]:
     """The text of a document's file, if the file has not changed since it was indexed."""
     return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
 
 
-def page_image(id: str, at: str = "head", page: int | None = None) -> Call[drawn.PageImageAnswer]:
+def page_image(id: str, at: str = "head", page: int | None = None) -> Call[images.PageImageAnswer]:
     """Draw a page of a PDF, and mark the places of a passage."""
     return call("GET", "/v1/page-image/{id}", {"id": id, "at": at, "page": page}, "PageImageAnswer")
 
 
-def note(title: str, text: str, tags: Sequence[str] = ()) -> Call[found.NoteAnswer]:
+def note(title: str, text: str, tags: Sequence[str] = ()) -> Call[results.NoteAnswer]:
     """Write a note into the inbox folder, as a new file."""
     return call(
         "POST", "/v1/notes", {"title": title, "text": text, "tags": list(tags)}, "NoteAnswer"
     )
 
 
-def history(source: str, document: str, limit: int = 10) -> Call[changed.HistoryAnswer]:
+def history(source: str, document: str, limit: int = 10) -> Call[changes.HistoryAnswer]:
     """The changes of a document, sentence by sentence, newest first."""
     return call(
         "GET",
@@ -308,14 +308,14 @@ def unwatch(id: int) -> Call[daemon_state.UnwatchAnswer]:
     return call("DELETE", "/v1/watches/{id}", {"id": id}, "UnwatchAnswer")
 
 
-def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.SyncAnswer]:
+def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changes.SyncAnswer]:
     """Scan sources, and bring the graph up to date with the files on disk."""
     return call(
         "POST", "/v1/sync", {"sources": list(sources), "accept_empty": accept_empty}, "SyncAnswer"
     )
 
 
-def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.Accepted]:
+def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changes.Accepted]:
     """Scan sources, and bring the graph up to date with the files on disk; does not wait."""
     return call(
         "POST",
@@ -325,78 +325,78 @@ def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[
     )
 
 
-def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[changed.PreviewAnswer]:
+def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[changes.PreviewAnswer]:
     """Report what a sync would change and cost, without syncing."""
     return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
-def restore(version: str, sources: Sequence[str] = ()) -> Call[changed.RestoreAnswer]:
+def restore(version: str, sources: Sequence[str] = ()) -> Call[changes.RestoreAnswer]:
     """Commit a new version with the documents of an earlier version."""
     return call(
         "POST", "/v1/restore", {"version": version, "sources": list(sources)}, "RestoreAnswer"
     )
 
 
-def release(sources: Sequence[str] = ()) -> Call[changed.SyncAnswer]:
+def release(sources: Sequence[str] = ()) -> Call[changes.SyncAnswer]:
     """Unpin the documents that restores pinned, and sync."""
     return call("POST", "/v1/release", {"sources": list(sources)}, "SyncAnswer")
 
 
-def pause(name: str) -> Call[changed.PauseAnswer]:
+def pause(name: str) -> Call[changes.PauseAnswer]:
     """Stop reading a source until it is resumed."""
     return call("POST", "/v1/pause", {"name": name}, "PauseAnswer")
 
 
-def resume(name: str) -> Call[changed.PauseAnswer]:
+def resume(name: str) -> Call[changes.PauseAnswer]:
     """Resume a paused source."""
     return call("POST", "/v1/resume", {"name": name}, "PauseAnswer")
 
 
-def remove(name: str, purge: bool = False) -> Call[changed.RemoveAnswer]:
+def remove(name: str, purge: bool = False) -> Call[changes.RemoveAnswer]:
     """Remove a source's documents from the newest version, or from all versions."""
     return call("POST", "/v1/remove", {"name": name, "purge": purge}, "RemoveAnswer")
 
 
-def tag(name: str, version: str = "head") -> Call[changed.TagAnswer]:
+def tag(name: str, version: str = "head") -> Call[changes.TagAnswer]:
     """Give a version a name."""
     return call("POST", "/v1/tags", {"name": name, "version": version}, "TagAnswer")
 
 
-def untag(name: str) -> Call[changed.UntagAnswer]:
+def untag(name: str) -> Call[changes.UntagAnswer]:
     """Remove a tag from its version."""
     return call("DELETE", "/v1/tags/{name}", {"name": name}, "UntagAnswer")
 
 
-def check(deep: bool = False) -> Call[changed.CheckAnswer]:
+def check(deep: bool = False) -> Call[changes.CheckAnswer]:
     """Verify the database."""
     return call("POST", "/v1/check", {"deep": deep}, "CheckAnswer")
 
 
-def rebuild(encoder: bool = False, dry_run: bool = False) -> Call[changed.RebuildAnswer]:
+def rebuild(encoder: bool = False, dry_run: bool = False) -> Call[changes.RebuildAnswer]:
     """Recompute everything that is derived from passages and questions."""
     return call("POST", "/v1/rebuild", {"encoder": encoder, "dry_run": dry_run}, "RebuildAnswer")
 
 
-def gc(dry_run: bool = False) -> Call[changed.GcAnswer]:
+def gc(dry_run: bool = False) -> Call[changes.GcAnswer]:
     """Delete the versions that [retention] does not keep. With `dry_run`, only report them."""
     return call("POST", "/v1/gc", {"dry_run": dry_run}, "GcAnswer")
 
 
 def purge(
     document: str, source: str | None = None, again: bool = False
-) -> Call[changed.PurgeAnswer]:
+) -> Call[changes.PurgeAnswer]:
     """Remove a document from every version; with `again`, let scans index it again."""
     return call(
         "POST", "/v1/purge", {"document": document, "source": source, "again": again}, "PurgeAnswer"
     )
 
 
-def reload() -> Call[changed.ReloadAnswer]:
+def reload() -> Call[changes.ReloadAnswer]:
     """Apply the changed configuration."""
     return call("POST", "/v1/reload", {}, "ReloadAnswer")
 
 
-def backup(file: str | None = None) -> Call[changed.BackupAnswer]:
+def backup(file: str | None = None) -> Call[changes.BackupAnswer]:
     """Copy the database to the configured folder, or to a new file at an absolute path."""
     return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 

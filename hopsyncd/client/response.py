@@ -19,7 +19,7 @@ from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted, HopsyncdError
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
 
-    from hopsyncd.answers.found import Event
+    from hopsyncd.responses.results import Event
 
 
 BROWSER_HEADER = "Hopsyncd-Browser"
@@ -197,7 +197,7 @@ def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
 
 
 def misfit(name: str, answer: object) -> str | None:
-    """Describe how an answer differs from a type in hopsyncd.answers. Returns None if the answer
+    """Describe how an answer differs from a type in hopsyncd.responses. Returns None if the answer
     matches.
 
     Unknown fields are allowed, because the daemon may be newer than the client.
@@ -218,9 +218,9 @@ def _validator(name: str) -> SchemaValidator:
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
-    from hopsyncd.answers import changed, daemon_state, drawn, found
+    from hopsyncd.responses import changes, daemon_state, images, results
 
-    modules = (found, drawn, changed, daemon_state)
+    modules = (results, images, changes, daemon_state)
     (model,) = {getattr(module, name) for module in modules if hasattr(module, name)}
     return SchemaValidator(_without_literals(TypeAdapter(model).core_schema))
 

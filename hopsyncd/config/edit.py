@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hopsyncd.answers.changed import ReloadAnswer
 from hopsyncd.config.configuration import Config, check_config, free_name
 from hopsyncd.config.mistakes import key_lines, toml_value
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import ConfigError
+from hopsyncd.responses.changes import ReloadAnswer
 
 _PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
 _WEB_PAGE = re.compile(r"^https?://(?:www\.)?")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from connectors.protocol import SourceUnavailable
-from hopsyncd.answers.changed import PreviewAnswer, PreviewedSource
 from hopsyncd.config.configuration import Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
@@ -16,6 +15,7 @@ from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
+from hopsyncd.responses.changes import PreviewAnswer, PreviewedSource
 from store.content import best_sets
 from store.contract import Connection
 from store.open_database import exists, fresh_database, open_reader

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, NEXT_INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connector_setup import mirror_of
@@ -19,6 +18,7 @@ from hopsyncd.ingest.upkeep import remove_everywhere
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import MakeResult
+from hopsyncd.responses.changes import RemoveAnswer
 from store.access_rules import left_rule
 from store.check import refuse_damaged
 from store.content import get_generation

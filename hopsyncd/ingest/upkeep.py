@@ -8,18 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-from hopsyncd.answers.changed import (
-    BackupAnswer,
-    CheckAnswer,
-    CheckFinding,
-    GcAnswer,
-    PauseAnswer,
-    PurgeAnswer,
-    RebuildAnswer,
-    RestoreAnswer,
-    TagAnswer,
-    UntagAnswer,
-)
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
     compute_similarity,
@@ -32,6 +20,18 @@ from hopsyncd.ingest.plan import source_paused_error
 from hopsyncd.ingest.read import Batch, ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
+from hopsyncd.responses.changes import (
+    BackupAnswer,
+    CheckAnswer,
+    CheckFinding,
+    GcAnswer,
+    PauseAnswer,
+    PurgeAnswer,
+    RebuildAnswer,
+    RestoreAnswer,
+    TagAnswer,
+    UntagAnswer,
+)
 from store.check import OnCheck, check, count_checks, run_checks
 from store.content import get_generation, known_passages, sets_at, sets_by_id
 from store.contract import Connection

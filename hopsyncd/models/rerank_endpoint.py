@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from hopsyncd.answers.daemon_state import RerankerStatus
 from hopsyncd.config.configuration import ModelsConfig
 from hopsyncd.errors import LlmError, ModelUnavailable
 from hopsyncd.models.llm.attempts import (
@@ -28,6 +27,7 @@ from hopsyncd.models.llm.attempts import (
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
 from hopsyncd.models.llm.chat_completion import is_count
 from hopsyncd.models.llm.retry import EndpointTexts, UnusableReply
+from hopsyncd.responses.daemon_state import RerankerStatus
 from store.ledger import Ledger
 
 TIMEOUT_S = 10.0  # in seconds, while a search waits

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hopsyncd.answers.found import (
+from hopsyncd.config.values import Search
+from hopsyncd.display import mail_name
+from hopsyncd.formats.media_types import cell_name, location_text, unit_of
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.questions import ask_about_name
+from hopsyncd.responses.results import (
     FoundPassage,
     HopEnd,
     LogicGraph,
@@ -21,11 +26,6 @@ from hopsyncd.answers.found import (
     UnderstoodWord,
     WalkedHop,
 )
-from hopsyncd.config.values import Search
-from hopsyncd.display import mail_name
-from hopsyncd.formats.media_types import cell_name, location_text, unit_of
-from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.models.questions import ask_about_name
 from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.material import find_title
 from hopsyncd.retrieve.query_parser import Understood, suggest_filter

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hopsyncd.answers.drawn import PageImageAnswer
 from hopsyncd.client import Client, RequestFailed
+from hopsyncd.responses.images import PageImageAnswer
 from hopsyncd.web.links import read_asked, read_number
 from hopsyncd.web.views import View, run_view
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from hopsyncd.answers.found import Event
 from hopsyncd.client import AsyncClient, Client
+from hopsyncd.responses.results import Event
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import (
     Endpoint,

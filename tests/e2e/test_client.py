@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.answers.found import Event
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.responses.results import Event
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.e2e.films import FILMS
 from tests.fakes.other_user import as_user

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.answers.changed import LoggedVersion
-from hopsyncd.answers.found import NeighboursAnswer, PathsAnswer
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import count_visible, diff_answer, logged_version, restricted_diff
 from hopsyncd.config.values import Search
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.responses.changes import LoggedVersion
+from hopsyncd.responses.results import NeighboursAnswer, PathsAnswer
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import format_answer, format_id
 from hopsyncd.retrieve.visible_sources import Acl

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.answers.found import AskAnswer
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm.tokens import count_tokens
+from hopsyncd.responses.results import AskAnswer
 from hopsyncd.retrieve.answering.asker import TOKENS_PER_QUESTION, Asker
 from hopsyncd.retrieve.answering.extractive import choose_sentences
 from hopsyncd.retrieve.answering.reply import format_reply

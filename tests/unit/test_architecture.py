@@ -25,7 +25,7 @@ ORDER = (
     "hopsyncd.display",
     "hopsyncd.log_limits",
     "hopsyncd.logs",
-    "hopsyncd.answers",
+    "hopsyncd.responses",
     "hopsyncd.config",
     "hopsyncd.text",
     "hopsyncd.formats",

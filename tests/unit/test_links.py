@@ -6,12 +6,12 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
-from hopsyncd.answers.found import WalkedHop
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.plan import Scope
 from hopsyncd.ingest.read import Batch
+from hopsyncd.responses.results import WalkedHop
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import format_answer, format_id
 from hopsyncd.retrieve.walk_settings import WalkSettings

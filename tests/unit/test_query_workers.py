@@ -12,7 +12,6 @@ from threading import Thread
 import pytest
 from structlog.testing import capture_logs
 
-from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings, _Copy
 from hopsyncd.api.query_workers import QueryWorkers, worker_version
 from hopsyncd.config.values import Search
@@ -20,6 +19,7 @@ from hopsyncd.ingest import saved_index
 from hopsyncd.ingest.index_loading import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.upkeep import purge_document
+from hopsyncd.responses.results import AskAnswer, QueryAnswer
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import format_reply
 from hopsyncd.retrieve.engine import Engine

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, Config, load_config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connector_setup import mirror_of
@@ -14,6 +13,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.removal import drop_mirror, remove_source_documents, remove_source_offline
 from hopsyncd.ingest.upkeep import verify_matches
+from hopsyncd.responses.changes import RemoveAnswer
 from store.check import check
 from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused

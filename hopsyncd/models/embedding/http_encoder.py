@@ -17,7 +17,6 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from hopsyncd.answers.daemon_state import EncoderStatus
 from hopsyncd.config.configuration import ModelsConfig
 from hopsyncd.config.values import EncoderAddress
 from hopsyncd.errors import EncoderUnavailable, LlmError, LlmRefused
@@ -38,6 +37,7 @@ from hopsyncd.models.llm.attempts import (
 )
 from hopsyncd.models.llm.retry import EndpointTexts
 from hopsyncd.models.prompts import Prompts
+from hopsyncd.responses.daemon_state import EncoderStatus
 from store.ledger import Ledger
 from store.records import GRID, Vectors, compact_json, to_grid
 

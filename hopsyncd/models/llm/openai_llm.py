@@ -15,7 +15,6 @@ from hashlib import blake2b
 import structlog
 from pydantic import BaseModel
 
-from hopsyncd.answers.daemon_state import LlmFailure, LlmSpent, LlmStatus
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmUnavailable
 from hopsyncd.models.llm.attempts import Abandoned, Timing, endpoint_host, spent_today
@@ -24,6 +23,7 @@ from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
 from hopsyncd.models.llm.chat_completion import TEMPERATURE, Repair, read_reply
 from hopsyncd.models.llm.exchange import CompletionRequest, Exchange, Sender
 from hopsyncd.models.llm.retry import UnusableReply
+from hopsyncd.responses.daemon_state import LlmFailure, LlmSpent, LlmStatus
 from store.ledger import Ledger, Spent
 
 log = structlog.get_logger(__name__)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
+from hopsyncd.responses.results import AskAnswer, Citation
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import (
