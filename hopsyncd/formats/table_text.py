@@ -7,7 +7,7 @@ each of these rows.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from hopsyncd.formats.blocks import Block, Links, WrittenLink
@@ -22,7 +22,7 @@ _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_OUTER_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
-# Names of columns without values are written in the first row, unless there are too many.
+# Names of columns without values are written in the first row, or above it if there are more.
 _MAX_EMPTY_COLUMNS = 30
 # Labels may make a table this many times longer before they are shortened.
 _LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
@@ -60,7 +60,8 @@ def table_blocks(
 
     `leads` are the leads of the block around the table. Each row has the caption and its group
     title as leads, so that a passage that begins inside the table repeats them. Links of headers go
-    to the first row. The headers are rows too if a label must be shortened or no row follows.
+    to the first row. The headers are rows too if a label must be shortened, if many columns are
+    empty, or if no row with labels follows.
 
     If the table is nested in a cell, `outer` is the first cell of the row around it, which precedes
     each inner row, and `column` is the name of that cell's column.
@@ -76,10 +77,9 @@ def table_blocks(
     links = _links_of(headers)
     width = table.width
     begins = _columns_with_own_cells(data, width)
-    if any(label.endswith(_CUT) for label in labels):
-        yield from _header_blocks(headers, leads)
-    empty = _empty_columns(labels, data)
     notes = _note_rows(data, width)
+    empty = _empty_columns(labels, headers, data, notes)
+    yield from _header_blocks(headers, labels, empty, leads)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
     group: tuple[str, ...] = ()
     for index, row in enumerate(data):
@@ -88,12 +88,13 @@ def table_blocks(
         if headers and _is_new_header(row, data[index + 1 : index + 2]):
             labels = _affordable(labels_of_columns([row], column), data[index + 1 :])
             links += _links_of([row])
+            empty = _empty_columns(labels, headers, data, notes, index + 1)
+            yield from _header_blocks([row], labels, empty, leads)
             continue
-        is_group = len(row.cells) > 1 and is_one_cell(row, width)
-        if is_group or index in notes:
-            text, row_links = _row_text(row, (), begins)
-        else:
-            text, row_links = _row_text(row, labels, begins, empty)
+        is_group = _is_group(row, width)
+        has_labels = not is_group and index not in notes
+        known = (labels, empty or _NO_COLUMNS) if has_labels else ((), _NO_COLUMNS)
+        text, row_links = _row_text(row, known[0], begins, known[1])
         if not (text or row_links or row.has_tables):
             continue
         empty = empty if is_group else _NO_COLUMNS
@@ -114,9 +115,16 @@ def table_blocks(
         group = (lead_of(row.distinct[0].text),) if has_name and row.distinct else group
 
 
-def _header_blocks(headers: Iterable[Row], leads: tuple[str, ...]) -> Iterator[Block]:
-    """Yield the headers as rows."""
-    for row in headers:
+def _header_blocks(
+    headers: Iterable[Row],
+    labels: Sequence[str],
+    empty: frozenset[int] | None,
+    leads: tuple[str, ...],
+) -> Iterator[Block]:
+    """Yield the headers as rows if a label is shortened, or if no row can show the labels of
+    columns without values (`empty` is None)."""
+    is_shown = empty is None or any(label.endswith(_CUT) for label in labels)
+    for row in headers if is_shown else ():
         text, _ = _row_text(row, (), [True] * len(row.cells))
         yield Block("table", text, row.first_line, row.last_line, leads=leads)
 
@@ -187,18 +195,43 @@ def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
     return begins
 
 
-def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
-    """Return the columns that have a name but no text in any row, or nothing if there are too
-    many."""
-    empty = set(range(len(labels)))
-    for row in rows:
+def _empty_columns(
+    labels: Sequence[str],
+    headers: Sequence[Row],
+    rows: Sequence[Row],
+    notes: Container[int],
+    start: int = 0,
+) -> frozenset[int] | None:
+    """Return the columns with a name for which no row has a value.
+
+    Reads the rows from `start` to the next row that renames the columns. Returns None if there are
+    too many such columns, or if no row has values with names, because all rows repeat the
+    `headers`, name groups or are `notes` (positions).
+    """
+    empty = {index for index, label in enumerate(labels) if label}
+    if not empty:
+        return _NO_COLUMNS
+    has_values = False
+    for index in range(start, len(rows)):
+        row = rows[index]
+        if _is_new_header(row, rows[index + 1 : index + 2]):
+            break
+        if index in notes or _is_group(row, len(labels)) or _is_repeated(row, headers):
+            continue
+        has_values = True
+        empty -= {column for column, cell in enumerate(row.cells) if _has_content(cell)}
         if not empty:
             break
-        empty -= {
-            index for index, cell in enumerate(row.cells) if cell and (cell.text or cell.inner)
-        }
-    found = frozenset(index for index in empty if labels[index])
-    return found if len(found) <= _MAX_EMPTY_COLUMNS else _NO_COLUMNS
+    return frozenset(empty) if has_values and len(empty) <= _MAX_EMPTY_COLUMNS else None
+
+
+def _has_content(cell: Cell | None) -> bool:
+    return cell is not None and bool(cell.text or cell.inner)
+
+
+def _is_group(row: Row, width: int) -> bool:
+    """Whether a row is one cell across a table of `width` columns, which names the rows below."""
+    return len(row.cells) > 1 and is_one_cell(row, width)
 
 
 def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:

@@ -132,6 +132,35 @@ def test_repeated_headers_are_dropped_and_new_headers_name_later_rows() -> None:
     assert texts(builder) == ["A: 1 | B: 2", "A: 3 | B: 4", "C: 5 | D: 6", "C: Total | D: 9"]
 
 
+@pytest.mark.parametrize(
+    ("row", "read_as"),
+    [
+        (">2 None in this year", ["Port | Fee", "None in this year"]),
+        (">2 3.5", ["Port | Fee", "3.5"]),
+        ("Alva", ["Port: Alva | Fee:"]),
+    ],
+)
+def test_names_of_columns_above_a_row_without_values_are_read(row: str, read_as: list[str]) -> None:
+    assert texts(grid("Port | Fee", row, headers=1)) == read_as
+
+
+def test_names_of_columns_that_are_empty_up_to_a_row_of_other_names_are_read() -> None:
+    builder = grid("Port | Fee | Tax", "Alva | 3 |", headers=1)
+    builder.begin_row(3, is_header=True)
+    for name in ("Boat", "Crew", "Load"):
+        builder.add(name)
+    builder.begin_row(4)
+    for text in ("Brage", "", "7"):
+        builder.add(text)
+    assert texts(builder) == ["Port: Alva | Fee: 3 | Tax:", "Boat: Brage | Crew: | Load: 7"]
+
+
+def test_names_of_many_columns_without_values_are_read_once() -> None:
+    names = " | ".join(f"Week {number}" for number in range(40))
+    table = grid(f"Port | {names}", "Alva", "Brage", headers=1)
+    assert texts(table) == [f"Port | {names}", "Port: Alva", "Port: Brage"]
+
+
 def test_a_table_of_headers_alone_is_text_and_an_empty_table_has_no_text() -> None:
     assert texts(grid("A | B", headers=1)) == ["A | B"]
     assert texts(TableBuilder()) == []
