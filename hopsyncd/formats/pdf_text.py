@@ -5,9 +5,10 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any
 
 from hopsyncd.formats.inline import write_subscript, write_superscript
@@ -20,7 +21,8 @@ _MOST_TURNED = 2  # times the upright letters
 _UNPRINTABLE = re.compile("[^\r\n -~]")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
 _ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
-HYPHEN = "\ufffe"  # PDFium's mark for a hyphen at the end of a line
+HYPHEN = "\ufffe"  # PDFium's mark for a hyphen at the end of a line, in the text of a page
+_HYPHEN_CODE = 2  # the same, as a single character
 _WIDE_GAP = 0.8  # line heights: spaces between words are narrower
 _LETTERS_APART = 1.5  # line heights per letter: a wider word is several words
 _RAISED, _LOWERED = 0.18, 0.03  # shares of the height of neighbouring letters
@@ -73,6 +75,28 @@ class Span:
     def middle(self) -> float:
         """The vertical position of the line's middle on the page, in points."""
         return (self.top + self.bottom) / 2
+
+
+def merge_spans(spans: Sequence[Span]) -> Span:
+    """Merge spans of one line, from left to right, into one span with spaces between them."""
+    text, gaps = spans[0].text, [*spans[0].gaps]
+    for before, span in pairwise(spans):
+        gaps.append((len(text), before.right, span.left))
+        shift = len(text) + 1
+        gaps += [(offset + shift, end, begin) for offset, end, begin in span.gaps]
+        text += f" {span.text}"
+    return replace(
+        spans[-1],
+        text=text,
+        left=spans[0].left,
+        bottom=min(span.bottom for span in spans),
+        top=max(span.top for span in spans),
+        order=spans[0].order,
+        size=min(span.size for span in spans),
+        is_bold=all(span.is_bold for span in spans),
+        first=spans[0].first,
+        gaps=gaps,
+    )
 
 
 @dataclass(slots=True)
@@ -355,6 +379,8 @@ def _text_of(codes: Iterable[int]) -> str:
 
 
 def _letter(code: int) -> str:
+    if code == _HYPHEN_CODE:
+        return HYPHEN
     return chr(code) if 0 < code <= 0x10FFFF and not 0xD800 <= code < 0xE000 else " "
 
 

@@ -323,8 +323,9 @@ def test_text_of_a_signature_and_of_a_stamp_is_a_note() -> None:
     ]
 
 
-def test_characters_beyond_the_basic_plane_are_read() -> None:
+def test_characters_beyond_the_basic_plane_are_read_and_words_rejoined_beside_them() -> None:
     cmap = "1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfchar <41> <d842df9f>"
+    line = "marks the pages of a long list, and the next one is for the exami"
     (block,) = extract(
         pdf_of(
             "<</Type/Catalog/Pages 2 0 R>>",
@@ -332,12 +333,12 @@ def test_characters_beyond_the_basic_plane_are_read() -> None:
             "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 5 0 R"
             "/Resources<</Font<</F 4 0 R>>>>>>",
             FONT.replace("/Type/Font", "/Type/Font/ToUnicode 6 0 R"),
-            stream("BT /F 12 Tf 50 700 Td (xAy) Tj ET"),
+            stream(f"BT /F 12 Tf 14 TL 50 700 Td (xAy {line}-) Tj T* (nation.) Tj ET"),
             stream(f"/CMapType 2 def {cmap} endbfchar endcmap"),
         ),
         PDF,
     )
-    assert block.text == "x\U00020b9fy"
+    assert block.text == f"x\U00020b9fy {line}nation."
 
 
 @pytest.mark.parametrize("is_compressed", [True, False])

@@ -457,3 +457,37 @@ def test_groups_named_above_their_middle_name_the_columns_of_numbers() -> None:
         "Year: 1997 | All > Low: 2 | All > Mid: 3 | All > High: 4"
         " | Male > Low: 5 | Male > Mid: 6 | Male > High: 7"
     )
+
+
+def test_justified_lines_with_wide_spaces_are_no_table() -> None:
+    lines = [
+        "Expanding this course into everyday",
+        "practice let the knowledge of 2019",
+        "grow into processes that help",
+        "to manage supplies and also",
+        "the usage of tools in all",
+        "the teams.",
+    ]
+
+    def draw(canvas: Canvas) -> None:
+        for number, line in enumerate(lines):
+            words = line.split()
+            widths = [canvas.stringWidth(word, "Helvetica", 10) for word in words]
+            space = (220 - sum(widths)) / (len(words) - 1) if number < len(lines) - 1 else 3
+            for index, word in enumerate(words):
+                x = 50 + sum(widths[:index]) + space * index
+                canvas.setFont("Helvetica", 10)
+                canvas.drawString(x, 700 - 13 * number, word)
+
+    assert texts(read(draw)) == ["\n".join(lines)]
+
+
+def test_numbers_with_equal_spaces_between_them_are_a_table() -> None:
+    def draw(canvas: Canvas) -> None:
+        for y, row in ((700, "North 10 20 30 40"), (687, "North 15 25 35 45")):
+            x = 50.0
+            for cell in row.split():
+                canvas.drawString(x, y, cell)
+                x += canvas.stringWidth(cell) + 20
+
+    assert {block.kind for block in read(draw)} == {"table"}
