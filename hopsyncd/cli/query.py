@@ -456,7 +456,11 @@ def _print_citation(citation: Mapping[str, Any]) -> None:
 
 def _print_chain(reply: Mapping[str, Any]) -> None:
     numbers = {citation["id"]: f" [{citation['number']}]" for citation in reply["citations"]}
+    sources = {citation["id"]: citation["source"] for citation in reply["citations"]}
     for hop in reply["chain"]:
+        places = [(sources.get(hop[key]["id"]), hop[key]["document"]) for key in ("from", "to")]
+        if places[0] == places[1]:  # two passages of one document
+            continue
         start, end = (
             printable(document_title(hop[key])) + numbers.get(hop[key]["id"], "")
             for key in ("from", "to")

@@ -3,7 +3,7 @@
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -63,25 +63,40 @@ def find_document(
         warn([f"There is no document {document}. Showing {': '.join(only)}"])
         return only[0], client.document(*only, at=at)
     if not answers:
-        for problem in client.status()["problems"]:
-            if (problem["source"], problem["document"]) in candidates:
-                raise NotFound(f"{document} cannot be read", problem["why"], problem["hint"])
-        if reason := _why_left_out(client, candidates):
-            raise NotFound(f"{document} is not indexed", *reason)
-        raise NotFound(
-            f"There is no document {document}",
-            f"none of these sources has the document: {', '.join(names)}"
-            if names
-            else "no source exists",
-            f"Did you mean {', '.join(near)}?"
-            if near
-            else "Give the path as `hopsyncd query` prints it, after the name of the source",
-        )
+        raise _missing(client, document, candidates, near, at)
     if len(answers) > 1:
         raise click.UsageError(
             f"Several sources have {document}. Put the source before it: {', '.join(answers)}."
         )
     return next(iter(answers.items()))
+
+
+def _missing(
+    client: Client,
+    document: str,
+    candidates: Collection[tuple[str, str]],
+    near: Collection[str],
+    at: str,
+) -> NotFound:
+    """Explain why no source has a document. `candidates` are names of sources and paths in them,
+    and `near` are documents with similar names."""
+    for problem in client.status()["problems"]:
+        if (problem["source"], problem["document"]) in candidates:
+            return NotFound(f"{document} cannot be read", problem["why"], problem["hint"])
+    if reason := _why_left_out(client, candidates):
+        return NotFound(f"{document} is not indexed", *reason)
+    if at == "head" and (reason := _when_removed(client, candidates)):
+        return NotFound(f"There is no document {document} in the newest version", *reason)
+    names = dict.fromkeys(name for name, _ in sorted(candidates))
+    return NotFound(
+        f"There is no document {document}",
+        f"none of these sources has the document: {', '.join(names)}"
+        if names
+        else "no source exists",
+        f"Did you mean {', '.join(near)}?"
+        if near
+        else "Give the path as `hopsyncd query` prints it, after the name of the source",
+    )
 
 
 def _find_in_folders(client: Client, document: str) -> Iterator[tuple[str, str]]:
@@ -94,6 +109,26 @@ def _find_in_folders(client: Client, document: str) -> Iterator[tuple[str, str]]
         for path, above in ((file, Path(folder)), (file.resolve(), Path(folder).resolve())):
             if folder and path.is_relative_to(above) and path != above:
                 yield name, path.relative_to(above).as_posix()
+
+
+def _when_removed(client: Client, candidates: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+    """Say in which version a document was removed or renamed, and how to read it. `candidates` are
+    names of sources and paths in them."""
+    for name, path in sorted(candidates):
+        try:
+            changes = client.history(name, path, limit=1)["changes"]
+        except RequestFailed as error:
+            if error.status != 404:
+                raise
+            continue
+        if changes and changes[0]["what"] == "removed":
+            number = changes[0]["version"]
+            shown = shlex.quote(f"{name}: {path}")
+            return (
+                f"version {number} removed or renamed the document",
+                f"`hopsyncd show {shown} --at {number - 1}` prints its last text",
+            )
+    return None
 
 
 def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tuple[str, str] | None:

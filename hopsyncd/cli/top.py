@@ -257,12 +257,11 @@ def _usage_text(used: int, limit: int) -> str:
 
 def _print_source(source: Mapping[str, Any]) -> None:
     state = click.style(source["state"], fg="green" if source["state"] == "ok" else "yellow")
-    problems = f", {source['problems']} with problems" if source["problems"] else ""
-    click.echo(
-        f"{source['name']} ({source['kind']} {source['location']}): {state},"
-        f" {plural(source['documents'], 'document')}{problems},"
-        f" scanned {relative_time(source['scanned'])}"
-    )
+    words = {"problems": "with problems", "pinned": "restored (`hopsyncd release` unpins them)"}
+    counts = "".join(f", {source[key]} {text}" for key, text in words.items() if source[key])
+    counts += f", scanned {relative_time(source['scanned'])}"
+    place = f"{source['name']} ({source['kind']} {source['location']})"
+    click.echo(f"{place}: {state}, {plural(source['documents'], 'document')}{counts}")
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
     _print_left_out(source["left_out"])

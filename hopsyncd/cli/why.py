@@ -26,6 +26,7 @@ from hopsyncd.printable import printable
 
 _DOCUMENTS = 1000  # changed sentences are looked up in this many documents
 _SENTENCES = 6  # lines shown per edited document
+_NOT_FOUND = "not found in your documents"
 
 _Place = tuple[str, str]
 
@@ -68,37 +69,42 @@ def why(
     with client_of(context) as client:
         first, second = (client.query(question, k=k, at=version) for version in versions)
         rows = _compare(client, question, first, second)
-        answers = [_answer_text(client, question, version) for version in versions]
+        answers = [_answer_sentences(client, question, version) for version in versions]
         found = {
             "from": first["version"],
             "to": second["version"],
-            "answer_from": answers[0],
-            "answer_to": answers[1],
+            "answer_from": " ".join(answers[0]) or None,
+            "answer_to": " ".join(answers[1]) or None,
             "passages": rows,
         }
         if print_if_json(found, as_json, client):
             return
         diff = client.diff(*versions, limit=_DOCUMENTS, graph=False)
-    _print_answers(found)
+    click.secho(
+        f"version {found['from']} to {found['to']}: the answer"
+        f" {'is the same' if {*answers[0]} == {*answers[1]} else 'changed'}",
+        bold=True,
+    )
+    _print_answers(*answers)
     _print_rows(rows, diff, verbose)
 
 
-def _answer_text(client: Client, question: str, at: str) -> str | None:
-    """Return the first sentence of the answer at a version, quoted from the documents."""
+def _answer_sentences(client: Client, question: str, at: str) -> list[str]:
+    """Return the sentences of the answer at a version, quoted from the documents."""
     reply = client.ask(question, at=at, llm=False)
-    return str(reply["sentences"][0]["text"]) if reply["sentences"] else None
+    return [str(sentence["text"]) for sentence in reply["sentences"]]
 
 
-def _print_answers(answers: Mapping[str, Any]) -> None:
-    old, new = answers["answer_from"], answers["answer_to"]
-    versions = f"version {answers['from']} to {answers['to']}"
-    if old == new:
-        click.secho(f"{versions}: the answer is the same", bold=True)
-        echo_line(printable(new or "not found in your documents"), indent="  ", hanging="  ")
+def _print_answers(old: Sequence[str], new: Sequence[str]) -> None:
+    """Print the sentences of both answers: removed, then kept, then added."""
+    if {*old} == {*new}:  # perhaps in another order
+        for text in new or [_NOT_FOUND]:
+            echo_line(printable(text), indent="  ", hanging="  ")
         return
-    click.secho(f"{versions}: the answer changed", bold=True)
-    for mark, text in (("-", old), ("+", new)):
-        echo_sentence(f"{mark}{text or 'not found in your documents'}", "  ")
+    for text in [text for text in old or [_NOT_FOUND] if text not in new]:
+        echo_sentence(f"-{text}", "  ")
+    for text in new or [_NOT_FOUND]:
+        echo_sentence(f"{' ' if text in old else '+'}{text}", "  ")
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verbose: bool) -> None:

@@ -39,6 +39,8 @@ _BY_PROGRAM = re.compile(
     r"|ai-generated content may be incorrect)\W*\Z",
     re.IGNORECASE,
 )
+# When the templates of python-docx and python-pptx were made. Programs seldom change these dates.
+_TEMPLATE_DATES = ("2013-12-23T23:15:00Z", "2013-01-27T09:14:16Z", "2013-01-27T09:15:58Z")
 _NOBODY = ("python-docx", "user", "unknown", "admin", "microsoft office user")
 _PROPERTIES = {
     **{"creator": "author", "initial-creator": "author", "keywords": "tag", "keyword": "tag"},
@@ -184,7 +186,8 @@ def read_metadata(elements: Iterable[Element]) -> tuple[list[str], list[tuple[st
             titles.append(text)
         kind = _PROPERTIES.get(name, "")
         if kind in ("created", "modified"):
-            values = [text] if _ISO_DATE.match(text) else []
+            is_set = _ISO_DATE.match(text) and text not in _TEMPLATE_DATES
+            values = [text] if is_set else []
         elif kind == "tag":
             values = [part.strip() for part in re.split("[,;]", text)]
         else:

@@ -59,12 +59,27 @@ def test_log_diff_and_why_describe_the_changes(kept: Place) -> None:
     assert {row["rank_from"] for row in rows} >= {None, 1}
 
 
+def test_a_removed_document_is_shown_at_its_last_version(kept: Place) -> None:
+    kept.write("gone tide.md", "# Tide\n\nThe tide table hangs in the shed.\n")
+    kept.sync()
+    (kept.notes / "gone tide.md").unlink()
+    kept.sync()
+    newest = kept.status()["version"]
+    missing = kept.run("show", "gone tide.md")
+    assert missing.returncode == 1
+    assert f"version {newest} removed or renamed the document" in missing.stderr
+    assert f"`hopsyncd show 'notes: gone tide.md' --at {newest - 1}`" in missing.stderr
+    shown = kept.run("show", "notes: gone tide.md", "--at", str(newest - 1))
+    assert "hangs in the shed" in shown.stdout
+
+
 def test_restore_holds_until_it_is_released(kept: Place) -> None:
     before = kept.generated()
     assert kept.printed("restore", "first")["changed"]
     kept.sync()
     assert "Orla" in kept.query(CAPTAIN, k=1)[0]["text"]
     assert kept.status()["sources"][0]["pinned"] == 2
+    assert "2 restored (`hopsyncd release` unpins them)" in kept.run("status").stdout
     assert kept.generated() == before
     kept.printed("release")
     assert "Piet" in kept.query(CAPTAIN, k=1)[0]["text"]

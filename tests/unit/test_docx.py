@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from datetime import UTC, datetime
 from time import process_time
 
 import docx
@@ -351,6 +352,19 @@ def test_page_headers_are_read_once_at_the_end_and_repetitions_counted() -> None
     assert skipped_of(blocks) == {"page headers and footers that repeat": 2}
     assert blocks[0].names == ("Harbour dues",)
     assert ("author", "Tove Lund") in blocks[0].properties
+
+
+def test_dates_of_the_template_of_python_docx_are_not_dates_of_the_document() -> None:
+    document = docx.Document()
+    document.add_paragraph("The dues rise.")
+    buffer = io.BytesIO()
+    document.save(buffer)
+    (block,) = extract(buffer.getvalue(), DOCX)
+    assert {"created", "modified"}.isdisjoint(dict(block.properties))
+    document.core_properties.modified = datetime(2013, 12, 24, tzinfo=UTC)
+    document.save(buffer := io.BytesIO())
+    (block,) = extract(buffer.getvalue(), DOCX)
+    assert ("modified", "2013-12-24T00:00:00Z") in block.properties
 
 
 def test_links_lead_where_the_document_says() -> None:

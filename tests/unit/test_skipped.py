@@ -110,7 +110,7 @@ def test_files_of_other_types_are_counted_by_their_suffix(
     (source,) = all_sources(notes.connection)
     assert json.loads(source.left_out) == {".foo": 2, ".zip": 1, "no suffix": 1}
     shown = {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 1,
-             "problems": 0, "problem": None, "scanned": None, "watch_problem": None,
+             "problems": 0, "pinned": 0, "problem": None, "scanned": None, "watch_problem": None,
              "watching": True, "left_out": json.loads(source.left_out)}  # fmt: skip
     _print_source(shown)
     output = capsys.readouterr().out
@@ -145,8 +145,8 @@ def test_files_and_folders_that_look_like_secrets_are_counted(
     }
     _print_source(
         {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 2,
-         "problems": 0, "problem": None, "scanned": None, "watch_problem": None, "watching": True,
-         "left_out": left_out}
+         "problems": 0, "pinned": 0, "problem": None, "scanned": None, "watch_problem": None,
+         "watching": True, "left_out": left_out}
     )  # fmt: skip
     printed = capsys.readouterr().out
     assert "looks like a secret: 1 .pem, 1 .txt, 1 folders, 1 no suffix\n" in printed

@@ -14,6 +14,7 @@ from hopsyncd.cli.main import cli
 from hopsyncd.cli.maintain import _numbers
 from hopsyncd.cli.output import print_understood
 from hopsyncd.cli.progress import _total_progress
+from hopsyncd.cli.query import _print_chain
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
 
@@ -177,3 +178,18 @@ def test_only_a_watched_source_has_working_file_events(
 def test_an_agent_is_told_what_was_cut(shortened: int, wanted: int, told: str) -> None:
     cut = _cut([{"shortened": True}] * shortened, wanted)["cut"]
     assert cut.startswith(f"To fit max_tokens: {told} `get` with an id")
+
+
+def test_a_hop_within_a_document_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    cited = [("01", "peat.pdf"), ("02", "peat.pdf"), ("03", "fire.pdf")]
+    ends = {id: {"id": id, "heading": [], "document": document} for id, document in cited}
+    hops = [
+        {"from": ends[start], "to": ends[end], "asked_by": "both", "question": "What is said of A?"}
+        for start, end in (("01", "02"), ("02", "03"))
+    ]
+    citations = [
+        {"id": id, "number": number, "source": "notes"} for number, (id, _) in enumerate(cited, 1)
+    ]
+    _print_chain({"chain": hops, "citations": citations})
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.strip() == "peat.pdf [2] shares a name with fire.pdf [3]: A"

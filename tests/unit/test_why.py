@@ -1,9 +1,11 @@
-"""Which passages `why` takes for one that was edited."""
+"""Which passages `why` takes for one that was edited, and how it prints two answers."""
 
 from types import SimpleNamespace
 from typing import Any
 
-from hopsyncd.cli.why import _match_edited, _missing_at
+import pytest
+
+from hopsyncd.cli.why import _match_edited, _missing_at, _print_answers
 from hopsyncd.client import RequestFailed
 
 
@@ -27,3 +29,15 @@ def test_a_passage_that_only_lost_rank_is_not_taken_for_an_edited_one() -> None:
     removed = _missing_at(holding("fell", "now", "rose", "same"), 2, old, new)
     added = _missing_at(holding("fell", "was", "rose", "same"), 1, new, old)
     assert _match_edited(removed, added) == {"now": "was"}
+
+
+def test_each_changed_sentence_of_an_answer_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    due, moved = "The draft is due on 30 November.", "It is moved to {} December."
+    _print_answers([due, moved.format(14)], [due, moved.format(18)])
+    assert capsys.readouterr().out.splitlines() == [
+        "  -It is moved to 14 December.",
+        "   The draft is due on 30 November.",
+        "  +It is moved to 18 December.",
+    ]
+    _print_answers([], [due])
+    assert capsys.readouterr().out.splitlines() == ["  -not found in your documents", f"  +{due}"]
