@@ -33,8 +33,8 @@ from common import arguments, dataset, processor_s, table, write_markdown
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.config.configuration import Config
+from hopsyncd.index.edge_selection import update_matches
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import update_matches
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of

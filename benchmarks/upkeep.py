@@ -19,6 +19,7 @@ import numpy as np
 from common import JSON, arguments, table, write_result
 
 from store.check import check, refuse_damaged
+from store.commit import commit_version
 from store.content import put_content, register_generation, sets_at
 from store.contract import Connection
 from store.gc import Retention, collect
@@ -45,7 +46,7 @@ from store.records import (
 )
 from store.sources import register_source
 from store.transactions import snapshot
-from store.versions import commit, version
+from store.versions import version
 
 _RECIPE = GenerationConfig("invented", "invented", 384)
 _TEXTS, _QUESTIONS = 5, 4  # of a passage
@@ -95,7 +96,7 @@ class Store:
         self.commit(change)
 
     def commit(self, change: Change) -> None:
-        self.head = commit(self.connection, change, 1_000_000 + self.head).id
+        self.head = commit_version(self.connection, change, 1_000_000 + self.head).id
 
     def removal(self) -> Change:
         """The change that removes the source."""

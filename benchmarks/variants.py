@@ -14,14 +14,14 @@ import numpy as np
 from hopsyncd.index import comparison
 from hopsyncd.index.arrays import Floats, Integers, find_sorted
 from hopsyncd.index.comparison import HALF_COSINE, MatchColumns, concatenate_matches
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     find_best_matches,
     find_edge_threshold,
     list_incoming,
     list_outgoing,
     replace_matches,
 )
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.retrieve import ranking

@@ -13,7 +13,8 @@ from queue import SimpleQueue
 
 import structlog
 
-from hopsyncd.api.access import Access, AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access_guard import TeamPage, guard_daemon
+from hopsyncd.api.access_rules import Access, AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import DescriptionService, Services, make_app
 from hopsyncd.api.audit import AUDIT_NAME, AuditLog
@@ -21,7 +22,6 @@ from hopsyncd.api.audit_service import AuditService
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
-from hopsyncd.api.guard import TeamPage, guard_daemon
 from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.model_reload import ModelReload, has_other_models, run_in_thread
 from hopsyncd.api.query_workers import query_workers

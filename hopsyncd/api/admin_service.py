@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import structlog
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import (
     CheckRequest,

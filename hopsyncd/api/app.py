@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.admin_service import AdminService
 from hopsyncd.api.audit import FoundSummary, select_recorded, summarize_answer
 from hopsyncd.api.audit_service import AuditService
@@ -28,7 +28,6 @@ from hopsyncd.api.metrics import Load
 from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.requests import NoParameters, SyncRequest
 from hopsyncd.api.status_service import StatusService
-from hopsyncd.api.tokens import Right
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.worker_pools import (
     CLIENT_GONE,
@@ -43,7 +42,7 @@ from hopsyncd.api.worker_pools import (
     worker_pools,
 )
 from hopsyncd.config.values import AuditConfig, LimitsConfig
-from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
+from hopsyncd.errors import REPORTABLE, BadRequest
 from store.exceptions import ServerLost
 
 
@@ -159,12 +158,7 @@ async def _respond(
     audits_reads = reads and audit is not None and audit.enabled
     if recorded or audits_reads:
         request.state.action = endpoint.operation
-    if not caller.may(endpoint.right):
-        raise Forbidden(
-            "The request was refused",
-            _missing_right(caller, endpoint.right),
-            "Ask the administrator of this daemon for the role",
-        )
+    caller.require_right(endpoint.right)
     parsed = await _parse(request, endpoint)
     if recorded:
         request.state.asked = parsed.model_dump(mode="json", exclude_unset=True)
@@ -209,12 +203,6 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
     answer = act(*listeners)
     request.state.found = summarize_answer(answer)
     return answer
-
-
-def _missing_right(caller: Caller, right: Right) -> str:
-    """Explain why a caller without the right may not make the request."""
-    needed = "metrics or admin" if right == "metrics" else right
-    return f"{caller.name} has the role {caller.role}, and this request needs the role {needed}"
 
 
 def _read(work: Work) -> Any:

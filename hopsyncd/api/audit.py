@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.config.values import AuditConfig
 from hopsyncd.responses.daemon_state import AuditStatus
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import AuditRequest

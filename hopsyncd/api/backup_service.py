@@ -10,7 +10,7 @@ import stat
 from concurrent.futures import Future
 from pathlib import Path
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import BackupRequest
 from hopsyncd.api.serving import DaemonParts

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import numpy as np
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import FacetCounts, modified_times

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import structlog
 
-from hopsyncd.api.access import AccessRules
+from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.serving import Serving, ServingState
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import ConfigChange, Reloaded, compare_configs

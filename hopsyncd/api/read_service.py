@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.failures import failure_body, failure_of
 from hopsyncd.api.passages import (
@@ -45,7 +45,7 @@ from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, NotFound
-from hopsyncd.index.matching import edge_budget
+from hopsyncd.index.edge_selection import edge_budget
 from hopsyncd.models.encoder import encode_questions
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from hopsyncd.api.access import AccessRules
+from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.query_workers import QueryWorkers

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from hopsyncd.api.access import AccessRules
+from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.version_log import time_text
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS

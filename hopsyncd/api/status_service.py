@@ -8,7 +8,7 @@ from typing import TypeVar, get_args
 
 import structlog
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
 from hopsyncd.api.requests import NoParameters

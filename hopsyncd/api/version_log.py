@@ -10,8 +10,8 @@ import numpy as np
 
 from hopsyncd.display import mail_name
 from hopsyncd.formats.units import sentences
+from hopsyncd.index.edge_selection import count_matches
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import count_matches
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Visible
 from hopsyncd.responses.changes import (

@@ -10,8 +10,8 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from hopsyncd.api.access import Access, Caller
-from hopsyncd.api.guard import TeamPage
+from hopsyncd.api.access_guard import TeamPage
+from hopsyncd.api.access_rules import Access, Caller
 from hopsyncd.api.tokens import Tokens
 from hopsyncd.client.trust import Credentials, credentials_of
 from hopsyncd.config.configuration import Config

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import (
     AllowWatchRequest,

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.api.watch_delivery import (
     Delivery,

@@ -219,7 +219,7 @@ def _closed_by_backup(config: Config, database: Path) -> list[str]:
     """List the sources that are closed only by the rules in the restored database."""
     from contextlib import closing
 
-    from hopsyncd.api.access import AccessRules
+    from hopsyncd.api.access_rules import AccessRules
     from store.open_database import open_reader
     from store.sources import access_rules
 

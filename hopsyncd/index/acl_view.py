@@ -21,13 +21,7 @@ from hopsyncd.index.arrays import (
     unite,
 )
 from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
-from hopsyncd.index.links import (
-    find_affected_passages,
-    find_passages_with_links,
-    resolve_links,
-)
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     WholeGraph,
     edge_budget,
     find_changed_matches,
@@ -35,6 +29,12 @@ from hopsyncd.index.matching import (
     list_outgoing,
     merge_matches,
 )
+from hopsyncd.index.links import (
+    find_affected_passages,
+    find_passages_with_links,
+    resolve_links,
+)
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import UNMATCHED, AclOverlay, RowsByEnd, Snapshot
 from hopsyncd.index.statistics import Statistics, find_differences

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     compute_similarity,
     find_best_matches,
     list_outgoing,
     make_match_records,
 )
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.ingest.plan import source_paused_error
 from hopsyncd.ingest.read import Batch, ReadDocument

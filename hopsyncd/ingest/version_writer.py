@@ -15,8 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from hopsyncd.index.arrays import Integers
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     edge_budget,
     find_best_matches,
     find_head_threshold,
@@ -27,6 +26,7 @@ from hopsyncd.index.matching import (
     replace_matches,
     update_matches,
 )
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
@@ -46,6 +46,7 @@ from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
 from store.changes import stamp
+from store.commit import commit_rebuilt_version, commit_version, put_seen
 from store.content import (
     best_sets,
     counters,
@@ -69,7 +70,7 @@ from store.records import (
 )
 from store.space import release_memory
 from store.transactions import snapshot
-from store.versions import commit, commit_rebuilt, head, put_seen
+from store.versions import head
 
 _AT_ONCE = 500  # passages added to the index at once. More would need more memory.
 
@@ -307,7 +308,7 @@ class VersionWriter:
                 matches_ended=[*change.matches_ended, *self._list_matched_outside(newest)],
                 counters=dict.fromkeys(counters(self._connection), 0),
             )
-            version = commit_rebuilt(self._connection, change, self._now_ms())
+            version = commit_rebuilt_version(self._connection, change, self._now_ms())
             index.settle(version.id)
             return version
 
@@ -384,7 +385,7 @@ class VersionWriter:
             change = self._change(index, reason, passages, begun, newest.rules, {})
             ended = matches_at(self._connection, newest.id).question.tolist()
             change = replace(change, matches_ended=[QuestionId(question) for question in ended])
-            version = commit(self._connection, change, self._now_ms())
+            version = commit_version(self._connection, change, self._now_ms())
         self.forget_index()  # The separate index has no documents and no older versions.
         return version
 
@@ -453,7 +454,7 @@ class VersionWriter:
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])
-            version = commit(self._connection, change, self._now_ms())
+            version = commit_version(self._connection, change, self._now_ms())
             with snapshot(self._connection):
                 after = before.id if before else 0
                 follow_documents(self._connection, index, after, version.id)

@@ -1,4 +1,4 @@
-"""The sources and folders that a caller may see. `api/access.py` decides which.
+"""The sources and folders that a caller may see. `api/access_rules.py` decides which.
 
 This is separate from `acl_view_cache.py`, because the MCP server must not load NumPy.
 """

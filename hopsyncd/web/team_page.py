@@ -2,7 +2,7 @@
 
 Each session has its own views and client, so no data of one user can reach another. The client
 sends the key of the session to the daemon's socket, and the daemon answers with the rights of the
-person (api/guard.py).
+person (api/access_guard.py).
 
 A user logs in at the company's provider, or with a pasted token if no provider is configured.
 """

@@ -9,13 +9,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from store.commit import commit_version
 from store.contract import Connection
 from store.engines.postgres import heartbeat, session
 from store.engines.postgres.session import Session, open_standing_by
 from store.exceptions import ServerLost, WriterBusy
 from store.open_database import open_reader, open_writer
 from store.records import Change
-from store.versions import commit, kept_versions
+from store.versions import kept_versions
 from tests.fakes.edited import edited
 from tests.fakes.relay import Relay
 
@@ -70,7 +71,7 @@ def test_a_writer_whose_relay_forwards_nothing_is_replaced_and_can_commit_nothin
     def write() -> None:
         begun_s = time.monotonic()
         try:
-            commit(writer, NOTHING_CHANGED, 0)
+            commit_version(writer, NOTHING_CHANGED, 0)
         except ServerLost as error:
             lost.append((error, time.monotonic() - begun_s))
 
@@ -78,7 +79,7 @@ def test_a_writer_whose_relay_forwards_nothing_is_replaced_and_can_commit_nothin
     writing.start()
     second, took_s = elected(on_server, within_s=18)
     assert 10 < took_s < 18
-    made = commit(second, NOTHING_CHANGED, 0)
+    made = commit_version(second, NOTHING_CHANGED, 0)
     writing.join(10)
     ((_, noticed_s),) = lost
     assert noticed_s < 15
@@ -86,7 +87,7 @@ def test_a_writer_whose_relay_forwards_nothing_is_replaced_and_can_commit_nothin
     time.sleep(0.5)
     assert kept_versions(second)[-1] == made.id == 7
     with pytest.raises(ServerLost):
-        commit(writer, NOTHING_CHANGED, 0)
+        commit_version(writer, NOTHING_CHANGED, 0)
 
 
 @pytest.mark.usefixtures("quick")

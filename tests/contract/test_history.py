@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hopsyncd.api.version_log import version_about
+from store.commit import commit_version
 from store.exceptions import NoSuchVersion, TagRefused
 from store.history import (
     VisibleCounts,
@@ -20,7 +21,6 @@ from store.history import (
 from store.reads import document_at
 from store.records import Change, Document, Version
 from store.sources import pins_of, release_pins
-from store.versions import commit
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -70,7 +70,7 @@ def commit_again(stack: Stack, path: str, media_type: str) -> None:
         counters={},
         **nothing,
     )
-    commit(stack.connection, change, at.created_ms + 1)
+    commit_version(stack.connection, change, at.created_ms + 1)
 
 
 def files_of(stack: Stack) -> MemoryConnector:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from store.commit import commit_version, put_seen
 from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
 from store.open_database import open_reader, open_writer
 from store.reads import live_documents
@@ -18,7 +19,7 @@ from store.sources import (
     source_names,
 )
 from store.transactions import snapshot, transaction
-from store.versions import commit, kept_versions, put_seen
+from store.versions import kept_versions
 from tests.fakes.edited import edited
 from tests.fakes.follower import read_at
 from tests.fakes.memory import MemoryConnector
@@ -40,9 +41,9 @@ def test_a_writer_that_lost_its_session_cannot_write(server: Postgres, on_server
     first = edited(on_server)
     server.cut_connections()
     second = open_writer(on_server)
-    made = commit(second, NOTHING_CHANGED, 0)
+    made = commit_version(second, NOTHING_CHANGED, 0)
     with pytest.raises(ServerLost):
-        commit(first.connection, NOTHING_CHANGED, 0)
+        commit_version(first.connection, NOTHING_CHANGED, 0)
     assert kept_versions(second)[-1] == made.id == 7
 
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.index.matching import edge_budget
+from hopsyncd.index.edge_selection import edge_budget
 from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.strategies.plain import rank_by_vector
 from store import history, operational, reads, sources
 from store.changes import changes, stamp
 from store.check import check, refuse_damaged
+from store.commit import put_seen
 from store.content import counters, put_content, question_texts, register_generation
 from store.contract import Connection
 from store.copying import copy_database
@@ -34,7 +35,7 @@ from store.open_database import Database, open_reader, open_writer
 from store.purge import purge, request_purge
 from store.records import GenerationConfig, Passage, Seen, SetId, to_grid
 from store.transactions import snapshot
-from store.versions import kept_versions, put_seen, version
+from store.versions import kept_versions, version
 from store.visibility import HiddenFolders, Mask
 from tests.fakes.dump import graphs
 from tests.fakes.edited import LATER_MS, NOTHING, edited

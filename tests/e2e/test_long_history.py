@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from hopsyncd.config.configuration import DATABASE_NAME
+from store.commit import commit_version
 from store.records import Change, Document, Occurrence, Passage
-from store.versions import commit
 from tests.e2e.daemon import SMALL, Place, new_place
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -62,7 +62,7 @@ def commit_documents(stack: Stack, new: Sequence[Document], gone: Sequence[str] 
         unseen=[],
         counters={},
     )
-    commit(stack.connection, change, at.created_ms + 1)
+    commit_version(stack.connection, change, at.created_ms + 1)
 
 
 def printed(place: Place, *arguments: str) -> list[str]:

@@ -70,7 +70,7 @@ def test_the_page_names_every_file_that_an_edit_enters(place: Place) -> None:
     place.until(lambda: acknowledged.read_bytes() != before)
     time.sleep(0.5)  # until the version is published
     files = entered(place)
-    assert {"hopsyncd/ingest/watch.py", "store/versions.py"} <= files
+    assert {"hopsyncd/ingest/watch.py", "store/commit.py"} <= files
     missing = sorted(files - named("The write path") - EVERYWHERE)
     assert not missing, f"docs/ARCHITECTURE.md does not name {' '.join(missing)}"
 

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.links import heading_key
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     MatchDelta,
     find_edge_threshold,
     list_pending_matches,
     update_matches,
 )
+from hopsyncd.index.links import heading_key
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot

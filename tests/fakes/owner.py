@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.retrieve.visible_sources import EVERYTHING
 
 OWNER = Caller("owner", "owner", EVERYTHING)

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from dataclasses import fields
 from typing import Any, cast
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.app import Services
 from hopsyncd.api.requests import AskRequest, QueryRequest, SyncRequest
 from hopsyncd.api.worker_pools import Listener

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hopsyncd.api.access import Access, AccessRules, Caller
+from hopsyncd.api.access_rules import Access, AccessRules, Caller
 from hopsyncd.api.tokens import Tokens, TokenUses
 from hopsyncd.api.watch_delivery import WatchActions
 from hopsyncd.api.watch_rights import Makers, login_of

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.access import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.removal import remove_source_documents

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import HALF_COSINE, MAX_CANDIDATES, MatchColumns
-from hopsyncd.index.live_index import IN_FORCE, LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     compute_similarity,
     jaccard,
     list_pending_matches,
     make_match_records,
     update_matches,
 )
+from hopsyncd.index.live_index import IN_FORCE, LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from store.records import Direction, Match, QuestionSet
 from tests.fakes.dump import exact_vectors

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.api.access import Access, AccessRules
+from hopsyncd.api.access_rules import Access, AccessRules
 from hopsyncd.api.tokens import LIMITED_ROLES
 from hopsyncd.client.trust import Credentials
 from store.access_rules import AccessRule

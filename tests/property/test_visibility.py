@@ -17,7 +17,7 @@ from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import count_visible, diff_answer, logged_version, restricted_diff
 from hopsyncd.config.values import Search
-from hopsyncd.index.matching import edge_budget
+from hopsyncd.index.edge_selection import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.responses.changes import LoggedVersion
 from hopsyncd.responses.results import NeighboursAnswer, PathsAnswer

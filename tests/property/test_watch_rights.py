@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.watch_delivery import WatchActions
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.retrieve.answering.asker import Asker

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hopsyncd.api.access import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from store.access_rules import NOBODY, OPEN, AccessRule, FolderClause, read_access_rule

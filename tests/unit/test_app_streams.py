@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.app import ENDPOINTS, make_app
 from hopsyncd.api.audit import FoundSummary
 from hopsyncd.api.endpoints import NDJSON

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.audit import (
     GAP,
     AuditLog,

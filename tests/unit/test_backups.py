@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.access import AccessRules, rules_at_start
+from hopsyncd.api.access_rules import AccessRules, rules_at_start
 from hopsyncd.child_process import start_child
 from hopsyncd.config.configuration import Config, check_config
 from hopsyncd.errors import BadRequest, ConfigError

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.matching import edge_budget, find_edge_threshold
+from hopsyncd.index.edge_selection import edge_budget, find_edge_threshold
 from store.records import EdgeThreshold
 
 matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1.0]))

@@ -23,10 +23,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AccessRules
+from hopsyncd.api.access_guard import Guard
+from hopsyncd.api.access_rules import Access, AccessRules
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE, FailedTokens
-from hopsyncd.api.guard import Guard
 from hopsyncd.api.mcp.document_server import guard_app
 from hopsyncd.api.server import bind_address
 from hopsyncd.api.tokens import OneToken, Role, TokenFile, Tokens, TokenUses

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store import versions
+from store import commit
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -33,7 +33,7 @@ def test_parts_of_matches_give_the_same_rows(
     found = list[list[tuple[Any, ...]]]()
     for size in (1000, 3, 2, 1):
         (folder := tmp_path / str(size)).mkdir()
-        monkeypatch.setattr(versions, "_MATCHES_AT_ONCE", size)
+        monkeypatch.setattr(commit, "_MATCHES_AT_ONCE", size)
         found.append(changed_matches(folder))
     assert len(found[0]) > 15
     assert found[0] == found[1] == found[2] == found[3]

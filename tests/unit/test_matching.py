@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import MatchColumns
-from hopsyncd.index.live_index import IN_FORCE, LiveIndex
-from hopsyncd.index.matching import (
+from hopsyncd.index.edge_selection import (
     compute_similarity,
     count_matches,
     find_best_matches,
@@ -24,6 +23,7 @@ from hopsyncd.index.matching import (
     replace_matches,
     update_matches,
 )
+from hopsyncd.index.live_index import IN_FORCE, LiveIndex
 from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.tables import MatchTable, OutgoingQuestionTable
 from store.records import EdgeThreshold, Match, QuestionId, QuestionSet, to_grid

@@ -11,10 +11,10 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AccessRules
+from hopsyncd.api.access_guard import Guard, guard_daemon
+from hopsyncd.api.access_rules import Access, AccessRules
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE
-from hopsyncd.api.guard import Guard, guard_daemon
 from hopsyncd.api.tokens import Tokens, TokenUses
 from hopsyncd.client.response import BROWSER_HEADER
 from hopsyncd.client.trust import UNKNOWN, Credentials

@@ -8,6 +8,7 @@ import pytest
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from store.commit import put_seen
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
 from store.operational import count_quarantined, end_quarantine, find_quarantined, put_quarantined
@@ -19,7 +20,6 @@ from store.sources import (
     register_source,
     seen_items,
 )
-from store.versions import put_seen
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
 LIMITS = Limits(light_bytes=0)

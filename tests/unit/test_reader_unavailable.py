@@ -17,9 +17,9 @@ from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.read import READER
+from store.commit import put_seen
 from store.operational import end_quarantine, find_quarantined, put_quarantined
 from store.records import Seen, content_hash
-from store.versions import put_seen
 from tests.fakes import documents
 from tests.fakes.stack import Stack
 from tests.unit.test_sandbox import BAD

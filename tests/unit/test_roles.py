@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 from starlette.testclient import TestClient
 
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.app import ENDPOINTS, make_app
 from hopsyncd.api.endpoints import Endpoint
 from hopsyncd.api.tokens import Role

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from hopsyncd.api import status_service
-from hopsyncd.api.access import Caller
+from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.status_service import StatusService
 from hopsyncd.retrieve.visible_sources import Acl

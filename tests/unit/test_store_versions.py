@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from store.commit import commit_version
 from store.content import known_passages, put_content, register_generation, sets_at
 from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_writer
@@ -29,7 +30,7 @@ from store.records import (
     set_id,
 )
 from store.sources import register_source, seen_items
-from store.versions import commit, head, version
+from store.versions import head, version
 from tests.fakes.triplets import RECIPE, answers, asks, triplets
 
 ROME, GAUL = Passage(("Rome",), "A city of stone"), Passage((), "A land")
@@ -70,7 +71,7 @@ def both(store: Connection) -> Version:
         seen=[Seen(1, "a.md", "r1", b"1")],
         counters={"passages_generated": 2},
     )
-    return commit(store, change, 1000)
+    return commit_version(store, change, 1000)
 
 
 def without_gaul(store: Connection) -> Version:
@@ -82,7 +83,7 @@ def without_gaul(store: Connection) -> Version:
         matches_ended=[TO_GAUL.question],
         edge_threshold=EdgeThreshold(0.5, TO_GAUL.question),
     )
-    return commit(store, change, 2000)
+    return commit_version(store, change, 2000)
 
 
 def dumped(store: Connection) -> dict[str, list[tuple[object, ...]]]:
@@ -155,7 +156,7 @@ def test_a_row_that_returns_gets_a_second_interval(store: Connection) -> None:
         passages_begun=begun(GAUL),
         matches_begun=[TO_GAUL],
     )
-    commit(store, change, 3000)
+    commit_version(store, change, 3000)
     lives = "SELECT born, died FROM life WHERE passage = ? ORDER BY born"
     assert store.execute(lives, [GAUL.id]).fetchall() == [(1, 2), (3, ALIVE)]
     spans = "SELECT born, died FROM match WHERE question = ? ORDER BY born"
@@ -176,7 +177,7 @@ def test_a_removed_document_is_gone_from_the_head_only(store: Connection) -> Non
         matches_ended=[TO_GAUL.question],
         unseen=[(1, "a.md")],
     )
-    assert commit(store, gone, 2000).documents == 0
+    assert commit_version(store, gone, 2000).documents == 0
     assert live_documents(store, 1) == {}
     assert seen_items(store, 1) == {}
     assert places_at(store, 1, [ROME.id])[ROME.id][0].document == "a.md"
@@ -193,7 +194,7 @@ def test_a_commit_that_fails_leaves_nothing(store: Connection) -> None:
         seen=[Seen(1, "b.md", "r1", b"2")],
     )
     with pytest.raises(SqliteError):
-        commit(store, bad, 2000)
+        commit_version(store, bad, 2000)
     assert dumped(store) == before
     assert without_gaul(store).id == 2
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from hopsyncd.api import tls
-from hopsyncd.api.guard import OwnNames
+from hopsyncd.api.access_guard import OwnNames
 from hopsyncd.api.proxy import BehindProxy
 from hopsyncd.api.tls import Handshakes, ServerTls, TlsStart, load_certificate
 from hopsyncd.config.configuration import Config, check_config

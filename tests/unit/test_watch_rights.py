@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.access import Access, AccessRules, Caller
+from hopsyncd.api.access_rules import Access, AccessRules, Caller
 from hopsyncd.api.tokens import TokenFile, Tokens, TokenUses
 from hopsyncd.api.watch_rights import Makers, Rights, covers, login_of
 from hopsyncd.client.trust import Credentials

@@ -35,9 +35,9 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp
 
 from hopsyncd import __version__
-from hopsyncd.api.access import Access, AccessRules
+from hopsyncd.api.access_guard import Guard
+from hopsyncd.api.access_rules import Access, AccessRules
 from hopsyncd.api.audit import NoAuditLog
-from hopsyncd.api.guard import Guard
 from hopsyncd.api.mcp.arguments import lean_schema, mistake_line, rename_arguments
 from hopsyncd.api.mcp.shapes import NOTICE, document_text, json_text, shorten
 from hopsyncd.api.mcp.tools import Tools, WritingTools

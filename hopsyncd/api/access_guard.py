@@ -21,7 +21,7 @@ import structlog
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, Caller
+from hopsyncd.api.access_rules import Access, Caller
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FailedTokens
 from hopsyncd.api.failures import failure_body

@@ -23,6 +23,7 @@ from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS, group_id, user_id
+from hopsyncd.errors import Forbidden
 from hopsyncd.retrieve.visible_sources import EVERYTHING, NOTHING, Acl
 from store.access_rules import (
     NOBODY,
@@ -227,6 +228,16 @@ class Caller:
     def may(self, right: Right) -> bool:
         """Return whether the caller's role has the right."""
         return right in RIGHTS[self.role]
+
+    def require_right(self, right: Right) -> None:
+        """Raise Forbidden if the caller's role does not have the right."""
+        if not self.may(right):
+            needed = "metrics or admin" if right == "metrics" else right
+            raise Forbidden(
+                "The request was refused",
+                f"{self.name} has the role {self.role}, and this request needs the role {needed}",
+                "Ask the administrator of this daemon for the role",
+            )
 
 
 class Access:
