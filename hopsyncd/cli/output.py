@@ -310,9 +310,9 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         options = " ".join(
             f"--{part.replace(':', ' ')}" for part in query["offered_filter"].split()
         )
-        echo_line(
-            f"For only documents that changed in that period, add {options}", fg="cyan", err=True
-        )
+        is_own_day = query["offered_filter"].startswith("created-")
+        which = "dated" if is_own_day else "that changed"
+        echo_line(f"For only documents {which} in that period, add {options}", fg="cyan", err=True)
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"

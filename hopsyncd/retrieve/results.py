@@ -26,6 +26,7 @@ from hopsyncd.responses.results import (
     UnderstoodWord,
     WalkedHop,
 )
+from hopsyncd.retrieve.asked_time import choose_date
 from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.material import find_title
 from hopsyncd.retrieve.query_parser import Understood, suggest_filter
@@ -144,9 +145,10 @@ def format_understood(
     ):
         return None
     documents = passages = 0
-    hint = None
+    hint, offered_filter = None, understood.asked_time
     if answer is not None:
         snapshot = answer.snapshot
+        offered_filter = choose_date(offered_filter, understood.question, snapshot)
         visible = snapshot.statistics.visible
         documents = int(np.count_nonzero(visible.documents))
         passages = snapshot.statistics.passages
@@ -159,7 +161,7 @@ def format_understood(
         "offered": _format_words(spelling.offered),
         "absent": list(dict.fromkeys((*spelling.applied, *absent))),
         "filter": understood.filter_text,
-        "offered_filter": understood.asked_time,
+        "offered_filter": offered_filter,
         "documents": documents,
         "passages": passages,
         "hint": hint,

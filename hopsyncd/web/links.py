@@ -83,6 +83,7 @@ class Links:
             "open_url": self.open_url,
             "close_url": self._search(),
             "toggled": self.toggle_filter,
+            "with_filters": lambda added: self.replace_filters((), added),
             "more_url": self._search(k=_MOST),
             "asked_query": query_string(self._search_fields()),
         }

@@ -40,6 +40,12 @@ def test_enter_does_not_repeat_a_search_that_was_typed(opened: Page) -> None:
     assert len([url for url in searches if "/results" in url]) == 2
 
 
+def test_a_time_in_a_question_is_offered_as_a_filter(opened: Page) -> None:
+    opened.locator("#q").fill("Who repairs clocks in Bergen since March 2020?")
+    opened.get_by_role("link", name="Only documents that changed in that period").click()
+    expect(opened.locator(".chip.on")).to_contain_text("2020-03-01")
+
+
 def test_back_leads_to_the_search_before_and_then_to_the_first_screen(opened: Page) -> None:
     for question in ("Where did Lord Byron die?", "Who repairs clocks in Bergen?"):
         opened.locator("#q").fill(question[:9])

@@ -80,6 +80,24 @@ def test_only_words_are_said_to_be_searched_for(
     assert capsys.readouterr().err == told
 
 
+@pytest.mark.parametrize(
+    ("offered", "told"),
+    [
+        ("since:2026-03-09", "that changed in that period, add --since 2026-03-09\n"),
+        ("created-before:2026-03", "dated in that period, add --created-before 2026-03\n"),
+    ],
+)
+def test_an_offered_filter_tells_which_date_it_uses(
+    offered: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    understood = {
+        "question": "gate", "words": [], "offered": [], "absent": [], "filter": "",
+        "offered_filter": offered, "documents": 1, "passages": 2, "hint": None,
+    }  # fmt: skip
+    print_understood({"understood": understood})
+    assert capsys.readouterr().err == f"For only documents {told}"
+
+
 def test_doctor_prints_several_mistakes_on_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
