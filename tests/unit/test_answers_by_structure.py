@@ -6,6 +6,7 @@ import pytest
 
 from hopsyncd.config.values import Search
 from hopsyncd.retrieve.answering.asker import Asker, collect_texts
+from hopsyncd.retrieve.answering.section_date import keep_asked_time
 from hopsyncd.retrieve.answering.structure import find_by_structure
 from hopsyncd.retrieve.answering.support import Judgement
 from hopsyncd.retrieve.engine import Engine
@@ -36,8 +37,11 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def asker(tmp_path_factory: pytest.TempPathFactory) -> Asker:
-    folder: Path = tmp_path_factory.mktemp("structure")
-    stack = Stack(folder / "s.db", MemoryConnector(FILES), passage_tokens=200)
+    return open_asker(tmp_path_factory.mktemp("structure"), FILES)
+
+
+def open_asker(folder: Path, files: dict[str, bytes]) -> Asker:
+    stack = Stack(folder / "s.db", MemoryConnector(files), passage_tokens=200)
     stack.sync()
     engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
     engine.publish(stack.writer.snapshot_of(stack.head))
@@ -60,6 +64,60 @@ def test_a_dated_section_answers_when_it_was(
     _, reply = asker.ask(question, 8, Search())
     assert reply.short == day
     assert [piece.text for piece in reply.evidence] == [text]
+
+
+MINUTES = {
+    "2026-01-12 Choir.md": b"# Choir\n\nThe choir wants nine robes. Ann buys the robes.\n",
+    "minutes.md": b"# Minutes\n\n## 2026-03-24\n\nThe choir wants twelve robes. Bo sews robes.\n\n"
+    b"## 3 February 2026\n\nThe choir wants ten robes. Cy dyes robes.\n",
+    "choir.md": b"# Shop\n\nThe choir robes shop sells scarves.\n",
+    "2026-04-01 Boat.md": b"# Boat\n\nThe boat leaks.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def minutes(tmp_path_factory: pytest.TempPathFactory) -> Asker:
+    return open_asker(tmp_path_factory.mktemp("minutes"), MINUTES)
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("When did we last talk about the choir robes?", "2026-03-24"),
+        ("When was the first meeting about the choir robes?", "2026-01-12"),
+        ("When did the choir robes meeting in February take place?", "3 February 2026"),
+    ],
+)
+def test_the_last_the_first_or_the_named_meeting_tells_its_day(
+    minutes: Asker, question: str, day: str
+) -> None:
+    assert minutes.ask(question, 8, Search())[1].short == day
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted", "unwanted"),
+    [
+        ("Which robes did the choir want in the latest minutes?", "twelve", "nine ten"),
+        ("Which robes did the choir want in February 2026?", "ten", "nine twelve"),
+        ("Which robes did the choir want on 12 January 2026?", "nine", "ten twelve"),
+        ("Which robes did the choir want at the first meeting?", "nine", "ten twelve"),
+        # No section is of that time, so none is left out.
+        ("Which robes did the choir want in May 2026?", "nine ten twelve", ""),
+        ("Which robes does the choir want at the latest?", "nine ten twelve", ""),
+        ("How long do the robes of the choir last?", "nine ten twelve", ""),
+    ],
+)
+def test_sections_of_other_times_are_not_used(
+    minutes: Asker, question: str, wanted: str, unwanted: str
+) -> None:
+    found, _ = minutes.ask(question, 8, Search())
+    assert found is not None
+    sentences, weights = minutes.rate_sentences(found)
+    kept = keep_asked_time(collect_texts(found), sentences, weights, question)
+    text = " ".join(sentence.text for sentence in kept)
+    assert all(word in text for word in wanted.split())
+    assert not any(word in text for word in unwanted.split())
+    assert "scarves" in text  # It has no day.
 
 
 @pytest.mark.parametrize("question", ["When was the crane built?", "When was the licence renewed?"])

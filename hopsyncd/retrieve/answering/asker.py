@@ -25,6 +25,7 @@ from hopsyncd.retrieve.answering.llm_answer import (
     select_thread,
 )
 from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.answering.section_date import keep_asked_time
 from hopsyncd.retrieve.answering.structure import find_by_structure
 from hopsyncd.retrieve.answering.support import judge
 from hopsyncd.retrieve.answering.thread import (
@@ -251,16 +252,17 @@ class Asker:
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> AskReply:
-        judgement = judge(
-            answer.question, sentences, weights, answer.snapshot.statistics.passages, self._language
-        )
-        judgement = find_by_structure(
-            collect_texts(answer), sentences, weights, answer.question, judgement
-        )
+        texts, count = collect_texts(answer), answer.snapshot.statistics.passages
+        asked = keep_asked_time(texts, sentences, weights, answer.question)
+        judgement = judge(answer.question, asked, weights, count, self._language)
+        if len(asked) < len(sentences) and not judgement.is_found:
+            judgement = judge(answer.question, sentences, weights, count, self._language)
+            asked = sentences
+        judgement = find_by_structure(texts, asked, weights, answer.question, judgement)
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
         chosen = [*judgement.sentences] or choose_sentences(
-            sentences, weights, judgement.with_value, judgement.leading
+            asked, weights, judgement.with_value, judgement.leading
         )
         passages = list_cited_passages(chosen)
         return AskReply(

@@ -5,15 +5,19 @@ sentences of the section need not repeat the day. The day answers "When was the 
 crane?" if the heading or the name has all words of the question. Words for a meeting itself, such
 as "talk" or "decide", may be missing. If the question has such a word, the other words may be
 anywhere in the section.
+
+If a question asks for the latest or the first section, or names a day, a month or a year, the
+sections of other times that fit it as well are not used.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 
 from hopsyncd.retrieve.sentences import PassageTexts, Sentence
-from hopsyncd.text.dates import find_date_text
+from hopsyncd.text.dates import MONTH_PATTERN, MONTHS, find_date_text, find_dates, find_days_in_name
 from hopsyncd.text.words import index_terms
 
 _LEAST_COVERED = 0.95  # as a share of the idf of the question's words
@@ -24,6 +28,25 @@ _EVENTS = frozenset(
         " happened place take took hold held last next about on"
     )
 )
+_OWNED = r"\b(?:the|this|our|my|your|his|her|its|their|der|die|das|unsere?[mnrs]?)"
+_LATEST = re.compile(
+    rf"{_OWNED} (?:last|next|letzten?|n\u00e4chsten?)\b"
+    r"(?! (?:\d|few|two|three|four|five|day|week|month|year|quarter|decade|century))"
+    r"|(?<!at the )(?<!at )\b(?:latest|newest|most recent)\b"
+    r"|\b(?:did|was|were|have|has|had) (?:\w+ ){1,2}(?<!to )last \w",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(rf"{_OWNED} (?:first|earliest|oldest|ersten?)\b", re.IGNORECASE)
+_MONTH = re.compile(
+    rf"\b(?:in|during|of|im|en) ({MONTH_PATTERN})(?:,? (?:of |del? )?([12]\d{{3}}))?(?!\w| \d)",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"\b(?:in|during|of|im|en) (?:the year )?([12]\d{3})(?![\w.-])", re.IGNORECASE)
+_TIME_WORDS = frozenset(
+    index_terms(f"last latest newest most recent next first earliest oldest {' '.join(MONTHS)}")
+)
+_LEAST_FIT = 0.5  # as a share of the idf of the question's words
+_AS_GOOD = 0.8  # as a share of the best section's fit
 _DATE_LINE = re.compile(r"(?:date|day|when|datum|fecha|data)\s*:\s*(.*)", re.IGNORECASE)
 
 
@@ -96,3 +119,90 @@ def _list_dated_texts(
     yield from reversed(texts.passages[id_].heading)
     for place in texts.places.get(id_, ())[:1]:
         yield PurePosixPath(place.document).stem
+
+
+def keep_asked_time(
+    texts: PassageTexts, sentences: Sequence[Sentence], weights: Mapping[str, float], question: str
+) -> Sequence[Sentence]:
+    """Leave out the sentences of dated sections from other times than the question asks for.
+
+    Only sections that fit the question about as well as the best dated section are left out. If no
+    dated section is of the asked time, all sentences are returned. `weights` is the idf of the
+    question's terms.
+    """
+    choose = _read_asked_days(question)
+    if choose is None:
+        return sentences
+    days = _find_fitting_days(texts, sentences, weights)
+    asked = choose(days.values())
+    if not asked:
+        return sentences
+    dropped = {rank for rank, day in days.items() if day not in asked}
+    return [sentence for sentence in sentences if sentence.rank not in dropped]
+
+
+def _read_asked_days(question: str) -> Callable[[Iterable[str]], set[str]] | None:
+    """Return a function that chooses the asked ISO days of some, or None if any day may be meant.
+
+    >>> days = ("2025-03-12", "2026-02-03", "2026-03-24")
+    >>> choose = _read_asked_days("What did we decide in the last meeting?")
+    >>> choose(days) if choose else None
+    {'2026-03-24'}
+    >>> choose = _read_asked_days("Who came in February?")
+    >>> choose(days) if choose else None
+    {'2026-02-03'}
+    >>> _read_asked_days("How long does it last?") is None
+    True
+    """
+    named = {date.day for date in find_dates(question) if date.order is None}
+    if named:
+        return named.intersection
+    if month := _MONTH.search(question):
+        number, year = MONTHS.get(month[1].lower(), 0), month[2] or ""
+        return lambda days: {
+            day for day in days if day[5:7] == f"{number:02}" and day.startswith(year)
+        }
+    if year_match := _YEAR.search(question):
+        return lambda days: {day for day in days if day.startswith(year_match[1])}
+    for pattern, pick in ((_LATEST, max), (_FIRST, min)):
+        if pattern.search(question):
+            return partial(_pick_day, pick)
+    return None
+
+
+def _pick_day(pick: Callable[[Iterable[str]], str], days: Iterable[str]) -> set[str]:
+    found = {*days}
+    return {pick(found)} if found else set()
+
+
+def _find_fitting_days(
+    texts: PassageTexts, sentences: Sequence[Sentence], weights: Mapping[str, float]
+) -> dict[int, str]:
+    """Map the rank of each dated passage that fits the question about as well as the best one to
+    its ISO day."""
+    wanted = {
+        term: worth
+        for term, worth in weights.items()
+        if term not in _EVENTS and term not in _TIME_WORDS and not term.isdigit()
+    }
+    total = sum(wanted.values())
+    days, fits = dict[int, str](), dict[int, float]()
+    for rank in range(len(texts.ranked)):
+        inside = [sentence for sentence in sentences if sentence.rank == rank]
+        day = _find_day(texts, rank, inside)
+        if day and inside:
+            terms = frozenset[str]().union(*(sentence.terms for sentence in inside))
+            days[rank] = day
+            fits[rank] = sum(wanted[term] for term in terms & wanted.keys()) / total if total else 1
+    least = max(_AS_GOOD * max(fits.values(), default=0.0), _LEAST_FIT)
+    return {rank: day for rank, day in days.items() if fits[rank] >= least}
+
+
+def _find_day(texts: PassageTexts, rank: int, sentences: Sequence[Sentence]) -> str:
+    """Return the ISO day of a passage, or "" if it has none."""
+    for text in _list_dated_texts(texts, rank, sentences):
+        for date in find_dates(text):
+            if date.order is None:
+                return date.day
+    paths = (place.document for place in texts.places.get(texts.ranked[rank], ())[:1])
+    return next((day for path in paths for day in find_days_in_name(path)), "")
