@@ -27,7 +27,8 @@ class Sentence:
 
     rank: the passage's rank, counted from 0. cosine: the cosine of the sentence with the question.
     terms: the question's terms that the sentence, its heading or the path of its document contains.
-    names: the names in the sentence and in the headings above it, as keywords.
+    names: the names in the sentence and in the headings above it, as keywords. clause_cosines: the
+    cosines of the sentence with each clause of a question that asks several things, else ().
     """
 
     passage: PassageId
@@ -36,6 +37,7 @@ class Sentence:
     cosine: float
     terms: frozenset[str]
     names: frozenset[str]
+    clause_cosines: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +105,13 @@ def list_sentences(
     question: Vectors,
     terms: Collection[str],
     encoder: Encoder,
+    clauses: Sequence[Vectors] = (),
 ) -> list[Sentence]:
     """List all sentences of the passages, by rank and position.
 
     The built-in generator makes a question of each sentence, so the sentence's vector is stored in
-    the passage's question set. Sentences without a stored vector are encoded now.
+    the passage's question set. Sentences without a stored vector are encoded now. `question` and
+    each of its `clauses` is a (d,) vector.
     """
     sentences: list[Sentence] = []
     for rank, id_ in enumerate(found.ranked):
@@ -115,15 +119,16 @@ def list_sentences(
         texts = [passage.text[start:end] for start, end in sentence_spans(passage.text)]
         stored = _map_questions_by_text(sets.get(id_))
         vectors = _compute_vectors(passage, texts, stored, encoder)
-        cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
+        asked = np.array([question, *clauses], dtype=np.float64)
+        cosines = vectors.astype(np.float64) @ asked.T / (GRID * GRID)
         headings = frozenset(normalise(heading) for heading in passage.heading)
         paths = [place.document for place in found.places.get(id_, ())]
         above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
         terms_by_text = terms_of_each(texts)
-        for text, cosine in zip(texts, cosines.tolist(), strict=True):
+        for text, (cosine, *by_clause) in zip(texts, cosines.tolist(), strict=True):
             has = above.union(terms_by_text[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings
-            sentences.append(Sentence(id_, rank, text, cosine, has, names))
+            sentences.append(Sentence(id_, rank, text, cosine, has, names, (*by_clause,)))
     return sentences
 
 

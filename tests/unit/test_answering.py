@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,35 @@ def test_a_sentence_about_a_pronoun_follows_the_sentence_that_names_it() -> None
     of_other = sentence("The deputy of Ann is Olga.", 0, 0.5, "deputy")
     assert choose_sentences([named, own, of_other], weights)[:2] == [named, own]
     assert choose_sentences([named, of_other, own], weights)[:2] == [named, of_other]
+
+
+def test_the_last_sentence_answers_the_clause_that_the_others_answer_worst() -> None:
+    weights = {"door": 2.0, "born": 2.0, "oil": 1.0}
+    said = [
+        sentence("The Door was born here", 0, 0.5, "door", "born"),
+        sentence("Oil is on it", 0, 0.5, "oil"),
+        sentence("More oil and bronze", 1, 0.5, "oil"),
+        sentence("she paints on wet wood", 4, 0.1),
+    ]
+    assert choose_sentences(said, weights) == said[:2]
+    cosines = [(0.5, 0.2), (0.4, 0.1), (0.6, 0.2), (0.1, 0.4)]
+    asked_twice = [
+        replace(one, clause_cosines=pair) for one, pair in zip(said, cosines, strict=True)
+    ]
+    chosen = choose_sentences(asked_twice, weights)
+    assert [one.text for one in chosen] == [said[0].text, said[1].text, said[3].text]
+
+
+def test_a_question_that_asks_two_things_compares_each_with_the_sentences(notes: Asked) -> None:
+    clauses = ("Where was Kaltenbrunn born", "in what does she paint?")
+    found, _ = notes.asker.ask(" and ".join(clauses), 8, Search())
+    assert found is not None
+    sentences, _ = notes.asker.rate_sentences(found)
+    best = [max(sentences, key=lambda one: one.clause_cosines[part]).text for part in (0, 1)]
+    assert best == ["Kaltenbrunn was born in Ostrava.", "She paints in oil."]
+    found, _ = notes.asker.ask(QUESTION, 8, Search())
+    assert found is not None
+    assert not any(one.clause_cosines for one in notes.asker.rate_sentences(found)[0])
 
 
 def test_a_leading_sentence_comes_first() -> None:

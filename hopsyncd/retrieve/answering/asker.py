@@ -34,6 +34,7 @@ from hopsyncd.retrieve.answering.thread import (
     add_subjects,
     find_earlier_names,
 )
+from hopsyncd.retrieve.clauses import split_clauses
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import Tell, ignore_progress
@@ -308,18 +309,20 @@ class Asker:
         encoder is unavailable, stored vectors are used. With `needs_encoder`, EncoderUnavailable is
         raised instead.
         """
-        vector = self._engine.vector(answer.question, None if needs_encoder else answer.snapshot)
+        instead = None if needs_encoder else answer.snapshot
+        asked = (answer.question, *split_clauses(answer.question))
+        vector, *clauses = (self._engine.vector(text, instead) for text in asked)
         texts = collect_texts(answer)
         with self._engine.reading() as (connection, _):
             sets = read_sets(connection, answer.version, texts.ranked)
         weights = compute_term_weights(answer.snapshot, answer.question)
         try:
-            return list_sentences(texts, sets, vector, weights, self._encoder), weights
+            return list_sentences(texts, sets, vector, weights, self._encoder, clauses), weights
         except EncoderUnavailable:
             if needs_encoder:
                 raise
             stored = StoredVectors(answer.snapshot)
-            return list_sentences(texts, sets, vector, weights, stored), weights
+            return list_sentences(texts, sets, vector, weights, stored, clauses), weights
 
 
 def collect_texts(answer: Answer) -> PassageTexts:

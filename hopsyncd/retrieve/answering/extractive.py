@@ -18,6 +18,9 @@ sentence contains a value of the kind asked for, and the new sentence does not. 
 the new sentence shares no name with the chosen sentences, and the question is short or hardly
 resembles the new sentence. A short answer is shown only with the sentence that contains it.
 
+If a question asks several things, the last sentence is chosen for the clause that the other
+sentences answer worst: it has the largest cosine with this clause.
+
 Questions, headers, front matter, markup and lines that only introduce a list do not count as
 sentences, unless they contain a value of the kind asked for.
 
@@ -101,9 +104,7 @@ def choose_sentences(
     ] or [*sentences]
     leaders = [sentence for sentence in sentences if sentence in leading]
     covered = frozenset[str]()
-    names: dict[PassageId, frozenset[str]] = {}
-    for sentence in sentences:
-        names[sentence.passage] = names.get(sentence.passage, frozenset()) | sentence.names
+    names = _unite_names(sentences)
 
     def share_new(sentence: Sentence) -> float:
         return sum(weights[term] for term in sentence.terms - covered) / total
@@ -132,14 +133,36 @@ def choose_sentences(
         is_far = len(weights) <= _SHORT_QUESTION or sentence.cosine < _UNLIKE
         return chosen[0] in with_value or (is_far and not is_joined(sentence))
 
-    while left and len(chosen) < _SENTENCES:
+    has_clauses = any(sentence.clause_cosines for sentence in left)
+    while left and len(chosen) + has_clauses < _SENTENCES:
         best = max((leaders if not chosen else ()) or left, key=value)
         if chosen and is_padding(best):
             break
         chosen.append(best)
         left = [sentence for sentence in left if sentence.text != best.text]
         covered |= best.terms
+    if has_clauses and left:
+        chosen.append(_choose_for_clause(left, chosen))
     return [_shorten(sentence) for sentence in chosen]
+
+
+def _unite_names(sentences: Sequence[Sentence]) -> dict[PassageId, frozenset[str]]:
+    names: dict[PassageId, frozenset[str]] = {}
+    for sentence in sentences:
+        names[sentence.passage] = names.get(sentence.passage, frozenset()) | sentence.names
+    return names
+
+
+def _choose_for_clause(left: Sequence[Sentence], chosen: Sequence[Sentence]) -> Sentence:
+    """Choose the sentence that improves the best cosine with a clause of the question most."""
+    by_clause = zip(*(sentence.clause_cosines for sentence in chosen), strict=True)
+    best: list[float] = [max(cosines) for cosines in by_clause]
+
+    def improvement(sentence: Sentence) -> float:
+        cosines = sentence.clause_cosines
+        return max(cosine - known for cosine, known in zip(cosines, best, strict=True))
+
+    return max(left, key=improvement)
 
 
 def _find_antecedents(sentences: Sequence[Sentence]) -> dict[Sentence, Sentence]:
