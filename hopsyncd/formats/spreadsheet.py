@@ -316,8 +316,11 @@ def _cell_text(cell: Any) -> str:
 
 
 def _unescape(text: str) -> str:
-    """Decode Excel's escapes for characters that XML cannot contain, such as `_x000D_`."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
+    """Decode Excel's escapes for characters that XML cannot contain, such as `_x000D_`. NUL is left
+    out, because no document may contain it."""
+    if "_x" not in text:
+        return text
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text).replace("\0", "")
 
 
 def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:

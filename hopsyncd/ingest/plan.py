@@ -166,13 +166,12 @@ def _find_fault(id_: str, max_path_bytes: int | None) -> Problem | None:
         )
     if _printable(id_) == id_:
         return None
-    return Problem(
-        _printable(id_), "the name is not valid Unicode", "Rename the item in its source."
-    )
+    why = "contains a NUL character" if "\0" in id_ else "is not valid Unicode"
+    return Problem(_printable(id_), f"the name {why}", "Rename the item in its source.")
 
 
 def _printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 CHANGED = "changed"  # the reason to fetch an edited document.

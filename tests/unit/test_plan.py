@@ -118,6 +118,13 @@ def test_a_scan_separates_items_and_problems() -> None:
     assert not found.covers("xy.md")
 
 
+def test_a_name_with_nul_which_a_server_cannot_store_is_a_problem() -> None:
+    listing = run_to_end(scan(MemoryConnector({"a.md": b"", "b\0.md": b""}), None))
+    assert [*listing.items] == ["a.md"]
+    (problem,) = listing.problems
+    assert (problem.id, problem.why) == ("b\\x00.md", "the name contains a NUL character")
+
+
 def test_the_problem_of_a_long_path_is_hidden_like_the_path() -> None:
     hidden = f"{'a/' * 60}closed/{'b/' * 60}c.md"
     files = {"a.md": b"", hidden: b"", f"{'x' * 300}.md": b""}

@@ -369,7 +369,7 @@ def test_a_row_marked_as_header_names_the_columns_whatever_its_text(sign: str) -
 
 def test_characters_that_excel_escapes_are_read() -> None:
     book = openpyxl.Workbook()
-    book.active.append(["two_x000D_lines, 5_x00B0_C and _x005F_x0041_"])
+    book.active.append(["two_x000D_lines,_x0000_ 5_x00B0_C and _x005F_x0041_"])
     assert rows(read(book)) == ["two lines, 5°C and _x0041_"]
 
 
