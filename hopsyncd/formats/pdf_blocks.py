@@ -22,7 +22,12 @@ _NUMBER = re.compile(r"\d+")
 _PAGE = re.compile(r"(?:page|seite|p|s|pág|página|pagina)?[\W_]*#(?:(?:of|von|de|di|/)\d+)?\Z")
 _AMOUNT = re.compile(r"(?!(?:19|20)\d\d\b)\d[\d.,]{3,}|[$€£¥%]")
 _LABELLED = re.compile(r"[:=]\s*\S")  # a label with its value
-_CAPTION = re.compile(r"\d\s*[:=]\s*\S")  # such as "Figure 1: Rain"
+# "Figure 1: Rain" and "n = 3" are captions; the title "Rain in 2015: a report" is not.
+_CAPTION = re.compile(
+    r"\W*(?:abb|bild|chart|exhibit|fig|graph|karte|map|photo|plate|scheme|tab)"
+    r"[^\W\d_]*\.?\s*\d[\d.]*\s*:|.*\d\s*=\s*\S",
+    re.IGNORECASE,
+)
 _NUMBERED = re.compile(r"(?:[A-Z]?\d+(?:\.\d+)*\.?|[A-Z]\.)\s+\S")
 _BULLET = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?\d{1,2}[.)])\s")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -161,7 +166,9 @@ def _can_be_heading(line: Line, is_title: bool) -> bool:
         return False
     if len(text) > MAX_HEADING_CHARACTERS or line.parts > _MOST_HEADING_PARTS:
         return False
-    is_value = _AMOUNT.search(text) or (_CAPTION if is_title else _LABELLED).search(text)
+    is_value = _AMOUNT.search(text) or (
+        _CAPTION.match(text) if is_title else _LABELLED.search(text)
+    )
     return bool(_NUMBERED.match(text)) or not (is_value or line.parts > 2)
 
 

@@ -26,6 +26,8 @@ _MAX_CROSSING = 0.5  # share of spans that may cross the gap between the columns
 _MAX_COLUMN_DEPTH = 3
 _MAX_VISITS = 200_000  # comparisons per page of spans with backgrounds
 _LEAST_SPACES, _SAME_SPACE = 3, 0.06  # spaces in a justified line, and line heights
+_AFTER_MARK = 3.1  # times the other spaces: TeX stretches spaces after a full stop thrice as much
+_MARK_AT_END = re.compile(r"[.,:;!?][)\]\u2019\u201d\"']*\Z")
 _MAX_INDENT = 3  # line heights
 _EDGE = 4  # points: tolerance for the left edges of a column's lines
 _MIDDLE = (0.2, 0.85)  # the second column begins between these shares of the width
@@ -243,18 +245,22 @@ def _join_justified(rows: list[list[Span]]) -> list[list[Span]]:
 
 
 def _has_equal_spaces(row: Sequence[Span]) -> bool:
-    """Whether all spaces of a line have the same width, although its words have not.
+    """Whether all spaces of a line have the same width, although its words have not. Spaces after
+    punctuation may be wider.
 
     In a table whose columns are aligned, different words leave different spaces.
     """
-    spaces = [begin - end for span in row for _, end, begin in span.gaps]
-    spaces += [span.left - before.right for before, span in pairwise(row)]
+    found = [(span.text[:offset], begin - end) for span in row for offset, end, begin in span.gaps]
+    found += [(before.text, span.left - before.right) for before, span in pairwise(row)]
+    spaces = [width for text, width in found if not _MARK_AT_END.search(text)]
+    after_marks = [width for text, width in found if _MARK_AT_END.search(text)]
     widths = [span.right - span.left for span in row]
     height = row[0].height
     return (
         len(row) > 1
         and len(spaces) >= _LEAST_SPACES
         and max(spaces) - min(spaces) < _SAME_SPACE * height
+        and max(after_marks, default=0) < _AFTER_MARK * max(spaces)
         and max(widths) - min(widths) > height
         and sum(span.is_value or is_number(span.text) for span in row) * 2 < len(row)
     )
