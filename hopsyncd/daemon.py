@@ -144,7 +144,7 @@ class Daemon:
         self.audit = AuditLog(
             config.daemon.data_dir / AUDIT_NAME, lambda: self._serving.state.config.audit
         )
-        self._workers = query_workers(config)
+        self._workers = query_workers(config, self._saved)
         self._watched = WatchedQuestions(
             config.database,
             lambda: self._serving.state.answering,

@@ -47,11 +47,15 @@ _QUIET_S = 1.0  # after this time without a message, a worker frees memory
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The database, index folder and edge budget that a worker uses."""
+    """The database, index folder and edge budget that a worker uses.
+
+    checked: the digest of the manifest of a saved index that the daemon has checked; empty if none.
+    """
 
     database: Database
     index: Path
     budget_factor: float
+    checked: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +81,14 @@ class AskMessage:
 
     query: QueryMessage
     with_passages: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMessage:
+    """A request to update the index to a version. `checked` is as in WorkerSettings."""
+
+    version: int
+    checked: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,7 @@ class _Copy:
                 raise _Outdated
             generation = get_generation(self._connection, newest.generation)
             self._rewrites = rewrites(self._connection)
-            self._saved = SavedIndex(settings.index, is_owned=False)
+            self._saved = SavedIndex(settings.index, is_owned=False, trusted=settings.checked)
             self._index = self._saved.load(self._connection, generation, newest.id)
         self._generation = generation
         self._models = _DaemonModels(generation, wants)
@@ -158,8 +170,12 @@ class _Copy:
         self.version = 0
         self._publish(newest)
 
-    def follow(self, number: int) -> None:
-        """Update the index to a version. Raises _Outdated if only a new worker can serve it."""
+    def follow(self, number: int, checked: str = "") -> None:
+        """Update the index to a version. Raises _Outdated if only a new worker can serve it.
+
+        `checked` is as in WorkerSettings.
+        """
+        self._saved.trusted = checked
         with snapshot(self._connection):
             self._check()
             if number <= self.version:
@@ -264,8 +280,8 @@ def serve(descriptor: int) -> None:
             if not pipe.poll(_QUIET_S):
                 copy.release_memory()
             message = pipe.recv()
-            if isinstance(message, int):
-                copy.follow(message)
+            if isinstance(message, UpdateMessage):
+                copy.follow(message.version, message.checked)
                 pipe.send(copy.version)
             else:
                 pipe.send(copy.answer(message))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,10 +20,17 @@ from typing import Any, TypeVar
 import structlog
 
 import hopsyncd
-from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.api.query_process import (
+    AskMessage,
+    QueryMessage,
+    UpdateMessage,
+    Wanted,
+    WorkerSettings,
+)
 from hopsyncd.child_process import IdleTimer, Process, Restarts, end_child, start_child
 from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
+from hopsyncd.ingest.saved_index import SavedIndex
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +90,7 @@ def worker_version(search: Search, at: str, newest: int, *, reranks: bool = Fals
     return number if plain and 0 < number <= newest else None
 
 
-def query_workers(config: Config) -> "QueryWorkers":
+def query_workers(config: Config, saved: SavedIndex) -> "QueryWorkers":
     """Create the query workers of a daemon. Starts no workers if the database is on a server."""
     is_file = isinstance(config.database, Path)
     # Absolute, because a worker has another working directory.
@@ -92,16 +99,25 @@ def query_workers(config: Config) -> "QueryWorkers":
         place, config.daemon.data_dir.absolute() / INDEX_NAME, config.index.edge_budget_factor
     )
     count = config.limits.worker_count if is_file else 0
-    return QueryWorkers(settings, count, config.limits.query_s)
+    return QueryWorkers(settings, count, config.limits.query_s, find_checked=lambda: saved.checked)
 
 
 class QueryWorkers:
-    """Starts up to `count` worker processes, and hands queries to them. Thread-safe."""
+    """Starts up to `count` worker processes, and hands queries to them. Thread-safe.
+
+    find_checked: returns the present value of `WorkerSettings.checked`.
+    """
 
     def __init__(
-        self, settings: WorkerSettings, count: int, patience_s: float, idle_s: float = _IDLE_S
+        self,
+        settings: WorkerSettings,
+        count: int,
+        patience_s: float,
+        idle_s: float = _IDLE_S,
+        find_checked: Callable[[], str] = lambda: "",
     ) -> None:
         self._settings = settings
+        self._find_checked = find_checked
         self._count = count
         self._patience_s = patience_s
         self._changed = threading.Condition()
@@ -247,12 +263,12 @@ class QueryWorkers:
                 behind = self._find_outdated()
                 if behind:
                     behind.busy = True
-                settings = self._needed_version
+                needed = UpdateMessage(self._needed_version, self._find_checked())
             if behind is None:
                 self._start()
                 continue
             try:
-                behind.version = behind.exchange(settings, _START_S)
+                behind.version = behind.exchange(needed, _START_S)
             except (OSError, EOFError) as error:
                 self._discard(behind, error)
             else:
@@ -275,7 +291,7 @@ class QueryWorkers:
         """Start another worker. After repeated failures, only this process answers."""
         try:
             with self._restarts.attempt():
-                worker = _start_worker(self._settings)
+                worker = _start_worker(replace(self._settings, checked=self._find_checked()))
         except (OSError, EOFError) as error:
             log.warning("a query worker cannot be started", why=_why(error))
             if self._restarts.are_given_up:

@@ -17,6 +17,7 @@ from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.frozen_index import FrozenIndex, freeze
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.ingest import index_loading, saved_index
+from hopsyncd.ingest.index_loading import follow
 from hopsyncd.ingest.read import Batch, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
@@ -27,6 +28,7 @@ from store.contract import Connection
 from store.gc import Retention, collect
 from store.purge import purge, request_purge
 from store.records import Link, PassageId, QuestionSet, SetId
+from store.transactions import snapshot
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, questions_of, states
 from tests.fakes.indexed import advance, document, snapshot_at
@@ -230,6 +232,51 @@ def test_another_process_reads_the_saved_index_and_changes_no_file(kept: Kept) -
         other.vectors.append(np.full((600, generation.dimensions), 7, dtype=np.int16))
         other.vectors.remainders[:5] = 9
         assert {file.name: file.read_bytes() for file in kept.folder.iterdir()} == was
+
+
+def test_another_process_checks_only_files_that_the_owner_has_not_checked(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, connection = kept.stack.maker.generation, kept.stack.connection
+    owner, checks, compute = SavedIndex(kept.folder), list[int](), saved_index._digests
+    expected = served_by(snapshot_at(owner.load(connection, generation, 1), 1))
+    assert owner.checked
+
+    def count_check(parts: saved_index.Parts) -> dict[str, str]:
+        checks.append(len(parts))
+        return compute(parts)
+
+    def delete_manifest(self: SavedIndex, name: str, rows: int, width: int) -> np.ndarray:
+        (kept.folder / "manifest.json").unlink(missing_ok=True)
+        return map_file(self, name, rows, width)
+
+    def is_checked(trusted: str) -> bool:
+        checks.clear()
+        other = SavedIndex(kept.folder, is_owned=False, trusted=trusted)
+        assert served_by(snapshot_at(other.load(connection, generation, 1), 1)) == expected
+        return bool(checks)
+
+    monkeypatch.setattr(saved_index, "_digests", count_check)
+    assert is_checked("")
+    assert is_checked(owner.checked[::-1])
+    assert not is_checked(owner.checked)
+    map_file = SavedIndex._map_file
+    monkeypatch.setattr(SavedIndex, "_map_file", delete_manifest)  # a save begins meanwhile
+    assert is_checked(owner.checked)
+
+
+def test_files_that_were_saved_count_as_checked(kept: Kept) -> None:
+    generation, connection = kept.stack.maker.generation, kept.stack.connection
+    owner = SavedIndex(kept.folder)
+    index = owner.load(connection, generation, 1)
+    loaded = owner.checked
+    kept.files.put("new.md", b"Oslo met Caesar of Rome.\n")
+    kept.stack.sync()
+    with snapshot(connection):
+        follow(connection, index, generation.encoder, 1, 2)
+    owner.save(stamp(connection, 2), index, generation.encoder)
+    manifest = json.loads((kept.folder / "manifest.json").read_text("utf-8"))
+    assert owner.checked == manifest["digest"] != loaded
 
 
 def test_another_process_adds_a_quarter_of_the_rows_without_copying_the_vectors(kept: Kept) -> None:

@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 from structlog.testing import capture_logs
 
+from hopsyncd.api import query_workers
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings, _Copy
 from hopsyncd.api.query_workers import QueryWorkers, worker_version
 from hopsyncd.config.values import Search
@@ -365,6 +366,60 @@ def test_a_worker_reads_an_index_that_was_saved_again(
         assert copy.answer(message) == desk.alone()
     desk.workers.close()
     desk.stack.close()
+
+
+def test_workers_check_no_files_that_the_daemon_has_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_index, "_FEW_ROWS", -1)
+    desk, folder = Desk(tmp_path), tmp_path / "index"
+    connection, generation = desk.stack.connection, desk.stack.maker.generation
+    saved = SavedIndex(folder)
+    saved.save(stamp(connection, 1), saved.load(connection, generation, 1), generation.encoder)
+    checks, compute = list[str](), saved_index._digests
+
+    def count_check(parts: saved_index.Parts) -> dict[str, str]:
+        checks.append(saved.checked)
+        return compute(parts)
+
+    settings = WorkerSettings(tmp_path / "s.db", folder, 1.0, saved.checked)
+    with monkeypatch.context() as patch:
+        patch.setattr(saved_index, "_digests", count_check)
+        copy = _Copy(settings, desk.given)
+    for number, is_told in enumerate((True, False)):
+        desk.files.put(f"{number}.md", f"# Oslo {number}\n\nCaesar met Oslo.\n".encode())
+        desk.sync()
+        newest = desk.stack.head.id
+        saved.save(
+            stamp(connection, newest),
+            saved.load(connection, generation, newest),
+            generation.encoder,
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(saved_index, "_digests", count_check)
+            copy.follow(newest, saved.checked if is_told else "")
+        assert bool(checks) != is_told
+        assert copy.answer(desk.message(newest, HOP, NOBODY)) == desk.alone()
+    desk.workers.close()
+    desk.stack.close()
+
+
+def test_the_daemon_tells_workers_which_files_it_has_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[str]()
+
+    def refuse(settings: WorkerSettings) -> None:
+        told.append(settings.checked)
+        raise OSError("no worker is needed")
+
+    monkeypatch.setattr(query_workers, "_start_worker", refuse)
+    checked = iter("abc")
+    settings = WorkerSettings(tmp_path / "s.db", tmp_path / "index", 1.0)
+    workers = QueryWorkers(settings, 1, 20.0, find_checked=lambda: next(checked))
+    for _ in range(3):
+        workers._start()
+    assert told == [*"abc"]
 
 
 def test_a_worker_behind_its_saved_index_applies_no_change_twice(
