@@ -341,7 +341,10 @@ def protocol_of(url: str) -> str:
     if not url.isprintable() or " " in url or url.startswith("-"):
         raise ValueError("not the address of a git repository")
     if _HELPER.match(url):
-        raise ValueError("the address names a helper program (`::`), which could run anything")
+        raise ValueError(
+            'the address begins with a git remote helper, such as "ext::", which could run any program;'
+            " use an https or ssh address"
+        )
     if "://" not in url:
         if _SSH_SHORT.fullmatch(url):
             return "ssh"

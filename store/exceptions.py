@@ -6,7 +6,7 @@ StoreError
 ├── NotADatabase       the file is not a hopsyncd database, or it is damaged
 ├── Unreadable         the database file was found to be damaged while it was read
 ├── VersionsLost       an acknowledged change is missing from the database
-├── NotAcknowledged    a commit cannot be recorded on disk, so it is not acknowledged
+├── NotAcknowledged    a change is committed, but the record of acknowledged changes cannot be written
 ├── DatabaseGone       the file was deleted, replaced or cut short while open
 ├── ServerLost         the database server cannot be reached
 ├── Deposed            another daemon has become the writer
@@ -55,7 +55,8 @@ class VersionsLost(StoreError):
 
 
 class NotAcknowledged(StoreError):
-    """A commit is done, but its acknowledgement cannot be written to disk."""
+    """A change was committed, but the record of acknowledged changes cannot be written. Do not
+    confirm the change to a client."""
 
 
 class DatabaseGone(StoreError):

@@ -45,7 +45,8 @@ class BackupService:
         return result
 
     def _finish(self, result: Future[BackupAnswer], future: Future[MadeBackup]) -> None:
-        """When `future` has a backup, record it as a run of the scheduled job, and set `result`."""
+        """Pass the outcome of `future`, which is done, to `result`. If the backup succeeded, first
+        record it as a run of the scheduled backup job."""
         if error := future.exception():
             result.set_exception(error)
             return

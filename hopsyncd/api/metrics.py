@@ -108,7 +108,7 @@ class Metrics:
         )
         self._syncs = Histogram(
             "hopsyncd_sync_seconds",
-            "Syncs of a source, or of the part of it that changed",
+            "Duration of syncs, each of a whole source or only of its changed part",
             buckets=_SYNC_BUCKETS_S,
             registry=self._registry,
         )

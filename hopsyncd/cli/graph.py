@@ -54,7 +54,7 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
     default=50,
     show_default=True,
     type=WholeNumber(min=1),
-    help="Maximum number of passages around each start. The nearest are shown first.",
+    help="Maximum number of passages around each starting passage. The nearest are kept.",
 )
 @at_option
 @click.option(

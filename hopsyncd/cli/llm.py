@@ -26,7 +26,7 @@ _LOOPBACK = ("localhost", "127.", "[::1]")
 
 @click.group()
 def llm() -> None:
-    """Test the language model in [llm]."""
+    """Test the LLM configured in [llm]."""
 
 
 @llm.command()

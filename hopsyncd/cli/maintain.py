@@ -87,7 +87,7 @@ def rebuild(
     With --encoder, all passages are embedded again by the newer encoder. Until then, the old
     vectors are used, and edits are indexed as usual.
 
-    If you changed the encoder, the language model or `llm.questions` in the configuration,
+    If you changed the encoder, the spaCy model or `llm.questions` in the configuration,
     --estimate shows the passages, time, tokens and, with prices, cost of a reload. Nothing is
     rebuilt or sent.
 

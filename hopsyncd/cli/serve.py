@@ -93,7 +93,8 @@ def import_run() -> Callable[..., None]:
 def reload(context: click.Context, as_json: bool) -> None:
     """Make the daemon apply a changed configuration.
 
-    Settings that need a restart are listed. If the configuration has a mistake, nothing is applied.
+    The output lists changed settings that need a restart. If the configuration has a mistake,
+    nothing is applied.
 
     Example: hopsyncd reload
     """
@@ -166,7 +167,7 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
     metavar="ADDRESS",
     callback=_loopback,
     help="Serve over HTTP on this loopback address, such as 127.0.0.1:7719. Clients must send the"
-    " token in the file mcp_token of the data folder.",
+    " bearer token in the file mcp_token of the data folder.",
 )
 @click.option(
     "--structured",

@@ -34,7 +34,11 @@ Template = tuple[str, re.Pattern[str], str]
 
 
 class Redactor:
-    """Redacts strings and JSON values. Equal strings get the same number."""
+    """Redacts strings and JSON values.
+
+    Text from hopsyncd's own source code is kept, with `…` in place of each inserted value. Other
+    strings are replaced with "text-1", "text-2" and so on; equal strings get the same number.
+    """
 
     def __init__(self) -> None:
         self._literals, self._fields, self._templates = _own_texts()

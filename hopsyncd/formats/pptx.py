@@ -298,8 +298,8 @@ def _level(properties: Element | None) -> int:
 
 
 def _mark(properties: Element | None) -> str:
-    """Return the mark of text: "^" for a positive baseline (superscript), "_" for a negative
-    baseline (subscript)."""
+    """Return "^" for superscript text (positive baseline), "_" for subscript text (negative
+    baseline), or "" for other text."""
     offset = "" if properties is None else attribute(properties, "baseline")
     if not offset.strip("-+0%."):
         return ""

@@ -168,7 +168,8 @@ class Story:
         self._beside: list[Block] = []
 
     def grid(self, depth: int) -> Grid:
-        """Return the open table at a nesting depth from 1."""
+        """Return the open table at a nesting depth. The outermost table has depth 1. Missing tables
+        are created."""
         while len(self._grids) < depth:
             self._grids.append(Grid())
         return self._grids[depth - 1]

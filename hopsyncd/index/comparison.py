@@ -93,10 +93,12 @@ def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionsByKeyword:
-    """Pairs of a keyword and a question. All questions have the same direction.
+    """Pairs of a keyword and a question, sorted by keyword. All questions are outgoing, or all are
+    incoming.
 
-    `groups` contains the position of each pair's keyword, in ascending order. A question occurs
-    once for each of its keywords.
+    `questions` contains the row of each pair's question. `groups` contains the position of each
+    pair's keyword in a list of keywords that the caller keeps. A question occurs once for each of
+    its keywords in this list.
     """
 
     questions: Integers

@@ -89,8 +89,10 @@ def close_sources(sources: Iterable[Source]) -> None:
 
 
 def is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Only calls to folders are fast. Only folders send
-    change events."""
+    """Return whether calls to the source may be slow. This is true for every source except folders.
+
+    Callers also use this function to recognise sources without change events.
+    """
     return not isinstance(source, FolderSource)
 
 

@@ -99,7 +99,7 @@ def _similarities(connection: Connection) -> Iterator[Finding]:
             exact = compute_similarity(a.keywords, vector_a, b.keywords, vector_b)
             if exact != stored:
                 yield Finding(
-                    "a match has the similarity of its two questions",
+                    "the stored similarity of a match equals the similarity of its two questions",
                     f"match {question} to {target}",
                     f"the stored similarity is {stored!r}, but it should be {exact!r}",
                     REBUILD if died == ALIVE else RESTORE,

@@ -1,1 +1,1 @@
-"""The models: the encoder for vectors, the language model for names, and the question makers."""
+"""The models: the encoder for vectors, the spaCy model for names, and the question makers."""

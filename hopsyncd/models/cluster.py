@@ -209,7 +209,7 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     return {
         "code": _digest(file for root in roots for file in root.rglob("*.py")),
         "encoder": maker.generation.encoder,
-        "language model": _digest(pipeline_folder(config.language_model).rglob("*")),
+        "spaCy model": _digest(pipeline_folder(config.language_model).rglob("*")),
         "result of the same passage": hashlib.sha256(repr(results).encode()).hexdigest(),
     }
 

@@ -106,7 +106,7 @@ class SpacyLanguage:
             try:
                 self._request("mentions", [])
             except ModelUnavailable as error:  # The next text raises the error again.
-                log.warning("the language model cannot be started", why=str(error))
+                log.warning("the spaCy model cannot be started", why=str(error))
 
     def _request(self, task: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         with self._turns:
@@ -129,7 +129,7 @@ class SpacyLanguage:
         except (OSError, ValueError) as error:
             self._child.end()
             raise _unavailable_error(
-                self._model, f"the process of the language model ended: {error}"
+                self._model, f"the process of the spaCy model ended: {error}"
             ) from error
 
     def _exchange(self, task: str, texts: Sequence[str]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _meta(model: str) -> dict[str, str]:
 
 def _unavailable_error(model: str, why: str) -> ModelUnavailable:
     return ModelUnavailable(
-        f"Cannot load the language model {model}",
+        f"Cannot load the spaCy model {model}",
         why.splitlines()[0],
-        'Set models.language_model to "default", or install the pipeline',
+        'Set models.language_model to "default", or install the spaCy model',
     )

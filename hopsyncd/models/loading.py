@@ -206,7 +206,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
     `in_use` is the name of the newest version's generation settings. Vectors of the former default
     encoder stay in use until a rebuild.
 
-    A thread loads the encoder at once, because every query needs it. The language model is loaded 3
+    A thread loads the encoder at once, because every query needs it. The spaCy model is loaded 3
     s later, because loading both at once is slower. A caller that needs a model waits for it.
     """
     endpoint = None

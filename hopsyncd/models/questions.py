@@ -49,7 +49,7 @@ GENERATOR = "builtin/2"
 _MIN_LINE_CHARACTERS = 40  # A shorter line, as in code or lists, is joined to the next line.
 _NICE = 10  # a low priority, because queries come first.
 _FEW = 2  # An edit of up to this number of passages runs in the caller, at normal priority.
-_TOGETHER = 16  # passages per call of the language model. An edit may wait for one call.
+_TOGETHER = 16  # passages per call of the spaCy model. An edit may wait for one call.
 
 MakeResult = tuple[Passage, QuestionSet | LlmError]
 
@@ -303,7 +303,7 @@ class _PartOfGroup:
 
 
 class BuiltinMaker:
-    """Makes question sets, with a language model for names and an encoder for vectors."""
+    """Makes question sets, with a spaCy model for names and an encoder for vectors."""
 
     store_after, store_every_s = 1024, 2.0
 

@@ -54,7 +54,7 @@ class Material:
 
     @property
     def numbers(self) -> dict[PassageId, int]:
-        """The number of each passage, by its id."""
+        """The number of each passage's excerpt, counted from 1, by passage id."""
         return {excerpt.passage: number for number, excerpt in enumerate(self.excerpts, 1)}
 
     def passage(self, number: int) -> PassageId | None:

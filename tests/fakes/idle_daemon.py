@@ -15,7 +15,7 @@ IDLE_S = 1.0
 
 
 class ShortLivedLanguage(SpacyLanguage):
-    """The language model, whose process ends after a second."""
+    """The spaCy model, whose process ends after a second."""
 
     def __init__(self, model: str) -> None:
         super().__init__(model, IDLE_S)

@@ -1,4 +1,4 @@
-"""Small, deterministic stand-ins for the encoder, the language model and the question maker."""
+"""Small, deterministic stand-ins for the encoder, the spaCy model and the question maker."""
 
 import os
 import re

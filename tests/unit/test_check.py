@@ -167,7 +167,7 @@ BROKEN = {
         "UPDATE document SET path = 'elsewhere.md' WHERE id = 1",
         "UPDATE placement SET first_line = 0 WHERE document = 2 AND ordinal = 0",
     ],
-    "a match has the similarity of its two questions": [
+    "the stored similarity of a match equals the similarity of its two questions": [
         "UPDATE match SET similarity = similarity + 1e-15 WHERE born = 1 AND died < 9",
     ],
     "each outgoing question has its best match": [

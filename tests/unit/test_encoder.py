@@ -1,4 +1,4 @@
-"""The encoder and the language model by their real load paths."""
+"""The encoder and the spaCy model by their real load paths."""
 
 import gc
 import hashlib
@@ -120,7 +120,7 @@ def test_weights_of_another_digest_are_refused_before_they_are_loaded(tmp_path: 
 
 def test_a_pipeline_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     for absent in ("no_such_pipeline", "no.such.pipeline", str(tmp_path)):
-        with pytest.raises(ModelUnavailable, match="language model"):
+        with pytest.raises(ModelUnavailable, match="spaCy model"):
             SpacyLanguage(absent)
 
 

@@ -159,5 +159,5 @@ def test_models_are_reloaded_only_if_they_answer_from_the_vectors_in_use(tmp_pat
     switched = cast("ServingState", SimpleNamespace(models=loaded.next, config=wanted))
     (Path(other) / "meta.json").unlink()
     assert ModelReload(load_serving_models).load(switched, held) is None
-    with pytest.raises(ModelUnavailable, match="language model"):
+    with pytest.raises(ModelUnavailable, match="spaCy model"):
         ModelReload(load_serving_models).load(serving, wanted)

@@ -212,7 +212,7 @@ def json_text(value: object) -> str:
 
 
 def token_count(value: object) -> int:
-    """Estimate how many tokens the JSON of a value has for a language model.
+    """Estimate how many tokens the JSON of a value has for an LLM.
 
     >>> token_count({"quote": "It burns day and night."})
     12

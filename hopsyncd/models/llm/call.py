@@ -50,7 +50,7 @@ class TokenSink(Protocol):
 
 
 class Llm(Protocol):
-    """A large language model behind an endpoint."""
+    """A large language model (LLM) behind an endpoint."""
 
     @property
     def name(self) -> str:

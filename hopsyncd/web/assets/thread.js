@@ -169,7 +169,7 @@
     const response = await requestPage(`${base}/thread`, { method: "POST", body, signal });
     if (!response.ok) {
       const refused = await response.json().catch(() => ({}));
-      throw new Error(refused.error ?? "The page's server refused the question: load the page again");
+      throw new Error(refused.error ?? "The server refused the question. Reload the page");
     }
     for await (const event of readEvents(response)) {
       takeEvent(turn, event);
