@@ -342,8 +342,8 @@ def protocol_of(url: str) -> str:
         raise ValueError("not the address of a git repository")
     if _HELPER.match(url):
         raise ValueError(
-            'the address begins with a git remote helper, such as "ext::", which could run any program;'
-            " use an https or ssh address"
+            'the address begins with a git remote helper, such as "ext::", which could run any'
+            " program; use an https or ssh address"
         )
     if "://" not in url:
         if _SSH_SHORT.fullmatch(url):

@@ -6,7 +6,7 @@ StoreError
 ├── NotADatabase       the file is not a hopsyncd database, or it is damaged
 ├── Unreadable         the database file was found to be damaged while it was read
 ├── VersionsLost       an acknowledged change is missing from the database
-├── NotAcknowledged    a change is committed, but the record of acknowledged changes cannot be written
+├── NotAcknowledged    a committed change cannot be recorded as acknowledged, so do not confirm it
 ├── DatabaseGone       the file was deleted, replaced or cut short while open
 ├── ServerLost         the database server cannot be reached
 ├── Deposed            another daemon has become the writer

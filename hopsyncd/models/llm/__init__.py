@@ -1,1 +1,1 @@
-"""Calls to a large language model (LLM): the request, its budget, retries, and the checked reply."""
+"""Calls to a large language model (LLM): request, budget, retries and checked reply."""
