@@ -51,8 +51,8 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("git", "", "neither `path` nor `url` is set"),
         ("git", 'path = "."\nurl = "https://example.org/a"', "only one of `path` and `url`"),
-        ("git", 'url = "ext::sh -c id"', "could run anything|not the address"),
-        ("git", 'url = "ext::id"', "could run anything"),
+        ("git", 'url = "ext::sh -c id"', "could run any program|not the address"),
+        ("git", 'url = "ext::id"', "could run any program"),
         ("git", 'url = "-oProxyCommand=id:a"', "not the address"),
         ("git", 'url = "http://example.org/a"', "is not supported"),
         ("git", 'url = "https://a:hunter2@example.org/a"', "contains a password"),
