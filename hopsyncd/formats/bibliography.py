@@ -130,7 +130,10 @@ def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
     title = ": ".join(filter(None, [fields.get("title", ""), fields.get("subtitle", "")]))
     doi = f"doi:{fields['doi']}" if fields.get("doi") else fields.get("url", "")
     keywords = f"Keywords: {fields['keywords']}" if fields.get("keywords") else ""
-    parts = [head, title, about, doi, fields.get("abstract", ""), keywords, fields.get("note", "")]
+    # One sentence, because an answer may quote a single sentence.
+    source = ", ".join(part.rstrip(".") for part in (title, about, doi) if part)
+    reference = ": ".join(filter(None, [head, source]))
+    parts = [reference, fields.get("abstract", ""), keywords, fields.get("note", "")]
     text = ". ".join(part.rstrip(".") for part in parts if part)
     return f"[{key}] {text}." if text else f"[{key}] {kind}"
 

@@ -138,12 +138,12 @@ def test_long_speech_is_split_at_sentences_and_scrolling_lines_are_read_once() -
 def test_the_entries_of_a_bibliography_are_items() -> None:
     assert [(block.text, block.first_line) for block in read(BIB, "refs.bib")] == [
         (
-            "[smith2020] John Smith, Eva Müller (2020). The Nightjar: 5% better."
-            " Journal of Masts B, 12(3), pages 1\u20139. doi:10.1000/x. We measure.",
+            "[smith2020] John Smith, Eva Müller (2020): The Nightjar: 5% better,"
+            " Journal of Masts B, 12(3), pages 1\u20139, doi:10.1000/x. We measure.",
             2,
         ),
-        ("[open] Ada Lovelace (eds.). Not closed.", 9),
-        ("[last] May 1999. Last.", 11),
+        ("[open] Ada Lovelace (eds.): Not closed.", 9),
+        ("[last] May 1999: Last.", 11),
     ]
 
 
