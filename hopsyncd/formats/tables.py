@@ -162,7 +162,7 @@ class TableBuilder:
             count = _guessed_headers(rows[begin:])
         is_below_header = begin > 0 and is_header_row(rows[begin - 1])
         if not count and is_below_header and not _has_headers(rows[begin:]):
-            if _is_above_numbers(rows[begin:]):
+            if begin < len(rows) and _is_above_numbers(rows[begin:]):
                 count = 1
             else:
                 begin, count = begin - 1, 1  # one header for all columns

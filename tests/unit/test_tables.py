@@ -161,6 +161,13 @@ def test_names_of_many_columns_without_values_are_read_once() -> None:
     assert texts(table) == [f"Port | {names}", "Port: Alva", "Port: Brage"]
 
 
+def test_a_table_that_is_only_a_title_is_text() -> None:
+    assert texts(grid(">2 Fares of 2026", headers=1)) == ["Fares of 2026"]
+    assert texts(grid(">3 Fares", ">3 of 2026", headers=2)) == ["Fares", "of 2026"]
+    page = b"<p>Text.</p><table><tr><th colspan=2>Fares</th></tr></table><p>Below.</p>"
+    assert [block.text for block in extract(page, "text/html")] == ["Text.", "Fares", "Below."]
+
+
 def test_a_table_of_headers_alone_is_text_and_an_empty_table_has_no_text() -> None:
     assert texts(grid("A | B", headers=1)) == ["A | B"]
     assert texts(TableBuilder()) == []
