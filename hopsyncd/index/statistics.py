@@ -151,7 +151,7 @@ class Statistics:
     is_topic: Flags
     term_passage_counts: dict[int, int] = field(default_factory=dict)
     common_term_scores: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    term_rows: dict[int, tuple[Int32s, Int32s]] = field(default_factory=dict)
+    term_rows: dict[int, tuple[Int32s, Integers]] = field(default_factory=dict)
 
     @classmethod
     def count(

@@ -344,7 +344,7 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
         return _NO_ROWS
     rows: Integers = reduce(
         np.intersect1d,
-        (term_rows.passage_rows.astype(np.int64) for term_rows in term_matches),
+        (term_rows.passage_rows for term_rows in term_matches),
     )
     return np.unique(rows)
 

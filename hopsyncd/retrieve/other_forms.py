@@ -102,7 +102,7 @@ def _find_defining(
     defined = [runs[position] for position in np.unique(positions).tolist()]
     every = look_up_terms(snapshot, [form_term(run) for run in defined])
     rows = {
-        run: term_rows.passage_rows.astype(np.int64)
+        run: term_rows.passage_rows
         for run, term_rows in zip(defined, every, strict=True)
         if term_rows.df
     }
@@ -209,7 +209,7 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
     If many passages have the terms of the form, only the 256 best by BM25 are read.
     """
     every = look_up_terms(snapshot, sorted({*form.stems}))
-    rows = reduce(np.intersect1d, (term_rows.passage_rows for term_rows in every)).astype(np.int64)
+    rows = reduce(np.intersect1d, (term_rows.passage_rows for term_rows in every))
     if len(rows) > _MOST_ROWS:
         scores = np.zeros(len(snapshot.statistics.visible.passages))
         for term_rows in every:
