@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import add
@@ -20,7 +20,15 @@ from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, OtherForm, match_other_forms
-from hopsyncd.retrieve.term_matches import K1, NO_OTHERS, WORD, Read, compute_idf, look_up_terms
+from hopsyncd.retrieve.term_matches import (
+    K1,
+    NO_OTHERS,
+    WORD,
+    Read,
+    TermMatches,
+    compute_idf,
+    look_up_terms,
+)
 from hopsyncd.text.question_language import (
     drop_foreign_function_words,
     foreign_function_words,
@@ -140,11 +148,13 @@ def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
 class Words:
     """The query's words, looked up in one version.
 
-    weights: the idf of each term. scores: (n,) the BM25 score of each passage row. coverage: the
-    passages that have each term, without terms that no passage or too many passages have.
+    weights: the idf of each term. matches: the passages with each term. scores: (n,) the BM25 score
+    of each passage row. coverage: the passages that have each term, without terms that no passage
+    or too many passages have.
     """
 
     weights: Mapping[str, float]
+    matches: Mapping[str, TermMatches]
     scores: Floats
     coverage: Coverage
 
@@ -183,7 +193,8 @@ def look_up_words(
                 next(lines)[passage_rows] = True
     share = idf[is_informative]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
-    return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
+    weights = dict(zip(terms, idf.tolist(), strict=True))
+    return Words(weights, dict(zip(terms, every, strict=True)), scores, coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +232,8 @@ class QueryContext:
     coverage: the passages that have each word of the question. terms: the question's index terms,
     each with its share of `total_idf`, the sum of their idf. read: a function that reads passages
     of the version. encode: a function that encodes follow-ups; None if there are no follow-ups.
-    forms: the passages with other forms of the question's words.
+    forms: the passages with other forms of the question's words. matches: the passages with each
+    term, in any form.
     """
 
     snapshot: Snapshot
@@ -235,6 +247,7 @@ class QueryContext:
     total_idf: float = 1.0
     encode: Encode | None = None
     forms: FormMatches = NO_FORMS
+    matches: Mapping[str, TermMatches] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -266,6 +279,7 @@ class QueryContext:
             total_idf=total or 1.0,
             encode=encode,
             forms=forms,
+            matches=words.matches,
         )
 
     @cached_property

@@ -139,9 +139,10 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
     if not plans:
         return SecondAsk(lead=lead)
     vectors = context.encode([plan.text for plan in plans])
-    terms = sorted({term for plan in plans for term in _list_terms(plan)})
-    every = look_up_terms(context.snapshot, terms, context.forms.rows_by_term)
-    matches = dict(zip(terms, every, strict=True))
+    terms = {term for plan in plans for term in _list_terms(plan)}
+    new = sorted(terms - context.matches.keys())
+    found = look_up_terms(context.snapshot, new, context.forms.rows_by_term)
+    matches = {**context.matches, **dict(zip(new, found, strict=True))}
     table, count = context.snapshot.index.vectors, len(context.by_words)
     whole = table.compare_with_all(vectors, table.passage_codes[:count])
     follow_ups = [_ask(context, *each, matches) for each in zip(plans, vectors, whole, strict=True)]

@@ -146,6 +146,16 @@ def test_a_follow_up_brings_its_share_to_what_answers_it(asking: Asking) -> None
     assert (documents[first.rows] != documents[first.plan.start]).all()
 
 
+def test_a_follow_up_uses_the_passages_that_were_found_for_the_question(asking: Asking) -> None:
+    context = asking.context(QUESTION)
+    assert context.matches.keys() == context.terms.keys()
+    again, found = run_hop_search(context, WalkSettings()), asking.search()
+    anew = run_hop_search(replace(context, matches={}), WalkSettings())
+    assert again and anew and "born" in found.second_ask.follow_ups[0].weights
+    for search in (again, anew):
+        assert search.scores.tolist() == found.scores.tolist()
+
+
 def test_without_open_words_no_follow_up_is_asked(tmp_path: Path) -> None:
     asking = Asking(tmp_path, {"bread.md": b"# Bread\n\nbread is baked from flour.\n"})
     before = asking.encoder.encoded
