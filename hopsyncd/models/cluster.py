@@ -168,7 +168,8 @@ class ClusterMaker(BuiltinMaker):
 
 
 class _Refused(Exception):
-    """A machine of the cluster refused a task, because its code or models differ."""
+    """A machine of the cluster refused a task, because its code or models differ from this
+    machine's."""
 
     def __init__(self, found: Refusal) -> None:
         super().__init__(

@@ -83,7 +83,8 @@ class Model(Protocol):
     """A loaded model that encodes one text at a time."""
 
     def vector(self, text: str) -> NDArray[np.float32]:
-        """Return a (d,) float32 vector. Calls must not overlap."""
+        """Return the (d,) float32 vector of a text. Only one thread at a time may call this
+        method."""
         ...
 
 

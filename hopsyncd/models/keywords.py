@@ -3,11 +3,11 @@
 A keyword is a normalised name. Two mentions have the same keyword if `normalise` returns the same
 text for both.
 
-In the language of the installed model, names are the named entities and proper nouns that the model
-finds. In other languages, names are sequences of capitalised words, quoted phrases and codes. In
-scripts without spaces they are sequences of characters of one script, and in scripts without
-capitals they are long words. Options, identifiers, numbered things and versions are names in every
-language. A heading is the topic of the text below it, except for general headings such as
+In the language of the configured spaCy model, names are the named entities and proper nouns that
+the model finds. In other languages, names are sequences of capitalised words, quoted phrases and
+codes. In scripts without spaces they are sequences of characters of one script, and in scripts
+without capitals they are long words. Options, identifiers, numbered things and versions are names
+in every language. A heading is the topic of the text below it, except for generic headings such as
 "Introduction".
 """
 

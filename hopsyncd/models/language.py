@@ -1,4 +1,4 @@
-"""Finds names: with spaCy in the language of its pipeline, by rules in other languages."""
+"""Finds names: with a spaCy model in the model's language, and by rules in other languages."""
 
 import json
 import os
@@ -49,7 +49,8 @@ class Language(EntityFinder, Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the model and its rules. Equal names mean that equal mentions are found."""
+        """The name of the spaCy model, with the version of the rules for names. Objects with equal
+        names find equal mentions."""
         ...
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
@@ -60,7 +61,7 @@ class Language(EntityFinder, Protocol):
 
 
 class SpacyLanguage:
-    """Finds named entities and proper nouns with a spaCy pipeline in a separate process.
+    """Finds named entities and proper nouns with a spaCy model in a separate process.
 
     The process keeps spaCy's memory out of the daemon and runs at low priority. It starts at the
     first text, and ends with the daemon or after `idle_s` seconds without a text. If it dies, it is
@@ -68,7 +69,7 @@ class SpacyLanguage:
     """
 
     def __init__(self, model: str, idle_s: float = _IDLE_S) -> None:
-        """Find the pipeline: "default", an installed package, or a folder.
+        """Find the spaCy model: "default", an installed package, or a folder.
 
         Raises ModelUnavailable.
         """
@@ -165,7 +166,7 @@ def _start_process(model: str) -> Process:
 
 
 def pipeline_folder(model: str) -> Path:
-    """Return the folder of a pipeline, given as "default", an installed package or a folder."""
+    """Return the folder of a spaCy model, given as "default", an installed package or a folder."""
     model = DEFAULT_MODEL if model == "default" else model
     package = None if Path(model).is_dir() else find_spec(model)
     folders = (package and package.submodule_search_locations) or [model]
@@ -173,7 +174,7 @@ def pipeline_folder(model: str) -> Path:
 
 
 def _meta(model: str) -> dict[str, str]:
-    """Read the pipeline's meta.json. Raises ModelUnavailable."""
+    """Read the meta.json of a spaCy model. Raises ModelUnavailable."""
     try:
         meta: dict[str, str] = json.loads((pipeline_folder(model) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:

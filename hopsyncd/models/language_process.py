@@ -47,10 +47,10 @@ _KINDS = {
 
 
 class _Pipeline:
-    """Runs a spaCy pipeline."""
+    """Finds names and entities with a spaCy model."""
 
     def __init__(self, model: str) -> None:
-        """Load the pipeline. Raises OSError, ImportError or ValueError."""
+        """Load the spaCy model. Raises OSError, ImportError or ValueError."""
         gc.disable()  # Loading creates no garbage.
         try:
             self._nlp = _load(model)
@@ -87,7 +87,7 @@ class _Pipeline:
             ]
 
     def _run_pipeline(self, texts: Sequence[str]) -> Iterator[Any]:
-        """Run the pipeline over the texts."""
+        """Yield spaCy's annotated document for each text, in order."""
         if self._recogniser is None:
             return iter(self._nlp.pipe(texts))
         docs = list(self._nlp.pipe(texts, disable=self._nlp.pipe_names[-1:]))
@@ -128,7 +128,7 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
 
 
 def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
-    """Find the names in a text. `doc` is None if the text is not in the pipeline's language."""
+    """Find the names in a text. `doc` is None if the text is not in the spaCy model's language."""
     if doc is None:
         return _tuples(mentions(text, neutral_spans(text)))
     found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
@@ -143,7 +143,8 @@ def _tuples(mentions: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
-    """List the start, end and kind of the entities of known kinds. `doc` may be None."""
+    """List the start, end and kind of each entity whose kind is in _KINDS. Returns no entities if
+    `doc` is None."""
     return tuple(
         (entity.start_char, entity.end_char, _KINDS[entity.label_])
         for entity in (doc.ents if doc is not None else ())
@@ -194,7 +195,9 @@ def _leave_out_commands() -> None:
 
 
 def serve(model: str, requests: TextIO, replies: TextIO) -> None:
-    """Answer requests, one JSON line each, until the input ends."""
+    """Answer requests until the input ends. A request is a JSON line [task, texts] as for
+    `_Pipeline.find`. A reply is a JSON line with `found`, or with `why` if the spaCy model cannot
+    be loaded."""
     if model == DEFAULT_MODEL:
         _leave_out_optional_packages()
     pipeline: _Pipeline | None = None

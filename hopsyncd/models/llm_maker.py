@@ -96,7 +96,8 @@ class Extractor(Protocol):
 
     @property
     def name(self) -> str:
-        """The prompt and the model. A change that can alter results changes the name."""
+        """The name of the prompt and the model. A change that can alter results changes this
+        name."""
         ...
 
     def ask_each(

@@ -77,7 +77,8 @@ class QuestionMaker(Protocol):
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[MakeResult]]:
-        """Yield each passage with its question set or an error, as soon as it is finished.
+        """Yield groups of results as they are finished. A result is a passage with its question set
+        or an error.
 
         The error says why the LLM gave no result. Without a `context`, no LLM is called.
         """
@@ -248,7 +249,7 @@ def embed_each(
 
 
 def _number(in_set: SetId, drafts: Drafts) -> tuple[Question, ...]:
-    """Give each question its id."""
+    """Convert the drafts to questions with ids in the set `in_set`, in order."""
     ordinals = {direction: count() for direction in Direction}
     return tuple(
         Question(
@@ -310,10 +311,12 @@ class BuiltinMaker:
     def __init__(
         self, language: Language, encoder: Encoder, workers: int = 1, together: int = 1
     ) -> None:
-        """With more than one worker, low-priority threads make sets in parallel.
+        """With more than one worker, low-priority threads make the sets of three or more passages
+        in parallel.
 
         Meanwhile another thread finds the names in the next passages. Each worker passes the texts
-        of `together` passages to the encoder in one call.
+        of `together` passages to the encoder in one call. Otherwise, sets are made on the caller's
+        thread when they are requested.
         """
         self._together = together
         self._pool = (

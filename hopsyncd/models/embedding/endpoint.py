@@ -88,7 +88,7 @@ class EmbeddingEndpoint:
         return np.concatenate([first, second])
 
     def refuse(self, error: LlmError) -> None:
-        """Open the circuit breaker: for a while, all calls fail at once with this error."""
+        """Open the circuit breaker: for 30 s, all calls fail immediately with this error."""
         self._attempts.breaker.record_refusal(error)
 
     def _ask(

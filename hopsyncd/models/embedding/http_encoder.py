@@ -105,7 +105,8 @@ class HttpEncoder(PromptedEncoder):
 
     @property
     def name(self) -> str:
-        """The model, the revision in the configuration, the request fields and the prompts.
+        """A name made of the model, the revision in the configuration, the request fields and the
+        prompts.
 
         The address is not part of the name, because the same model may move to another machine.
         """

@@ -153,7 +153,7 @@ def _check(
 
 
 def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
-    """Return whether texts get the same bits in a batch as alone."""
+    """Return whether the model gives a text the same vector in a batch as alone, bit for bit."""
     stream = [token for text in texts for token in model.tokens(text)]
     for length in _CHECKED_LENGTHS:
         rows = [stream[row * length : (row + 1) * length] for row in range(max(_CHECKED_ROWS))]

@@ -34,9 +34,8 @@ DAY_S = 86_400
 
 
 def endpoint_host(base_url: str) -> str:
-    """Return the host of the address, and its port if there is one. The status and errors show
-    it.
-    """
+    """Return the host of an endpoint's address, with the port if there is one, to show in the
+    status and in errors."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
@@ -80,7 +79,8 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The most that a request may cost, and how the ledger counts it.
+    """The maximum tokens of a request, and the purpose and source under which the ledger counts the
+    request.
 
     source: the source of the material; empty if it comes from several sources.
     """

@@ -35,9 +35,10 @@ class LlmCall:
 
 
 class TokenSink(Protocol):
-    """Receives a reply while it is written, before it is checked, on any thread.
+    """Receives the text of a reply while the LLM writes it. The reply has not been checked yet. The
+    methods may be called on any thread.
 
-    It may receive nothing until the reply is complete, because not every endpoint streams.
+    If the endpoint does not stream, nothing is received until the reply is complete.
     """
 
     def write(self, text: str) -> None:

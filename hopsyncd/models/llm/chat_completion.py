@@ -141,7 +141,7 @@ class _Choice(_Lenient):
 
 
 class Completion(_Lenient):
-    """A chat completion, without the parts that are not used."""
+    """The parts of a chat completion that are used."""
 
     choices: list[_Choice]
     usage: Any = None
@@ -285,7 +285,8 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _is_finite(value: object) -> bool:
-    """Return whether all numbers fit into a float, unlike 1e999."""
+    """Return whether all numbers in a parsed JSON value are finite. Python parses 1e999 as
+    infinity."""
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list):

@@ -259,7 +259,8 @@ class OpenAiLlm:
         return text
 
     def _ask_once(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
-        """Return the JSON of a reply, or its text and the reason why it cannot be used."""
+        """Return the JSON of a reply and "". If the reply cannot be used, return its text and the
+        reason."""
         reply = self._exchange.ask(request, repair)
         try:
             return read_reply(reply.text, request.shape), ""

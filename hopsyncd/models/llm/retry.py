@@ -145,9 +145,10 @@ def retry_after_s(header: str, now_s: float) -> float | None:
 class Breaker:
     """A circuit breaker: lets calls fail at once while an endpoint is failing.
 
-    It opens after three unanswered calls in a row, or after one failure that concerns every call.
-    It stays open for 30 s, or for the time that the endpoint asked for (at most an hour). Then
-    calls are sent again, without retries until a call is answered.
+    It opens for 30 s after three unanswered calls in a row, or after one failure that concerns
+    every call. After an unanswered call, it also opens for the time that the endpoint asked for, if
+    this is longer (at most an hour). Then calls are sent again. After three unanswered calls,
+    requests are not retried until a call is answered.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -178,8 +179,8 @@ class Breaker:
             self._failures = 0
 
     def record_no_answer(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
-        """Record a call without an answer. The endpoint may have asked for a pause of
-        `wanted_s`."""
+        """Record a call without an answer. `wanted_s` is the pause that the endpoint asked for, or
+        0."""
         with self._lock:
             self._failures += 1
             if self._failures >= _FAILURES:
