@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hopsyncd.formats.blocks import in_one_line
-from hopsyncd.formats.pdf_text import Box, Span, turned_box
+from hopsyncd.formats.pdf_spans import Box, Span
+from hopsyncd.formats.pdf_text import turned_box
 
 _MAX_ANNOTATIONS = 5_000  # the most annotations of a page that are read.
 _MAX_LINKS = 500

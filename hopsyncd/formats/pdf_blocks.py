@@ -13,7 +13,7 @@ from statistics import median
 from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, link_to_address
 from hopsyncd.formats.pdf_layout import Item, Line
 from hopsyncd.formats.pdf_metadata import Bookmark
-from hopsyncd.formats.pdf_text import Box
+from hopsyncd.formats.pdf_spans import Box
 from hopsyncd.formats.table_text import table_blocks
 
 _NOT_ALNUM = re.compile(r"[\W_]+")

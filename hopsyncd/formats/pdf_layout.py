@@ -5,10 +5,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from hopsyncd.formats.cell_values import is_number
+from hopsyncd.formats.pdf_justified import join_justified
 from hopsyncd.formats.pdf_ruled import grids_of, inside, ruled_table
+from hopsyncd.formats.pdf_spans import Box, PageText, Span
 from hopsyncd.formats.pdf_tables import (
     PlacedTable,
     aligned_tables,
@@ -16,7 +16,6 @@ from hopsyncd.formats.pdf_tables import (
     rows_of,
     without_leaders,
 )
-from hopsyncd.formats.pdf_text import Box, PageText, Span, merge_spans
 
 _LEAST_LINES = 4  # the minimum number of lines in a text column.
 _LEAST_CHARACTERS = 18  # the minimum average per line of a text column. Table cells are shorter.
@@ -25,10 +24,6 @@ _SAME_LINE, _MAX_SHARED = 0.25, 0.4
 _MAX_CROSSING = 0.5  # share of spans that may cross the gap between the columns
 _MAX_COLUMN_DEPTH = 3
 _MAX_VISITS = 200_000  # comparisons per page of spans with backgrounds
-_LEAST_SPACES, _SAME_SPACE = 3, 0.06  # spaces in a justified line, and line heights
-_AFTER_MARK = 3.1  # times the other spaces: TeX stretches spaces after a full stop thrice as much
-_MARK_AT_END = re.compile(r"[.,:;!?][)\]\u2019\u201d\"']*\Z")
-_MAX_INDENT = 3  # line heights
 _EDGE = 4  # points: tolerance for the left edges of a column's lines
 _MIDDLE = (0.2, 0.85)  # the second column begins between these shares of the width
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
@@ -81,6 +76,8 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
             taken = set(map(id, within))
             spans = [span for span in spans if id(span) not in taken]
             turned = [span for span in turned if id(span) not in taken]
+    if not is_mirrored:
+        spans = join_justified(spans)
     items = list(_in_columns(spans, number, _MAX_COLUMN_DEPTH))
     for table in tables:
         items.insert(_place_of(table, items), table)
@@ -225,51 +222,13 @@ def _overlap_vertically(left: Sequence[Span], right: Sequence[Span]) -> bool:
 
 
 def _in_rows(spans: Iterable[Span], number: int) -> list[Item]:
-    rows = aligned_tables(_join_justified(without_leaders(list(rows_of(spans)))), number)
+    rows = aligned_tables(without_leaders(list(rows_of(spans))), number)
     items = [row if isinstance(row, PlacedTable) else _line(row) for row in rows]
     lines = [item for item in items if isinstance(item, Line)]
     longest = max((len(line.text) for line in lines), default=0)
     for line in lines:
         line.longest = longest
     return items
-
-
-def _join_justified(rows: list[list[Span]]) -> list[list[Span]]:
-    """Join the words of justified lines with wide spaces, which otherwise look like cells."""
-    joined = []
-    for index, row in enumerate(rows):
-        neighbours = [*rows[max(index - 1, 0) : index], *rows[index + 1 : index + 2]]
-        is_text = any(_have_same_edges(row, near) for near in neighbours)
-        joined.append([merge_spans(row)] if is_text and _has_equal_spaces(row) else row)
-    return joined
-
-
-def _has_equal_spaces(row: Sequence[Span]) -> bool:
-    """Whether all spaces of a line have the same width, although its words have not. Spaces after
-    punctuation may be wider.
-
-    In a table whose columns are aligned, different words leave different spaces.
-    """
-    found = [(span.text[:offset], begin - end) for span in row for offset, end, begin in span.gaps]
-    found += [(before.text, span.left - before.right) for before, span in pairwise(row)]
-    spaces = [width for text, width in found if not _MARK_AT_END.search(text)]
-    after_marks = [width for text, width in found if _MARK_AT_END.search(text)]
-    widths = [span.right - span.left for span in row]
-    height = row[0].height
-    return (
-        len(row) > 1
-        and len(spaces) >= _LEAST_SPACES
-        and max(spaces) - min(spaces) < _SAME_SPACE * height
-        and max(after_marks, default=0) < _AFTER_MARK * max(spaces)
-        and max(widths) - min(widths) > height
-        and sum(span.is_value or is_number(span.text) for span in row) * 2 < len(row)
-    )
-
-
-def _have_same_edges(row: Sequence[Span], near: Sequence[Span]) -> bool:
-    """Whether two lines end at the same place and begin there, except for an indent."""
-    indent = abs(row[0].left - near[0].left)
-    return abs(row[-1].right - near[-1].right) < _EDGE and indent < _MAX_INDENT * row[0].height
 
 
 def _line(row: list[Span]) -> Line:

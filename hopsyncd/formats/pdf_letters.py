@@ -2,10 +2,8 @@
 
 import re
 from statistics import median
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hopsyncd.formats.pdf_text import Span
+from hopsyncd.formats.pdf_spans import Span
 
 _APART = re.compile(r"(?<!\S)[^\W\d_](?: \S){3,}(?!\S)")
 _VOWELS = frozenset("aeiouyäöüáéíóúàèìòùâêîôûåæøœ")
@@ -15,7 +13,7 @@ _WORD_GAP = 1.6  # times the gap between letters
 _MAX_GAP = 0.6  # line heights: letters in the columns of a table are farther apart
 
 
-def join_letters(span: "Span") -> None:
+def join_letters(span: Span) -> None:
     """Join single letters in a span that are separated by equal small gaps.
 
     The first word of the result must look like a word: "Total" or "INVOICE". Initials, marks and

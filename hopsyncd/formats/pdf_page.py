@@ -12,7 +12,8 @@ from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.images import color_png
 from hopsyncd.formats.pdf import init_forms, open_pdf
-from hopsyncd.formats.pdf_text import Box, Span, read_text, turned_box
+from hopsyncd.formats.pdf_spans import Box, Span
+from hopsyncd.formats.pdf_text import read_text, turned_box
 
 _WIDTH_PX = 1100
 _MOST_PIXELS = 2_500_000

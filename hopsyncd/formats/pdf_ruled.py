@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from hopsyncd.formats.pdf_spans import Box, Span
 from hopsyncd.formats.pdf_tables import (
     Cell,
     PlacedTable,
@@ -13,7 +14,6 @@ from hopsyncd.formats.pdf_tables import (
     cut_span,
     rows_of,
 )
-from hopsyncd.formats.pdf_text import Box, Span
 
 _TOUCH = 3.0  # points: lines that are closer count as touching
 _MAX_RULES = 600  # per page: with more lines, the page has a drawing

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hopsyncd.formats.cell_values import is_number, is_year
 from hopsyncd.formats.header_rows import columns_of_groups, has_only_number_columns
-from hopsyncd.formats.pdf_text import Span
+from hopsyncd.formats.pdf_spans import Span
 from hopsyncd.formats.tables import Table, TableBuilder
 
 _TOUCH = 3.0  # points: lines that are closer count as touching

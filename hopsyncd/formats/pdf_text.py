@@ -5,14 +5,14 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import Any
 
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.pdf_letters import join_letters
+from hopsyncd.formats.pdf_spans import Box, PageText, Span
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
 _LETTER = re.compile(r"[^\W_]")
@@ -40,71 +40,6 @@ _ODD = {
     **dict.fromkeys((0xF0B7, 0xF0A7, 0xF0D8, 0xF076, 0xF02D), "\u2022"),
 }
 """Ligatures, invisible characters, and the bullets of symbol fonts."""
-
-Box = tuple[float, float, float, float]
-"""Left, bottom, right and top in points, as the page is shown."""
-
-
-@dataclass(slots=True)
-class Span:
-    """Words on one line without a wide gap between them. `order` is the span's position in the
-    file."""
-
-    text: str
-    left: float
-    bottom: float
-    right: float
-    top: float
-    order: int = 0
-    size: float = 0.0  # the smallest font size in points; 0 if unknown
-    is_bold: bool = False
-    is_broken: bool = False  # whether its last word continues in the next line
-    is_value: bool = False  # whether leader dots precede it or a form field contains it
-    first: int = 0  # the position of its first character in the page's text
-    last: int = 0
-    shade: int = 0  # the background colour; 0 for white
-    gaps: list[tuple[int, float, float]] = field(default_factory=list)
-    """For each space: its offset in the text, and its left and right end on the page."""
-
-    @property
-    def height(self) -> float:
-        """The height of the line's type, in points."""
-        return self.top - self.bottom
-
-    @property
-    def middle(self) -> float:
-        """The vertical position of the line's middle on the page, in points."""
-        return (self.top + self.bottom) / 2
-
-
-def merge_spans(spans: Sequence[Span]) -> Span:
-    """Merge spans of one line, from left to right, into one span with spaces between them."""
-    text, gaps = spans[0].text, [*spans[0].gaps]
-    for before, span in pairwise(spans):
-        gaps.append((len(text), before.right, span.left))
-        shift = len(text) + 1
-        gaps += [(offset + shift, end, begin) for offset, end, begin in span.gaps]
-        text += f" {span.text}"
-    return replace(
-        spans[-1],
-        text=text,
-        left=spans[0].left,
-        bottom=min(span.bottom for span in spans),
-        top=max(span.top for span in spans),
-        order=spans[0].order,
-        size=min(span.size for span in spans),
-        is_bold=all(span.is_bold for span in spans),
-        first=spans[0].first,
-        gaps=gaps,
-    )
-
-
-@dataclass(slots=True)
-class PageText:
-    """The spans of a page in file order. Rotated spans are in a separate list."""
-
-    spans: list[Span] = field(default_factory=list)
-    turned: list[Span] = field(default_factory=list)
 
 
 def turned_box(box: Box, quarters: int) -> Box:

@@ -13,8 +13,8 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.pdf_layout import arrange
+from hopsyncd.formats.pdf_spans import PageText, Span
 from hopsyncd.formats.pdf_tables import PlacedTable
-from hopsyncd.formats.pdf_text import PageText, Span
 from hopsyncd.formats.readers import extract
 
 BODY = "The harbour was calm that morning, and nobody had seen the boats come in."

@@ -13,7 +13,7 @@ from reportlab.pdfgen.canvas import Canvas
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.pdf_page import find_spans, page_preview
-from hopsyncd.formats.pdf_text import Span
+from hopsyncd.formats.pdf_spans import Span
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 
 LINES = (

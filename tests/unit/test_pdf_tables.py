@@ -459,6 +459,18 @@ def test_groups_named_above_their_middle_name_the_columns_of_numbers() -> None:
     )
 
 
+def draw_justified(canvas: Canvas, left: float, lines: list[str]) -> None:
+    """Draw the lines 220 points wide, from 700 points down, word by word; the last one, if it is a
+    single word, at the left."""
+    canvas.setFont("Helvetica", 10)
+    for number, line in enumerate(lines):
+        words, x = line.split(), left
+        width = sum(canvas.stringWidth(word, "Helvetica", 10) for word in words)
+        for word in words:
+            canvas.drawString(x, 700 - 13 * number, word)
+            x += canvas.stringWidth(word, "Helvetica", 10) + (220 - width) / max(len(words) - 1, 1)
+
+
 def test_justified_lines_with_wide_spaces_are_no_table() -> None:
     lines = [
         "Expanding this course into everyday",
@@ -466,25 +478,33 @@ def test_justified_lines_with_wide_spaces_are_no_table() -> None:
         "grow into processes that help",
         "to manage supplies and also",
         "the usage of tools in all",
-        "the teams.",
+        "teams.",
     ]
+    assert texts(read(lambda canvas: draw_justified(canvas, 50, lines))) == ["\n".join(lines)]
+
+
+def test_columns_of_justified_lines_with_wide_spaces_are_read_one_by_one() -> None:
+    left = ["Metabarcoding found 96 taxa", "where the others had found only", "one."] * 3
+    right = ["Restoration aims to raise the", "table of the fen and to bring back", "peat."] * 3
 
     def draw(canvas: Canvas) -> None:
-        for number, line in enumerate(lines):
-            words = line.split()
-            widths = [canvas.stringWidth(word, "Helvetica", 10) for word in words]
-            space = (220 - sum(widths)) / (len(words) - 1) if number < len(lines) - 1 else 3
-            for index, word in enumerate(words):
-                x = 50 + sum(widths[:index]) + space * index
-                canvas.setFont("Helvetica", 10)
-                canvas.drawString(x, 700 - 13 * number, word)
+        draw_justified(canvas, 50, left)
+        draw_justified(canvas, 330, right)
 
-    assert texts(read(draw)) == ["\n".join(lines)]
+    assert " ".join(texts(read(draw))).split() == " ".join([*left, *right]).split()
 
 
-def test_numbers_with_equal_spaces_between_them_are_a_table() -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("North 10 20 30 40", "North 15 25 35 45"),
+        ("Port Harbourmaster Berths Owner", "Alva Lee three Co"),
+    ],
+    ids=["numbers", "lines that end at different places"],
+)
+def test_cells_with_equal_spaces_between_them_are_a_table(first: str, second: str) -> None:
     def draw(canvas: Canvas) -> None:
-        for y, row in ((700, "North 10 20 30 40"), (687, "North 15 25 35 45")):
+        for y, row in ((700, first), (687, second)):
             x = 50.0
             for cell in row.split():
                 canvas.drawString(x, y, cell)
