@@ -225,7 +225,8 @@ def mark_of(*settings: object) -> str:
 
 
 def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
-    """Yield a Cursor that contains `known`. Yields nothing if `known` is too large."""
+    """Yield a Cursor that contains `mark` and `known`. Yields nothing if its JSON would be longer
+    than a million characters."""
     value = json.dumps([mark, known])
     if len(value) <= _MAX_CURSOR_CHARACTERS:
         yield Cursor(value)

@@ -230,8 +230,8 @@ def _deadline(connection: sqlite3.Connection, limit_s: float) -> Iterator[_Late]
 
 
 def _is_apart() -> bool:
-    """Whether this SQLite library is another library than the store's. If so, a memory limit does
-    not affect the store."""
+    """Whether this module uses a different SQLite library from the store's. A memory limit then
+    does not affect the store."""
     return importlib.util.find_spec("pysqlite3") is not None
 
 

@@ -42,7 +42,7 @@ class OlderSchema(StoreError):
 
 
 class NotADatabase(StoreError):
-    """The file cannot be opened as a hopsyncd database."""
+    """The file is not a hopsyncd database, or is too damaged to be opened."""
 
 
 class Unreadable(StoreError):

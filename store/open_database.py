@@ -86,7 +86,11 @@ def open_serving(database: Database) -> Connection:
 
 
 def open_reader(database: Database) -> Connection:
-    """Open a database for queries only."""
+    """Open a database for queries only.
+
+    For the errors, see `open_reader` in `store.engines.sqlite.database` and `open_reading` in
+    `store.engines.postgres.session`.
+    """
     if isinstance(database, Path):
         return sqlite_database.open_reader(database)
     _require_driver()

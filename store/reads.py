@@ -346,7 +346,7 @@ def documents_touched(
 def documents_with_origin(
     connection: Connection, version: int, paths: Collection[str]
 ) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
-    """Return the documents of a version at these paths that have an origin, for example mails.
+    """Return the documents of a version at these paths that have an origin, such as emails.
 
     Each is a tuple of source name, path, origin and the heading path of its first passage.
     """

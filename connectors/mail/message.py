@@ -1,6 +1,6 @@
 """Reads the header of a message: subject, date, and the ids of the messages to which it replies.
 
-Anyone can send a mail, and this code runs in the daemon. Each field is therefore cut to a fixed
+Anyone can send an email, and this code runs in the daemon. Each field is therefore cut to a fixed
 length before it is parsed, and every step takes linear time, which the standard library's
 `email.header` does not guarantee.
 """
@@ -65,7 +65,7 @@ def _origin(head: Message) -> dict[str, str]:
 
 
 def head_of(data: bytes) -> Message:
-    """Parse the header of a message. If the header is too long, only its first part is parsed."""
+    """Parse the header of a message. Only the first 256 KiB of a longer header are parsed."""
     found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
     return BytesHeaderParser().parsebytes(data[: found.start() if found else MAX_HEAD_BYTES])
 
@@ -189,8 +189,8 @@ def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
 
 
 def _answered_ids(head: Message) -> tuple[str, ...]:
-    """Return the Message-IDs of the messages to which a message replies. In a long thread, only the
-    last ids are returned."""
+    """Return the Message-IDs of the messages to which a message replies: the last 100 in the fields
+    References and In-Reply-To."""
     fields = [
         _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
         for name in ("References", "In-Reply-To")

@@ -340,7 +340,7 @@ class Visitor:
 
 
 def read_robots(body: bytes) -> Protego:
-    """Parse a robots.txt file. Only the first part of a long file is read."""
+    """Parse a robots.txt file. Only the first 500 KiB of a longer file are read."""
     text = body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
     return Protego.parse(_merge_other_agents(text))
 

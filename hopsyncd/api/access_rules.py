@@ -293,8 +293,8 @@ def _matches(credentials: Credentials, entry: str) -> bool:
 
 @lru_cache
 def _id(look_up: Callable[[str], int], name: str) -> int | None:
-    """Return the number of a user or group, or None if the user or group was deleted since the
-    daemon started."""
+    """Return the number that `look_up` finds for a user or group. Returns None if the user or group
+    was deleted after the daemon had started."""
     try:
         return look_up(name)
     except ValueError:

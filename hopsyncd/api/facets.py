@@ -118,7 +118,8 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
 
 
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
-    """List the most frequent values of a facet, each with its filter and number of documents."""
+    """List up to 40 values of a facet, most frequent first, each with its filter and number of
+    documents."""
     values: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
     ordered = sorted(values, key=lambda pair: (-pair[1], pair[0].casefold(), pair[0]))
     return [

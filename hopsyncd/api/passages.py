@@ -136,7 +136,8 @@ def documents_answer(
 
 
 def _key(after: str | None) -> tuple[str, str]:
-    """Split the parameter `after` into source and path. A source's name contains no slash."""
+    """Split the parameter `after` into source and path. A source's name contains no slash. If
+    `after` is None, the result sorts before all documents."""
     if after is None:
         return _FIRST
     source, _, path = after.partition("/")
@@ -183,7 +184,8 @@ def document_answer(
 
 
 def _near(head: Snapshot | None, request: DocumentRequest) -> str:
-    """Suggest documents of the source with similar names."""
+    """Return the end of a message, which names documents of the source with similar names. Returns
+    "" if there are none."""
     if head is None or request.source not in head.index.sources:
         return ""
     index, visible = head.index, head.statistics.visible.documents

@@ -216,7 +216,7 @@ class QueryWorkers:
             self._changed.notify_all()
 
     def _end_if_idle(self) -> None:
-        """End all workers after some time without a query. Overlapping queries restart them."""
+        """End all workers if they have had no query for 120 s. Overlapping queries restart them."""
         with self._changed:
             if (
                 not self._idle.has_expired
@@ -288,7 +288,7 @@ class QueryWorkers:
         return next(outdated, None)
 
     def _start(self) -> None:
-        """Start another worker. After repeated failures, only this process answers."""
+        """Start another worker. After three failed starts in a row, only this process answers."""
         try:
             with self._restarts.attempt():
                 worker = _start_worker(replace(self._settings, checked=self._find_checked()))

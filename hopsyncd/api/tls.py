@@ -194,7 +194,7 @@ class Handshakes:
 
 
 class TlsStart(asyncio.Protocol):
-    """Does the TLS handshake of a connection.
+    """Performs the TLS handshake of a connection.
 
     Afterwards, the connection is passed to a protocol that `make` creates.
     """

@@ -262,7 +262,7 @@ def _find_passages(index: LiveIndex, edges: Sequence[Edge]) -> list[PassageId]:
 
 
 def start_of(text: str) -> str:
-    """Return the beginning of `text`, in one line."""
+    """Return up to 80 characters from the beginning of `text`, in one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
 
 

@@ -172,7 +172,8 @@ def _why_paused(watch: Watch) -> str:
 
 
 def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
-    """Raise BadRequest if the caller already has too many watches."""
+    """Raise BadRequest if the caller already watches 20 questions (100 for an admin), or if all
+    users together watch 300."""
     login = login_of(caller)
     own_watches = [
         watch for watch in watches if is_maker(caller, watch) or watch.login == login is None

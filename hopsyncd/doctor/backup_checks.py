@@ -87,7 +87,8 @@ def _folder(folder: Path, config: Config) -> Iterator[Finding]:
 
 
 def _is_late(made_ms: int, config: Config) -> bool:
-    """Return whether the next backup is long overdue."""
+    """Return whether the backup after `made_ms` is more than 36 hours behind the schedule. Returns
+    False without a schedule."""
     when = backup_times(config)
     if when is None:
         return False

@@ -172,7 +172,8 @@ def _limit(name: str) -> int | None:
 
 
 def _folders(roots: list[Path]) -> tuple[int, bool]:
-    """Count the folders in `roots`. Also returns whether all folders were counted in time."""
+    """Count the folders in `roots`, with all subfolders. Also returns whether all folders were
+    counted before the time limit."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
         stack = [os.fsencode(root)]

@@ -46,7 +46,8 @@ class Redactor:
         self._redacted: dict[str, str] = {}
 
     def value(self, value: Any, key: str = "") -> Any:
-        """Redact a JSON value. `key` is the name of the field that has the value."""
+        """Redact a JSON value. `key` is the name of the field that has the value. Values of fields
+        such as `path` and `question` are always redacted."""
         if isinstance(value, Mapping):
             return {self._key(name): self.value(below, str(name)) for name, below in value.items()}
         if isinstance(value, list | tuple | set | frozenset):

@@ -112,7 +112,7 @@ class MatchDelta:
 
 
 class MatchLookup(Protocol):
-    """Finds the matches of a graph that do not change while matches are updated."""
+    """Finds the matches that a graph had before an update of its matches."""
 
     def of_questions(self, questions: Integers) -> MatchColumns:
         """Return the matches of these outgoing questions, ordered by question. Questions without a
@@ -351,6 +351,7 @@ def find_head_threshold(
 ) -> tuple[int, EdgeThreshold | None]:
     """Return the number of matches at the head, and the last match within the budget, or None if
     all matches are within the budget.
+
     `near` may be the threshold of another version. If few matches lie between the two thresholds,
     only these matches are sorted.
     """

@@ -76,7 +76,11 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkEdges:
-    """Links between passage rows, in the direction of the walk."""
+    """Links in the direction of the walk: from passage row `start` to `end`.
+
+    `link_row` is the row of each link in the table `links`. If `is_backward` is true, the walk
+    follows the link from its target to its source.
+    """
 
     start: Integers
     end: Integers

@@ -71,8 +71,8 @@ class Backups:
         self.kept = 0
 
     def chores(self, config: Config) -> tuple[Chore, ...]:
-        """Return the job that makes scheduled backups, or nothing if the configuration has no
-        schedule."""
+        """Return the job that makes scheduled backups, or an empty tuple if the configuration has
+        no schedule for backups."""
         self._list_backups(config)
         when = backup_times(config)
         return (Chore(BACKUP, when, self._begin),) if when else ()

@@ -87,7 +87,7 @@ def follow_documents(connection: Connection, index: LiveIndex, after: int, until
 
 
 def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
-    """Return what the index needs to add these stored question sets and their passages."""
+    """Convert stored question sets and their passages to the form in which the index adds them."""
     passages = known_passages(connection, [questions.passage for questions in sets])
     texts = [full_text(passages[questions.passage]) for questions in sets]
     return [

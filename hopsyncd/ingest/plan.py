@@ -54,7 +54,7 @@ class Listing:
     cursor: str | None = None
 
     def decides(self, path: str) -> bool:
-        """Whether the listing shows if this item exists."""
+        """Whether the listing shows that this item exists, or that it does not exist."""
         return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:

@@ -258,11 +258,13 @@ class SavedIndex:
         return path
 
     def is_due(self, index: LiveIndex) -> bool:
-        """Whether the index has grown enough to be saved again."""
+        """Whether the index has grown by more than 25 % plus 2,000 passage rows since the last
+        save."""
         return len(index.passages) > _MORE * self._entries + _FEWEST
 
     def is_due_at_rest(self, index: LiveIndex) -> bool:
-        """Whether the index has grown enough to be saved again while no source is being synced.
+        """Whether the index has grown by more than 2 % plus 500 passage rows since the last save.
+        Use this while no source is being synced.
 
         Rows that are not in the files take memory in each process.
         """

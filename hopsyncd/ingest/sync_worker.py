@@ -227,7 +227,7 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether the served version may lack changes about which the daemon knows."""
+        """Whether the served version may lack changes that the daemon has noticed."""
         opens = self._opened is None and not (self.error or self.is_following)
         return bool(
             self.busy or opens or self._change_events or self._dirty_sources or self._requests

@@ -174,8 +174,8 @@ class FolderWatcher:
             on_change(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether few change events were sent recently, and no path in them has had a file event
-        since."""
+        """Whether fewer than 32 paths were reported in the last `debounce_s` seconds, and none of
+        them has had a file event since."""
         since_s = time.monotonic() - self._debounce_s
         self._passed_on_s = {
             path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s

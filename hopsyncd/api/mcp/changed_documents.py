@@ -15,7 +15,8 @@ _Place = tuple[str, str]
 def changed_documents(
     diff: Mapping[str, Any], places: Collection[_Place] | None, sources: Sources
 ) -> list[dict[str, Any]]:
-    """List the documents that differ, edited documents first. `places` limits the documents."""
+    """List the documents that differ, edited documents first. If `places` is given, only these
+    documents are listed."""
     lines = _lines_of(diff)
     documents = []
     for kind, document in _documents(diff):

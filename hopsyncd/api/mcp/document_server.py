@@ -108,7 +108,7 @@ def list_resources(client: Client) -> list[Resource]:
 def text_of(client: Client, source: str, document: str) -> str:
     """Return the indexed text of a document: its passages under their headings.
 
-    A long text is shortened.
+    A text of more than about 100,000 tokens is cut, and a note at the end says so.
     """
     content = "\n\n".join(document_text(client.document(source, document)["passages"]))
     text = shorten(content, _MAX_TEXT_TOKENS)

@@ -38,7 +38,7 @@ def document_brief(passage: Mapping[str, Any], sources: Sources) -> dict[str, An
 
 
 def _document_title(passage: Mapping[str, Any]) -> str:
-    """Return the subject and sender of a mail, or the first heading above the passage."""
+    """Return the subject and sender of an email, or the first heading above the passage."""
     if mail_subject(passage):  # users do not know message ids
         return document_name(passage)[:_TITLE_CHARACTERS]
     return str(passage["heading"][0])[:_TITLE_CHARACTERS] if passage["heading"] else ""
@@ -65,7 +65,8 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def id_brief(id_: str) -> str:
-    """Return the beginning of an id, which is enough to find its passage."""
+    """Return the first 12 characters of a passage's id, which nearly always identify the
+    passage."""
     return id_[:_ID_CHARACTERS]
 
 

@@ -69,7 +69,7 @@ MaxTokens = Annotated[
 
 
 class Tools:
-    """The reading tools, each a method over a client of the daemon."""
+    """The tools that only read. Each public method is a tool, which asks the daemon."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
