@@ -57,7 +57,7 @@ def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHAR
         raise SocketRefused(
             failed,
             f"the {kind} has fewer than {min_characters} characters",
-            f"Replace the file with a file that contains a longer {kind}",
+            f"Copy the complete {kind} into the file",
         )
     return secret
 

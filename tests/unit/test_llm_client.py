@@ -70,6 +70,7 @@ def test_a_permanent_refusal_is_not_tried_again_and_says_what_to_do(
     assert failure.message in error.why
     assert desk.sent == 1
     assert desk.time.waited == []
+    assert "llm.example refused the request: " in str(error)
     assert desk.usage.failures == {"refused": 1}
 
 

@@ -134,7 +134,7 @@ def test_errors_explain_a_dead_or_missing_endpoint(
     endpoint.play = lambda _: error(503)
     result = run()
     assert result.exit_code != 0
-    assert "gave no reply" in str(result.exception)
+    assert "returned an error" in str(result.exception)
     bare = tmp_path / "bare.toml"
     bare.write_text(f'[daemon]\ndata_dir = "{tmp_path}"\n')
     result = CliRunner().invoke(cli, ["--config", str(bare), "llm", "test"])

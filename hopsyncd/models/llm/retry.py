@@ -199,7 +199,10 @@ class Breaker:
 
 
 def error_of(failure: RequestFailure, texts: EndpointTexts) -> LlmError:
-    what = f"{texts.title} {texts.host} gave no reply"
+    outcome = "gave no reply"
+    if failure.status:
+        outcome = "returned an error" if is_transient(failure) else "refused the request"
+    what = f"{texts.title} {texts.host} {outcome}"
     if not failure.readable:
         hint = f"Check that {texts.url} in {texts.section} is right"
         return LlmNonsense(what, failure.message, hint)
