@@ -27,7 +27,7 @@ from variants import DEFAULT
 from hopsyncd.config.configuration import Config
 from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.chunking import Chunk, chunks
+from hopsyncd.formats.chunking import Chunk, yield_passages
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans, normalise, topic_of
 from hopsyncd.models.language import Language
@@ -67,28 +67,34 @@ def by_rule(_: Language, text: str) -> tuple[Mention, ...]:
 class Index:
     """A way to index: how documents are split, and which names and topics passages have."""
 
-    cut: Callable[[Sequence[Block], int], Iterable[Chunk]] = chunks
+    cut: Callable[[Sequence[Block], int], Iterable[Chunk]] = yield_passages
     language: Callable[[Language], Language] = lambda language: language
     topic_of: Callable[[str], str] = topic_of
 
 
 INDEXES = {
     "default: passages of 400 tokens": Index(),
-    "passages of 300 tokens": Index(lambda blocks, _: chunks(blocks, 300)),
-    "passages of 200 tokens": Index(lambda blocks, _: chunks(blocks, 200)),
+    "passages of 300 tokens": Index(lambda blocks, _: yield_passages(blocks, 300)),
+    "passages of 200 tokens": Index(lambda blocks, _: yield_passages(blocks, 200)),
     "no leads": Index(
-        lambda blocks, tokens: chunks([replace(block, leads=()) for block in blocks], tokens)
+        lambda blocks, tokens: yield_passages(
+            [replace(block, leads=()) for block in blocks], tokens
+        )
     ),
     "no headings but the nearest": Index(
         lambda blocks, tokens: (
-            replace(chunk, heading=chunk.heading[-1:]) for chunk in chunks(blocks, tokens)
+            replace(chunk, heading=chunk.heading[-1:]) for chunk in yield_passages(blocks, tokens)
         )
     ),
     "no headings": Index(
-        lambda blocks, tokens: (replace(chunk, heading=()) for chunk in chunks(blocks, tokens))
+        lambda blocks, tokens: (
+            replace(chunk, heading=()) for chunk in yield_passages(blocks, tokens)
+        )
     ),
     "no links": Index(
-        lambda blocks, tokens: chunks([replace(block, links=()) for block in blocks], tokens)
+        lambda blocks, tokens: yield_passages(
+            [replace(block, links=()) for block in blocks], tokens
+        )
     ),
     "no options, identifiers and versions as names": Index(
         language=partial(OtherNames, names=without_codes)
@@ -127,7 +133,7 @@ def indexed(
     models = replace(models, maker=BuiltinMaker(index.language(models.language), vectors))
     vector_of: VectorOf = cache(lambda question: to_grid(vectors.encode([question]))[0])
     for name, columns in COLUMNS.items():
-        if name != "realdocs" and index.cut is not chunks:
+        if name != "realdocs" and index.cut is not yield_passages:
             yield from ["="] * len(columns)
             continue
         read = real if name == "realdocs" else sample

@@ -36,7 +36,7 @@ from fidelity import JUDGEMENTS, Fidelity, Judgement, judge
 from connectors.media_type import media_type
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 
 COLUMNS = (
@@ -92,7 +92,9 @@ def read_all(
             refused, passages = "", list[tuple[tuple[str, ...], str]]()
             try:
                 blocks = process.extract(file.read_bytes(), media_type(file.name))
-                passages = [(unit.heading, unit.text) for unit in chunk(blocks, tokens)]
+                passages = [
+                    (unit.heading, unit.text) for unit in split_into_passages(blocks, tokens)
+                ]
             except DocumentUnreadable as problem:
                 refused = problem.why
             fidelity = judge(reference, passages)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from hopsyncd.display import mail_name
-from hopsyncd.formats.units import sentences
+from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.edge_selection import count_matches
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
@@ -356,7 +356,7 @@ def document_sentences(
         for occurrence in occurrences
         if occurrence.passage in passages
         for line in passages[occurrence.passage].text.splitlines()
-        for sentence in sentences(line)
+        for sentence in split_into_sentences(line)
         if (text := " ".join(sentence.split())[:_MAX_CHARACTERS])
     ]
 

@@ -23,7 +23,7 @@ from hopsyncd.errors import (
     ModelUnavailable,
     ReaderUnavailable,
 )
-from hopsyncd.formats.images import gray_png
+from hopsyncd.formats.images import encode_gray_png
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
@@ -117,7 +117,7 @@ def text_recognition(config: Config) -> Iterator[Finding]:
         yield report_ok("ocr", "tesseract is not installed: the text of pictures is not read")
         return
     try:
-        tesseract.text_of(gray_png(100, 100, [b"\xff" * 100] * 100))
+        tesseract.recognise_text(encode_gray_png(100, 100, [b"\xff" * 100] * 100))
     except Died as death:
         remedy = (
             f"Install the languages {tesseract.languages} of tesseract, or set formats.ocr to off"

@@ -41,7 +41,7 @@ def open_archive(data: bytes) -> ZipFile:
     return archive
 
 
-def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
+def parse_member(archive: ZipFile, name: str) -> ElementTree.Element:
     """Parse the member `name` of an archive as XML, and return its root element."""
     return ElementTree.fromstring(archive.read(name))
 
@@ -63,8 +63,8 @@ class Children:
         if data and (b"<!" in data or not self._root or _OTHER_ENCODING.match(data)):
             self._root = None
             for child in ElementTree.fromstring(data):
-                if local_name(child) == name:
-                    self._parsed[attribute(child, key)] = child
+                if get_local_name(child) == name:
+                    self._parsed[get_attribute(child, key)] = child
 
     def get(self, key: str) -> ElementTree.Element | None:
         """Return the element whose attribute has the value `key`, or None if there is no such
@@ -109,32 +109,32 @@ class Children:
         return ElementTree.fromstring(inside.join((root[0], b"</" + root[1] + b">")))[0]
 
 
-def relation_of(element: ElementTree.Element) -> str:
+def get_relation_id(element: ElementTree.Element) -> str:
     """Return the relationship id in an element's attributes, or an empty string."""
     return next((value for key, value in element.items() if key.endswith(_RELATION_ID)), "")
 
 
-def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+def read_targets(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
     """Return the type and the target's member name for each relationship id of the member `name`.
 
     An empty `name` selects the relationships of the archive itself.
     """
-    return all_targets_of(archive, name)[0]
+    return read_all_targets(archive, name)[0]
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
     """Return the external addresses to which the member `name` refers, by relationship id."""
-    return all_targets_of(archive, name)[1]
+    return read_all_targets(archive, name)[1]
 
 
-def all_targets_of(
+def read_all_targets(
     archive: ZipFile, name: str
 ) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return the results of `targets_of` and `link_targets_of`."""
+    """Return the results of `read_targets` and `link_targets_of`."""
     parts: dict[str, tuple[str, str]] = {}
     links: dict[str, str] = {}
     folder = "/" + dirname(name)
-    for relation in _relations(archive, name):
+    for relation in _list_relations(archive, name):
         key, target = relation.get("Id", ""), relation.get("Target", "")
         kind = relation.get("Type", "").rpartition("/")[2]
         parts[key] = (kind, normpath(join(folder, target)).lstrip("/"))
@@ -143,13 +143,13 @@ def all_targets_of(
     return parts, links
 
 
-def _relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:
+def _list_relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:
     folder, _, base = name.rpartition("/")
     relations = f"{folder}/_rels/{base}.rels".lstrip("/")
-    return tree_of(archive, relations) if relations in archive.NameToInfo else ()
+    return parse_member(archive, relations) if relations in archive.NameToInfo else ()
 
 
-def attribute(element: ElementTree.Element, name: str) -> str:
+def get_attribute(element: ElementTree.Element, name: str) -> str:
     """Return the value of an attribute in any namespace, or an empty string."""
     end = "}" + name
     for key, value in element.items():
@@ -158,7 +158,7 @@ def attribute(element: ElementTree.Element, name: str) -> str:
     return ""
 
 
-def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
+def find_child(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
     """Return the descendant at `path`, or None if it is missing. `path` has one tag for each level,
     without namespaces."""
     for name in path:
@@ -172,16 +172,16 @@ def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | 
     return element
 
 
-def local_name(element: ElementTree.Element) -> str:
+def get_local_name(element: ElementTree.Element) -> str:
     """Return the tag of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
-def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
+def find_outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
     """Yield the elements with the tag `name` below `parent`, except elements nested in another such
     element."""
     for child in parent:
-        if local_name(child) == name:
+        if get_local_name(child) == name:
             yield child
         else:
-            yield from outermost(child, name)
+            yield from find_outermost(child, name)

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hopsyncd.formats.blocks import Block, in_line_order
-from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.blocks import Block, merge_tables
+from hopsyncd.formats.markdown import read_markdown
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 _HEADING = re.compile(r"(={1,6})[ \t]+(\S.*)\Z")
@@ -54,11 +54,11 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-def asciidoc_blocks(text: str) -> tuple[Block, ...]:
+def read_asciidoc(text: str) -> tuple[Block, ...]:
     """Read a document. Files named in `include` directives are not read."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
-    return tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
+    return tuple(merge_tables(read_markdown(rewritten), reader.tables))
 
 
 @dataclass(slots=True)
@@ -81,12 +81,12 @@ class _Reader:
             line = self.lines[len(written)].rstrip()
             if found := _VERBATIM.match(line):
                 indent, self._indent = self._indent, ""
-                verbatim = self._verbatim(len(written), found[1])
+                verbatim = self._read_verbatim(len(written), found[1])
                 written += [f"{indent}{text}" for text in verbatim]
             elif _COMMENT.match(line):
-                written += [""] * self._length(len(written), line)
+                written += [""] * self._count_lines(len(written), line)
             elif _TABLE.match(line):
-                index, length = len(written), self._length(len(written), line)
+                index, length = len(written), self._count_lines(len(written), line)
                 caption = self._title if self._title and f"{self._title}:" in written[-3:] else ""
                 lines = self.lines[index + 1 : index + length]
                 if lines and lines[-1].rstrip() == line:
@@ -96,11 +96,11 @@ class _Reader:
                     lines = [""] * len(lines)
                 written += ["", *lines, ""][:length]
             else:
-                written.append(self._line(line))
+                written.append(self._read_line(line))
             self._before = line
         return written
 
-    def _length(self, index: int, delimiter: str) -> int:
+    def _count_lines(self, index: int, delimiter: str) -> int:
         """Return the number of lines in the block that begins at line `index`, including both
         delimiters."""
         for end in range(index + 1, len(self.lines)):
@@ -108,8 +108,8 @@ class _Reader:
                 return end - index + 1
         return len(self.lines) - index
 
-    def _verbatim(self, index: int, delimiter: str) -> list[str]:
-        length = self._length(index, delimiter)
+    def _read_verbatim(self, index: int, delimiter: str) -> list[str]:
+        length = self._count_lines(index, delimiter)
         language = self._above.split(",")[1].strip() if self._above.count(",") else ""
         if delimiter.startswith("+") and self._is_tex(self.lines[index + 1 : index + length]):
             language = "math"
@@ -126,9 +126,9 @@ class _Reader:
         kind = self._attributes.get("stem") or kind if kind == "stem" else kind
         return kind == "latexmath" or (kind == "stem" and any("\\" in line for line in lines))
 
-    def _line(self, line: str) -> str:
+    def _read_line(self, line: str) -> str:
         if not line or line == "+":
-            self._indent = self._indent_of_item() if line else ""
+            self._indent = self._find_item_indent() if line else ""
             return ""
         if found := _ATTRIBUTE.match(line):
             self._attributes[found[1]] = (found[2] or "")[:_MAX_VALUE_CHARACTERS]
@@ -147,18 +147,18 @@ class _Reader:
             return label
         if found := _HEADING.match(line):
             self._markers.clear()
-            return f"{'#' * len(found[1])} {self._inline(found[2])}"
+            return f"{'#' * len(found[1])} {self._read_inline(found[2])}"
         if found := _BLOCK_TITLE.match(line):
             self._above = above
-            self._title = self._inline(found[1])
+            self._title = self._read_inline(found[1])
             return f"{self._title}:"
         if found := _ITEM.match(line):
-            return self._item(found[1], found[2])
+            return self._read_item(found[1], found[2])
         if found := _TERM.match(line):
-            return f"- {self._inline(found[1])}: {self._inline(found[2] or '')}".rstrip()
-        return self._indent + label + self._inline(line)
+            return f"- {self._read_inline(found[1])}: {self._read_inline(found[2] or '')}".rstrip()
+        return self._indent + label + self._read_inline(line)
 
-    def _item(self, marker: str, text: str) -> str:
+    def _read_item(self, marker: str, text: str) -> str:
         self._indent = ""
         marker = "<>" if marker.startswith("<") else marker
         if marker in self._markers:
@@ -166,15 +166,15 @@ class _Reader:
         else:
             self._markers.append(marker)
         sign = "-" if marker[0] in "*-" else "1."
-        return f"{'    ' * (len(self._markers) - 1)}{sign} {self._inline(text)}"
+        return f"{'    ' * (len(self._markers) - 1)}{sign} {self._read_inline(text)}"
 
-    def _indent_of_item(self) -> str:
+    def _find_item_indent(self) -> str:
         """Return the indent of the text of the current item."""
         if not self._markers:
             return ""
         return " " * (4 * len(self._markers) - (2 if self._markers[-1][0] in "*-" else 1))
 
-    def _inline(self, text: str) -> str:
+    def _read_inline(self, text: str) -> str:
         text = _REFERENCE.sub(lambda found: self._attributes.get(found[1], found[0]), text)
         for pattern, shown in _INLINE:
             text = pattern.sub(shown, text)
@@ -186,10 +186,10 @@ class _Reader:
         above, self._above = self._above, ""
         if found := _FORMAT.search(above):
             sign = _SEPARATORS[found[1]]
-        cells = list(_cells(lines) if sign in "|!" else _split_separator(lines, sign))
+        cells = list(_split_cells(lines) if sign in "|!" else _split_separator(lines, sign))
         if not cells:
             return False
-        width = _width(above, cells)
+        width = _count_columns(above, cells)
         is_implied = bool(lines[0].strip()) and len(lines) > 1 and not lines[1].strip()
         has_header = "header" in above or is_implied
         builder = TableBuilder(caption)
@@ -201,14 +201,14 @@ class _Reader:
                 has_header = False
                 place = sum(columns for _, columns in below)
                 below = [(rows - 1, columns) for rows, columns in below if rows > 1]
-            text = _BARE.sub(r"\1", self._inline(" ".join(cell.text.split())))
+            text = _BARE.sub(r"\1", self._read_inline(" ".join(cell.text.split())))
             is_header = "h" in cell.style
             builder.add(text, is_header=is_header, colspan=cell.columns, rowspan=cell.rows)
             builder.extend_row(first_line + cell.line)
             if cell.rows > 1:
                 below.append((cell.rows - 1, cell.columns))
             place += cell.columns
-        if blocks := list(table_blocks(builder.build())):
+        if blocks := list(make_table_blocks(builder.build())):
             self.tables.append(blocks)
         return bool(blocks)
 
@@ -227,7 +227,7 @@ class _TableCell:
     rows: int = 1
 
 
-def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
+def _split_cells(lines: Iterable[str]) -> Iterable[_TableCell]:
     """Yield the cells in the lines of a table. A cell may have several lines."""
     cell: _TableCell | None = None
     for index, line in enumerate(lines):
@@ -253,7 +253,7 @@ def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
         yield from (_TableCell(index, "", text) for text in row)
 
 
-def _width(above: str, cells: list[_TableCell]) -> int:
+def _count_columns(above: str, cells: list[_TableCell]) -> int:
     """Return the number of columns: the attribute `cols` in the line `above` the table or, without
     it, the number of cells in the table's first line."""
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)

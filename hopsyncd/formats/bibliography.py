@@ -18,20 +18,20 @@ _PLACES = ("journal", "journaltitle", "booktitle", "school", "institution", "org
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 
 
-def bibliography_blocks(text: str) -> tuple[Block, ...]:
+def read_bibliography(text: str) -> tuple[Block, ...]:
     """Read a file. Each entry becomes a list item with its key, authors, year, title, place and
     abstract."""
     strings: dict[str, str] = {}
-    ends = _ends_of(text)
+    ends = _find_ends(text)
     for found in _STRING.finditer(text):
         if named := _FIELD.match(text, found.end()):
             end = text.find("\n", named.end())
             end = len(text) if end < 0 else end
-            strings[named[1].lower()] = _value(text, named.end(), end, strings, ends)[0]
-    return tuple(_entries(text, strings, ends))
+            strings[named[1].lower()] = _read_value(text, named.end(), end, strings, ends)[0]
+    return tuple(_read_entries(text, strings, ends))
 
 
-def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterator[Block]:
+def _read_entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterator[Block]:
     line, counted = 1, 0
     entries = [*_ENTRY.finditer(text)]
     bounds = [*(found.start() for found in entries[1:]), len(text)]
@@ -41,24 +41,24 @@ def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterat
         fields: dict[str, str] = {}
         offset = found.end()
         while named := _FIELD.match(text, offset, end):
-            value, offset = _value(text, named.end(), end, strings, ends)
+            value, offset = _read_value(text, named.end(), end, strings, ends)
             fields.setdefault(named[1].lower(), value)
         first = line + text.count("\n", counted, found.start())
         last = first + text.count("\n", found.start(), offset)
         line, counted = first, found.start()
         shown = _format_entry(found[2], found[1].lower(), fields)
-        links = tuple((0, link) for link in _links(fields))
+        links = tuple((0, link) for link in _list_links(fields))
         yield Block("list_item", shown, first, last, links=links)
 
 
-def _value(
+def _read_value(
     text: str, offset: int, end: int, strings: dict[str, str], ends: dict[int, int]
 ) -> tuple[str, int]:
     """Return the value that begins at `offset`, and the position after the value. `#` joins several
     parts.
 
     A part is in braces, in quotes or bare. An unclosed part ends at the end of its line. `strings`
-    are the abbreviations that the file defines, and `ends` is the result of `_ends_of`.
+    are the abbreviations that the file defines, and `ends` is the result of `_find_ends`.
     """
     parts: list[str] = []
     while offset < end:
@@ -78,10 +78,10 @@ def _value(
         if offset == begin or not joint:
             break
         offset = joint.end()
-    return _plain("".join(parts)), offset
+    return _strip_markup("".join(parts)), offset
 
 
-def _ends_of(text: str) -> dict[int, int]:
+def _find_ends(text: str) -> dict[int, int]:
     """Return the end position of each closed part in braces or quotes, by its start position.
 
     A quoted part ends at the next quotation mark at the same depth of braces.
@@ -106,7 +106,7 @@ def _ends_of(text: str) -> dict[int, int]:
     return ends
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     if not any(mark in text for mark in "\\{}$~`'-"):
         return " ".join(text.split())
     source = Source.tokenize(text.replace("%", "\\%").replace("\\\\%", "\\%"))
@@ -114,9 +114,9 @@ def _plain(text: str) -> str:
 
 
 def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
-    people = _people(fields.get("author") or "")
+    people = _format_people(fields.get("author") or "")
     if not people and fields.get("editor"):
-        people = f"{_people(fields['editor'])} (eds.)"
+        people = f"{_format_people(fields['editor'])} (eds.)"
     year = fields.get("year") or fields.get("date", "")
     month = fields.get("month", "")
     if month[:3].lower() in _MONTHS and fields.get("year"):
@@ -138,10 +138,10 @@ def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
     return f"[{key}] {text}." if text else f"[{key}] {kind}"
 
 
-def _people(text: str) -> str:
+def _format_people(text: str) -> str:
     """Format a list of names for reading.
 
-    >>> _people("Lovelace, Ada and Grace Hopper and others")
+    >>> _format_people("Lovelace, Ada and Grace Hopper and others")
     'Ada Lovelace, Grace Hopper et al.'
     """
     names = []
@@ -153,7 +153,7 @@ def _people(text: str) -> str:
     return ", ".join(filter(None, names))
 
 
-def _links(fields: dict[str, str]) -> Iterator[WrittenLink]:
+def _list_links(fields: dict[str, str]) -> Iterator[WrittenLink]:
     doi = fields.get("doi", "")
     address = fields.get("url") or (f"https://doi.org/{doi}" if doi else "")
     if link := link_to_address(address, fields.get("title", "")) if address else None:

@@ -43,16 +43,16 @@ def link_to_name(name: str, shown: str = "") -> WrittenLink | None:
 
 
 def _link(target: str, shown: str) -> WrittenLink | None:
-    target = in_one_line(target)
+    target = join_lines(target)
     is_sound = target and len(target) <= _MAX_CHARACTERS
-    return WrittenLink(target, in_one_line(shown)[:_MAX_CHARACTERS]) if is_sound else None
+    return WrittenLink(target, join_lines(shown)[:_MAX_CHARACTERS]) if is_sound else None
 
 
-def in_one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     r"""Return the text in one line with single spaces. Characters that UTF-8 cannot encode become
     `?`.
 
-    >>> in_one_line("Ada \n Lovelace\udc80")
+    >>> join_lines("Ada \n Lovelace\udc80")
     'Ada Lovelace?'
     """
     return " ".join(text.encode("utf-8", "replace").decode().split())
@@ -80,8 +80,8 @@ class Block:
 
     A `table` block is one row (see formats/table_text.py). A `figure` is the caption or the
     description of a picture. A `note` is a footnote or a comment, after the block that refers to
-    it. A `skipped` block counts parts that a reader omits on purpose (see `skipped_block` and
-    `skipped_of`). A `picture` block marks the place of a picture until text recognition replaces
+    it. A `skipped` block counts parts that a reader omits on purpose (see `make_skipped_block` and
+    `count_skipped`). A `picture` block marks the place of a picture until text recognition replaces
     the block.
 
     `links` are the links in the text, as (offset, link) pairs. `names` are other names of the
@@ -102,7 +102,7 @@ class Block:
     properties: tuple[tuple[str, str], ...] = ()
 
 
-def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
+def tidy_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Drop blocks that have neither text nor links, and turn overlong headings into paragraphs.
 
     Characters that UTF-8 cannot encode are replaced with `?`. JSON and some character sets can
@@ -112,21 +112,21 @@ def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
         replace(block, kind="paragraph", level=0)
         if block.kind == "heading" and len(block.text) > MAX_HEADING_CHARACTERS
         else block
-        for block in map(_storable, blocks)
+        for block in map(_make_storable, blocks)
         if block.kind in ("heading", "skipped") or block.text.strip() or block.links
     )
 
 
-def skipped_block(counts: Mapping[str, int]) -> Block:
+def make_skipped_block(counts: Mapping[str, int]) -> Block:
     """Make a block that counts the parts that a reader omitted on purpose, by kind."""
     properties = tuple((kind, str(count)) for kind, count in sorted(counts.items()) if count)
     return Block("skipped", "", 1, 1, properties=properties)
 
 
-def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
+def count_skipped(blocks: Iterable[Block]) -> dict[str, int]:
     """Count the parts that readers omitted on purpose, by kind.
 
-    >>> skipped_of([skipped_block({"navigation": 2}), skipped_block({"navigation": 1})])
+    >>> count_skipped([make_skipped_block({"navigation": n}) for n in (2, 1)])
     {'navigation': 3}
     """
     counts: dict[str, int] = {}
@@ -136,7 +136,7 @@ def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
     return counts
 
 
-def squeeze(text: str, links: Links) -> tuple[str, Links]:
+def squeeze_spaces(text: str, links: Links) -> tuple[str, Links]:
     """Collapse white space in `text` to single spaces, and adjust the offsets of the links."""
     if not links:
         return " ".join(text.split()), ()
@@ -147,7 +147,7 @@ def squeeze(text: str, links: Links) -> tuple[str, Links]:
     return " ".join(text.split()), tuple(moved)
 
 
-def _storable(block: Block) -> Block:
+def _make_storable(block: Block) -> Block:
     text = block.text.encode("utf-8", "replace").decode()
     return block if text == block.text else replace(block, text=text)
 
@@ -163,13 +163,13 @@ def with_title(
     the first heading of any level equals `title`, it moves to the top. If level-1 headings remain
     below the title, all headings below the title move down a level.
     """
-    title = in_one_line(title)
+    title = join_lines(title)
     if not title or not blocks:
         return blocks
     opening = next(
         (index for index, block in enumerate(blocks) if block.level and block.text), None
     )
-    if opening is not None and _words(blocks[opening].text) == _words(title):
+    if opening is not None and _list_words(blocks[opening].text) == _list_words(title):
         heading = replace(blocks[opening], level=1)
         blocks = (heading, *blocks[:opening], *blocks[opening + 1 :])
     tops = [index for index, block in enumerate(blocks) if block.level == 1 and block.text]
@@ -177,7 +177,7 @@ def with_title(
         below = (replace(block, level=2) if block.level == 1 else block for block in blocks)
         return (Block("heading", title, line, line, level=1), *below)
     first = tops[0]
-    is_told = _words(blocks[first].text) <= _words(title)
+    is_told = _list_words(blocks[first].text) <= _list_words(title)
     if len(tops) == 1 and (is_told or (not is_certain and _is_empty(blocks[:first]))):
         return blocks
     if is_told and _is_empty(blocks[:first]):
@@ -185,7 +185,7 @@ def with_title(
     return (Block("heading", title, line, line, level=1), *lower_headings(blocks))
 
 
-def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
+def merge_tables(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
     """Insert tables, which were read separately from the other blocks, at their lines."""
     remaining = iter(tables)
     table = next(remaining, ())
@@ -217,7 +217,7 @@ def title_from_path(path: str, blocks: Iterable[Block]) -> str:
     return PurePosixPath(path).stem
 
 
-def _words(text: str) -> set[str]:
+def _list_words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
@@ -237,4 +237,4 @@ def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
     block_list = list(blocks)
     first = next((block.text for block in block_list if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in block_list for name in block.names)]
-    return tuple(dict.fromkeys(name for name in map(in_one_line, names) if name))
+    return tuple(dict.fromkeys(name for name in map(join_lines, names) if name))

@@ -63,39 +63,39 @@ class _Event:
 
     def text(self, name: str) -> str:
         values = self.values.get(name)
-        return _plain(values[0].text).strip() if values else ""
+        return _strip_markup(values[0].text).strip() if values else ""
 
 
-def calendar_blocks(text: str) -> tuple[Block, ...]:
+def read_calendar(text: str) -> tuple[Block, ...]:
     """Read events, tasks and journal entries: a heading, a line for each fact, and the description.
 
     Times include their time zone. Alarms and time zone definitions are left out.
     """
-    return tuple(block for event in _events(text) for block in _event_blocks(event))
+    return tuple(block for event in _read_events(text) for block in _make_event_blocks(event))
 
 
-def contact_blocks(text: str) -> tuple[Block, ...]:
+def read_contacts(text: str) -> tuple[Block, ...]:
     """Read contacts. Each person becomes a table row with all fields."""
-    return tuple(filter(None, map(_contact_block, _events(text, frozenset(("VCARD",))))))
+    return tuple(filter(None, map(_make_contact_block, _read_events(text, frozenset(("VCARD",))))))
 
 
-def _contact_block(card: _Event) -> Block | None:
-    name_parts = _plain(card.text("N")).split(";")
+def _make_contact_block(card: _Event) -> Block | None:
+    name_parts = _strip_markup(card.text("N")).split(";")
     name = card.text("FN") or " ".join(filter(None, [*name_parts[1:2], *name_parts[:1]]))
     parts = [" ".join(name.split())]
     for field_name, label in _CONTACT:
-        values = [_contact_value(value) for value in card.values.get(field_name, [])]
+        values = [_format_contact_value(value) for value in card.values.get(field_name, [])]
         parts += [f"{label}: {value}" for value in dict.fromkeys(filter(None, values))]
     text = " | ".join(filter(None, parts))
     return Block("table", text, card.line, card.line, names=(parts[0],)) if text else None
 
 
-def _contact_value(value: _Value) -> str:
+def _format_contact_value(value: _Value) -> str:
     """Format the parts of a value in order, followed by the kind of the value: "+46 1 (work)"."""
     text = value.text
     if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
         text = text.partition(":")[2]  # without the scheme (tel:, mailto:)
-    parts = (" ".join(_plain(part).split()) for part in re.split(r"(?<!\\);", text))
+    parts = (" ".join(_strip_markup(part).split()) for part in re.split(r"(?<!\\);", text))
     parts_text = ", ".join(filter(None, parts))
     if found := re.match(r"(\d{4})(\d\d)(\d\d)\Z", parts_text):
         return "-".join(found.groups())
@@ -103,7 +103,7 @@ def _contact_value(value: _Value) -> str:
     return f"{parts_text} ({', '.join(kinds)})" if parts_text and kinds else parts_text
 
 
-def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Event]:
+def _read_events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Event]:
     event: _Event | None = None
     inner = 0  # the number of open nested components, such as alarms
     number = 1
@@ -151,37 +151,37 @@ def _unfold(text: str) -> Iterator[str]:
         yield "\n".join(waiting)
 
 
-def _event_blocks(event: _Event) -> Iterator[Block]:
+def _make_event_blocks(event: _Event) -> Iterator[Block]:
     line = event.line
     title = event.text("SUMMARY")
     if title:
         yield Block("heading", " ".join(title.split()), line, line, level=1)
     for name, label in _SHOWN:
-        if value := _field_text(event, name):
+        if value := _format_field(event, name):
             yield Block("list_item", f"{label}: {value}", line, line)
     for paragraph in re.split(r"\n\s*\n", event.text("DESCRIPTION")):
         if paragraph.strip():
             yield Block("paragraph", paragraph.strip(), line, line)
 
 
-def _field_text(event: _Event, name: str) -> str:
+def _format_field(event: _Event, name: str) -> str:
     values = event.values.get(name, [])
     if name in ("ORGANIZER", "ATTENDEE"):
-        return ", ".join(filter(None, map(_person, values[:_MAX_PEOPLE])))
-    if name == "DTEND" and (last := _last_day(values)):
-        return last if last != _field_text(event, "DTSTART") else ""
+        return ", ".join(filter(None, map(_format_person, values[:_MAX_PEOPLE])))
+    if name == "DTEND" and (last := _find_last_day(values)):
+        return last if last != _format_field(event, "DTSTART") else ""
     if name in ("DTSTART", "DTEND", "DUE"):
-        return _time(values[0]) if values else ""
+        return _format_time(values[0]) if values else ""
     if name == "DURATION":
-        return _duration(values[0].text) if values else ""
+        return _format_duration(values[0].text) if values else ""
     if name == "RRULE":
-        return _rule(values[0].text) if values else ""
+        return _describe_rule(values[0].text) if values else ""
     if name == "STATUS":
         return event.text(name).lower().replace("-", " ")
     return " ".join(event.text(name).split())
 
 
-def _last_day(values: Sequence[_Value]) -> str:
+def _find_last_day(values: Sequence[_Value]) -> str:
     """Return the last day of an all-day event, or "" for other events. The file contains the day
     after the last day."""
     if not values or not re.fullmatch(r"\d{8}", values[0].text):
@@ -191,7 +191,7 @@ def _last_day(values: Sequence[_Value]) -> str:
     return ""
 
 
-def _person(value: _Value) -> str:
+def _format_person(value: _Value) -> str:
     """Format a person as "Ann Lee <ann@example.org>", followed by the person's reply to the
     invitation if the file states a reply."""
     address = re.sub(r"(?i)\Amailto:", "", value.text).strip()
@@ -201,7 +201,7 @@ def _person(value: _Value) -> str:
     return f"{person} ({answer})" if answer in ("accepted", "declined", "tentative") else person
 
 
-def _time(value: _Value) -> str:
+def _format_time(value: _Value) -> str:
     """Format a date, or a time with its zone: "2026-07-01 08:00 UTC"."""
     found = _TIME.match(value.text)
     if not found:
@@ -213,10 +213,10 @@ def _time(value: _Value) -> str:
     return f"{date} {found[4]}:{found[5]} {zone}".rstrip()
 
 
-def _duration(text: str) -> str:
+def _format_duration(text: str) -> str:
     """Format a duration in words.
 
-    >>> _duration("PT1H30M"), _duration("P1D")
+    >>> _format_duration("PT1H30M"), _format_duration("P1D")
     ('1 hour 30 minutes', '1 day')
     """
     found = _DURATION.match(text)
@@ -245,12 +245,12 @@ _ORDINALS = ["last", "first", "second", "third", "fourth", "fifth"]
 _BYDAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)\Z")
 
 
-def _rule(text: str) -> str:
+def _describe_rule(text: str) -> str:
     """Describe in words how an event repeats.
 
-    >>> _rule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;UNTIL=20261231T000000Z")
+    >>> _describe_rule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;UNTIL=20261231T000000Z")
     'every 2 weeks, on Monday and Thursday, until 2026-12-31'
-    >>> _rule("FREQ=YEARLY;BYMONTH=11;BYDAY=4TH")
+    >>> _describe_rule("FREQ=YEARLY;BYMONTH=11;BYDAY=4TH")
     'every year, on the fourth Thursday, in November'
     """
     fields = dict(part.split("=", 1) for part in text.upper().split(";") if "=" in part)
@@ -259,63 +259,63 @@ def _rule(text: str) -> str:
         return text
     interval = fields.get("INTERVAL", "1")
     parts = [f"every {unit}" if interval == "1" else f"every {interval} {unit}s"]
-    parts += _days_of(fields)
+    parts += _describe_days(fields)
     if "COUNT" in fields:
         parts.append(f"{fields['COUNT']} times")
     if "UNTIL" in fields:
-        parts.append(f"until {_time(_Value(fields['UNTIL'], {}))[:10]}")
+        parts.append(f"until {_format_time(_Value(fields['UNTIL'], {}))[:10]}")
     return ", ".join(parts)
 
 
-def _days_of(fields: Mapping[str, str]) -> Iterator[str]:
+def _describe_days(fields: Mapping[str, str]) -> Iterator[str]:
     """Describe the days and months to which a rule is limited. Values that RFC 5545 does not define
     stay as written."""
-    days = " and ".join(map(_weekday, filter(None, fields.get("BYDAY", "").split(","))))
+    days = " and ".join(map(_describe_weekday, filter(None, fields.get("BYDAY", "").split(","))))
     places = [*filter(None, fields.get("BYSETPOS", "").split(","))]
     if days and places:
         joint = " of " if " " in days else " "
-        days = f"the {' and '.join(map(_ordinal, places))}{joint}{days}"
+        days = f"the {' and '.join(map(_format_ordinal, places))}{joint}{days}"
     if days:
         yield f"on {days}"
     month_days = [*filter(None, fields.get("BYMONTHDAY", "").split(","))]
     if any(day.startswith("-") for day in month_days):
-        yield f"on the {' and '.join(map(_ordinal, month_days))} day"
+        yield f"on the {' and '.join(map(_format_ordinal, month_days))} day"
     elif month_days:
         yield f"on day {' and '.join(month_days)}"
     if months := [*filter(None, fields.get("BYMONTH", "").split(","))]:
-        yield f"in {' and '.join(map(_month, months))}"
+        yield f"in {' and '.join(map(_format_month, months))}"
 
 
-def _weekday(text: str) -> str:
+def _describe_weekday(text: str) -> str:
     """Describe a value of BYDAY: "MO" is "Monday", "-1FR" is "the last Friday"."""
     found = _BYDAY.match(text)
     if not found:
         return text
     day = _DAYS[found[2]]
-    return f"the {_ordinal(found[1])} {day}" if found[1] else day
+    return f"the {_format_ordinal(found[1])} {day}" if found[1] else day
 
 
-def _ordinal(text: str) -> str:
+def _format_ordinal(text: str) -> str:
     """Write a position in words if English has a short word for it.
 
-    >>> _ordinal("2"), _ordinal("-1"), _ordinal("-2"), _ordinal("21")
+    >>> _format_ordinal("2"), _format_ordinal("-1"), _format_ordinal("-2"), _format_ordinal("21")
     ('second', 'last', 'second to last', '21st')
     """
     if not re.fullmatch(r"[+-]?[1-9]\d{0,2}", text, re.ASCII):
         return text
     number = int(text)
     if number < -1:
-        return f"{_ordinal(str(-number))} to last"
+        return f"{_format_ordinal(str(-number))} to last"
     if number < len(_ORDINALS):
         return _ORDINALS[max(number, 0)]
     is_teen = number // 10 % 10 == 1
     return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
-def _month(text: str) -> str:
+def _format_month(text: str) -> str:
     number = int(text) if text.isdecimal() and len(text) < 3 else 0
     return _MONTHS[number - 1] if 1 <= number <= 12 else text
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], text)

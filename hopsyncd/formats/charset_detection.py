@@ -54,7 +54,7 @@ _RARE = 0.6
 _EBCDIC = frozenset("cp037 cp273 cp424 cp500 cp875 cp1026 cp1140".split())
 
 
-def declarations(data: bytes, kind: str) -> Iterator[str]:
+def list_declared_charsets(data: bytes, kind: str) -> Iterator[str]:
     """Yield the character set labels that the content declares. `kind` is its media type."""
     head = data[:_DECLARED_WITHIN_BYTES]
     if found := _XML_PROLOG.match(head):
@@ -74,13 +74,13 @@ def declarations(data: bytes, kind: str) -> Iterator[str]:
         yield found[1].decode("ascii")
 
 
-def escaped_charset(data: bytes) -> str | None:
+def detect_escaped_charset(data: bytes) -> str | None:
     """Return ISO-2022-JP or ISO-2022-KR if the bytes contain its escape sequences, else None."""
     found = _ESCAPED.search(data)
     return None if not found else "iso2022_kr" if found[0] == b"\x1b$)C" else "iso2022_jp"
 
 
-def utf_16_of(data: bytes) -> str | None:
+def detect_utf_16(data: bytes) -> str | None:
     """Return the codec of UTF-16 text without a byte order mark, or None for other data.
 
     In UTF-16, all NULs are at even or all at odd offsets, as halves of ASCII and Latin-1
@@ -138,17 +138,17 @@ def guess_codecs(data: bytes) -> Iterator[str]:
         if codec in _EBCDIC and sample.count(b"\x40") <= sample.count(b"\x20"):
             continue  # 0x40 is a space in EBCDIC, 0x20 in ASCII
         text = sample[:_JUDGED_BYTES].decode(codec, "replace")
-        share = odd_share(text)
+        share = measure_odd_share(text)
         if share <= _ODD and not _is_heap_of_signs(text):
             # A few letters of another alphabet in a long text are less likely than an accent.
             is_foreign = is_ascii_mostly and any(
-                _script(character) in _FOREIGN for character in text
+                _find_script(character) in _FOREIGN for character in text
             )
             judged.append((confidence * (1 - share) ** 2 * (0.3 if is_foreign else 1), codec))
     yield from (codec for _, codec in sorted(judged, key=lambda pair: -pair[0]))
 
 
-def odd_share(text: str) -> float:
+def measure_odd_share(text: str) -> float:
     """Return the share of non-ASCII words in `text` that no language would contain, from 0 to 1.
 
     Such words mix two alphabets, have a capital after a small letter, or contain a symbol.
@@ -160,7 +160,8 @@ def odd_share(text: str) -> float:
 def _is_odd(word: str) -> bool:
     return (
         not word.isalpha()
-        or len({script for character in word if (script := _script(character)) in _ALPHABETS}) > 1
+        or len({script for character in word if (script := _find_script(character)) in _ALPHABETS})
+        > 1
         or any(a.islower() and b.isupper() for a, b in pairwise(word) if not b.isascii())
     )
 
@@ -178,5 +179,5 @@ def _is_heap_of_signs(text: str) -> bool:
 
 
 @cache
-def _script(letter: str) -> str:
+def _find_script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0]

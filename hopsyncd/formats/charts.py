@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from hopsyncd.formats.archive import local_name
+from hopsyncd.formats.archive import get_local_name
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.numbers import show_value
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 _NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?\Z")
@@ -16,22 +16,26 @@ _KIND = re.compile(r"(bar|line|pie|area|scatter|bubble|radar|doughnut|surface|st
 _MAX_POINTS = 200
 
 
-def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
+def read_chart(chart: Element, line: int) -> Iterator[Block]:
     """Yield the kind and title of a chart, its axis titles, and its values as a table. All blocks
     get the line number `line`.
 
     The table has a row for each category and a column for each series.
     """
     of_axes = list(chart.iterfind(".//{*}plotArea//{*}title"))
-    titles = [_text(title) for title in of_axes]
-    chart_titles = [_text(title) for title in chart.iterfind(".//{*}title") if title not in of_axes]
-    caption = name_chart(_kind(chart), next(iter(chart_titles), ""))
+    titles = [_collect_text(title) for title in of_axes]
+    chart_titles = [
+        _collect_text(title) for title in chart.iterfind(".//{*}title") if title not in of_axes
+    ]
+    caption = name_chart(_find_kind(chart), next(iter(chart_titles), ""))
     if caption:
         yield Block("figure", caption, line, line)
     for axis in filter(None, titles):
         yield Block("figure", axis, line, line)
-    series = [(_name(element), _points(element, ("cat", "xVal")), _points(element, ("val", "yVal")))
-              for element in chart.iterfind(".//{*}ser")]  # fmt: skip
+    series = [
+        (_name(item), _read_points(item, ("cat", "xVal")), _read_points(item, ("val", "yVal")))
+        for item in chart.iterfind(".//{*}ser")
+    ]
     series = [entry for entry in series if entry[2]]
     if not series:
         return
@@ -46,12 +50,14 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
         builder.add(categories.get(index, ""))
         for _, _, values in series:
             builder.add(values.get(index, ""))
-    yield from table_blocks(builder.build(), (caption,) if caption else ())
+    yield from make_table_blocks(builder.build(), (caption,) if caption else ())
 
 
-def _kind(chart: Element) -> str:
+def _find_kind(chart: Element) -> str:
     """Return the kind of a chart, such as "bar" or "line", or "" if it is unknown."""
-    kinds = {found[1] for element in chart.iter() if (found := _KIND.match(local_name(element)))}
+    kinds = {
+        found[1] for element in chart.iter() if (found := _KIND.match(get_local_name(element)))
+    }
     return " and ".join(sorted(kinds))
 
 
@@ -67,16 +73,16 @@ def name_chart(kind: str, title: str) -> str:
     return f"{kind_name}: {title}"
 
 
-def _text(element: Element) -> str:
-    parts = (part.text or "" for part in element.iter() if local_name(part) in ("t", "v"))
+def _collect_text(element: Element) -> str:
+    parts = (part.text or "" for part in element.iter() if get_local_name(part) in ("t", "v"))
     return " ".join("".join(parts).split())
 
 
 def _name(series: Element) -> str:
-    return next((_text(name) for name in series.iterfind("{*}tx")), "")
+    return next((_collect_text(name) for name in series.iterfind("{*}tx")), "")
 
 
-def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
+def _read_points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
     """Return the labels or values of a series by their index. `names` are the tags of the elements
     to read, such as "cat" or "val".
 
@@ -88,10 +94,10 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
             number_format = saved.findtext(".//{*}formatCode") or "General"
             levels = saved.findall(".//{*}lvl")
             if len(levels) > 1:
-                points |= _points_of_levels(levels)
+                points |= _read_grouped_points(levels)
                 continue
             for point in saved.iterfind(".//{*}pt"):
-                value = _text(point)
+                value = _collect_text(point)
                 if value and (index := point.get("idx", "")).isdecimal():
                     points[int(index)] = _show_number(
                         value, point.get("formatCode") or number_format
@@ -99,11 +105,15 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
     return points
 
 
-def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
+def _read_grouped_points(levels: Sequence[Element]) -> dict[int, str]:
     """Return grouped categories such as "2024 > Q1", outermost group first, by their index.
     `levels` has the innermost level first."""
     texts = [
-        {int(index): _text(point) for point in level if (index := point.get("idx", "")).isdecimal()}
+        {
+            int(index): _collect_text(point)
+            for point in level
+            if (index := point.get("idx", "")).isdecimal()
+        }
         for level in levels
     ]
     points: dict[int, str] = {}

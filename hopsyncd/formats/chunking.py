@@ -25,7 +25,7 @@ most three passages are new: the passage that ends at p, the passage from p to q
 that begins at q.
 
 The proof has three exceptions. (1) A stretch of more than 2 x target tokens may have no cut.
-`_split` divides it and reads only that stretch, so the effect of an edit stays inside it. With
+`_find_split` divides it and reads only that stretch, so the effect of an edit stays inside it. With
 random paragraphs of 1 to 120 words, 1 stretch in 100,000 is that long; with paragraphs of equal
 length, at worst 1 in 100. (2) Repeated text has equal ranks. Comparing four units instead of two
 distinguishes most of them. Boundaries that are still equal are not cuts. In a long run of one
@@ -44,7 +44,7 @@ from itertools import chain, pairwise
 
 from hopsyncd.formats.blocks import Block, WrittenLink
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.units import Unit, tokens, units_of
+from hopsyncd.formats.units import Unit, estimate_tokens, split_into_units
 
 _REACH = 6  # A lead is not repeated after this many passages of the target's size.
 _INDENT = "  "  # before a nested list item, for each item around it
@@ -66,7 +66,7 @@ class Chunk:
     links: tuple[WrittenLink, ...] = ()
 
 
-def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
+def split_into_passages(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
     """Split a document into passages of about `target_tokens`, never across headings.
 
     A passage has 0.3 to 2 times the target. Only a shorter section, or a section that repeats
@@ -80,22 +80,22 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
     Inserting, editing or deleting one block makes at most 3 new passages (see the module's
     docstring). The result is the same on every platform. Raises ValueError for a target under 1.
     """
-    return tuple(chunks(blocks, target_tokens))
+    return tuple(yield_passages(blocks, target_tokens))
 
 
-def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
-    """Yield passages like `chunk`, so that other threads can work while a large document is
-    split."""
+def yield_passages(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
+    """Yield the passages of `split_into_passages` one by one, so that other threads can work in
+    between."""
     if target_tokens < 1:
         raise ValueError(f"target_tokens is {target_tokens}; it must be at least 1")
     if not any(block.kind != "heading" and block.text.strip() for block in blocks):
-        yield from _headings_alone(blocks, target_tokens)
+        yield from _join_headings(blocks, target_tokens)
         return
-    for path, body in _sections(_with_links_in_text(blocks)):
-        yield from _passages(path, body, target_tokens)
+    for path, body in _split_into_sections(_move_links_to_text(blocks)):
+        yield from _split_section(path, body, target_tokens)
 
 
-def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
+def _move_links_to_text(blocks: Sequence[Block]) -> list[Block]:
     """Move the links of headings and of blocks without text to the next block of text, or else to
     the previous block of text."""
     moved: list[Block] = []
@@ -117,32 +117,32 @@ def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
     return moved
 
 
-def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
+def _split_into_sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
     """Yield the heading path and the blocks of each section.
 
     Consecutive headings with nothing below them become the text of a section below the heading
     above them. Text before the first heading is placed below the document's title.
     """
-    title = _title(blocks)
+    title = _find_title(blocks)
     bare: list[Block] = []
     above: tuple[str, ...] = ()
-    sections = [*_with_heading(blocks), ((), [])]
+    sections = [*_group_by_heading(blocks), ((), [])]
     for (path, body), (next_path, _) in pairwise(sections):
         is_bare = bool(path) and not body and next_path[: len(path)] != path
-        if bare and (body or (is_bare and above != _texts(path[:-1]))):
+        if bare and (body or (is_bare and above != _list_texts(path[:-1]))):
             yield above, bare
             bare = []
         if body:
-            yield _texts(path) or title, body
-        elif is_bare and path[-1].text not in _texts(path[:-1]):
-            above = _texts(path[:-1])
+            yield _list_texts(path) or title, body
+        elif is_bare and path[-1].text not in _list_texts(path[:-1]):
+            above = _list_texts(path[:-1])
             bare.append(replace(path[-1], kind="list_item", level=0))
         title = ()
     if bare:
         yield above, bare
 
 
-def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
+def _group_by_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
     """Yield the headings above each run of blocks, outermost first, and the run, which may be
     empty."""
     path: list[Block] = []
@@ -160,24 +160,24 @@ def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], 
     yield tuple(path), body
 
 
-def _texts(path: Iterable[Block]) -> tuple[str, ...]:
+def _list_texts(path: Iterable[Block]) -> tuple[str, ...]:
     return tuple(heading.text for heading in path)
 
 
-def _title(blocks: Sequence[Block]) -> tuple[str, ...]:
+def _find_title(blocks: Sequence[Block]) -> tuple[str, ...]:
     """Return the level-1 heading as a path, or an empty path unless there is exactly one such
     heading."""
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     return (tops[0],) if len(tops) == 1 else ()
 
 
-def _headings_alone(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:
+def _join_headings(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:
     body = [replace(block, kind="paragraph", level=0) for block in blocks if block.text]
-    return _passages((body[0].text,), body, target) if body else iter(())
+    return _split_section((body[0].text,), body, target) if body else iter(())
 
 
-def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator[Chunk]:
-    for first, *others in _groups(_join(body, target), target):
+def _split_section(path: tuple[str, ...], body: list[Block], target: int) -> Iterator[Chunk]:
+    for first, *others in _group_units(_join_blocks(body, target), target):
         text = "".join([first.text, *(unit.glue + unit.text for unit in others)])
         indent = first.glue.lstrip("\n") if first.leads and first.glue[:1] == "\n" else ""
         text = "\n".join([*first.leads, indent + text])
@@ -185,7 +185,7 @@ def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator
         yield Chunk(path, text, first.first_line, [first, *others][-1].last_line, links)
 
 
-def _join(body: list[Block], target: int) -> Iterator[Unit]:
+def _join_blocks(body: list[Block], target: int) -> Iterator[Unit]:
     """Yield the units of a section's blocks, each with the separator before it. `target` is the
     desired number of tokens in a passage."""
     before: Block | None = None
@@ -196,13 +196,13 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
         items = _list_open_items(items, before, block)
         glue = "\n" if before and _is_run(before, block) else "\n\n"
         glue += _INDENT * max(len(items) - 1, 0)
-        pieces = units_of(block, whole=target * 3 // 2, sentence=target)
+        pieces = split_into_units(block, whole=target * 3 // 2, sentence=target)
         leads = _mark_starts(block.leads, leads, offset)
         near = tuple(lead for lead, start in leads if offset - start <= _REACH * target)
         for index, unit in enumerate(pieces):
             shortened = unit._replace(leads=near)
             if index == 0:
-                shortened = shortened._replace(glue=glue, tokens=tokens(glue + unit.text))
+                shortened = shortened._replace(glue=glue, tokens=estimate_tokens(glue + unit.text))
             offset += shortened.tokens
             yield shortened
         before = block
@@ -254,29 +254,29 @@ class _Boundary:
     is_beaten: bool = False
 
 
-def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
+def _group_units(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
     """Yield the units of each passage. A long section is never in memory as a whole."""
     gap, limit = max(1, target * 3 // 10), 2 * target
     row: list[_Boundary] = []  # the boundaries since the last cut
-    for place in _compare_neighbors(_boundaries(units, gap), gap):
+    for place in _compare_neighbors(_rank_boundaries(units, gap), gap):
         is_cut = not place.is_beaten
         # A stretch of this length is split in the same way wherever it ends.
         longest = limit if is_cut else limit + gap - 1
         while len(row) > 1 and place.offset - row[0].offset > longest:
-            end = _split(row, place.offset, target)
-            yield _units(row[:end])
+            end = _find_split(row, place.offset, target)
+            yield _list_units(row[:end])
             del row[:end]
         if is_cut and row:
-            yield _units(row)
+            yield _list_units(row)
             row = []
         row.append(place)
 
 
-def _units(row: Iterable[_Boundary]) -> list[Unit]:
+def _list_units(row: Iterable[_Boundary]) -> list[Unit]:
     return [place.unit for place in row if place.unit]
 
 
-def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
+def _rank_boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
     """Yield the boundary before each unit, with its rank, and the boundary after the last unit.
 
     The rank is the hash of the two units at the boundary, followed by the hash of the four units
@@ -289,13 +289,13 @@ def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
     for unit, following in pairwise(chain(units, [None])):
         if unit is None:
             break
-        current = current or _digest_of(unit)
-        below = _digest_of(following) if following else b""
+        current = current or _digest_unit(unit)
+        below = _digest_unit(following) if following else b""
         rank = _END
         if before:
-            near = _digest(before + current)
+            near = _compute_digest(before + current)
             is_twin = before == current and 2 * unit.tokens >= gap
-            rank = near + (near if is_twin else _digest(above + before + current + below))
+            rank = near + (near if is_twin else _compute_digest(above + before + current + below))
         yield _Boundary(offset, rank, unit)
         offset += unit.tokens
         above, before, current = before, current, below
@@ -306,11 +306,11 @@ def _is_twin(rank: bytes) -> bool:
     return rank[:8] == rank[8:]
 
 
-def _digest_of(unit: Unit) -> bytes:
-    return _digest(unit.text.encode("utf-8", "surrogatepass"))
+def _digest_unit(unit: Unit) -> bytes:
+    return _compute_digest(unit.text.encode("utf-8", "surrogatepass"))
 
 
-def _digest(data: bytes) -> bytes:
+def _compute_digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
@@ -339,7 +339,7 @@ def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Bound
     yield from waiting
 
 
-def _split(row: Sequence[_Boundary], end: int, target: int) -> int:
+def _find_split(row: Sequence[_Boundary], end: int, target: int) -> int:
     """Return the index at which to split an overlong stretch that ends after `end` tokens.
 
     The result is the boundary in `row` with the lowest rank that leaves both parts long enough;

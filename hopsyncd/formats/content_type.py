@@ -37,13 +37,13 @@ _MAIL_HEADER = re.compile(
 )
 
 
-def type_of_content(data: bytes, media_type: str) -> str:
+def detect_content_type(data: bytes, media_type: str) -> str:
     """Return the media type that the content of an office document shows, or `media_type`.
 
     Documents other than office documents keep `media_type`. Text in a `.doc` counts as plain text,
     text in a `.xls` as a table, and text in a `.msg` as mail if it begins with a header.
 
-    >>> type_of_content(b"{\\\\rtf1 Tides}", DOC), type_of_content(b"{\\\\rtf1}", "text/plain")
+    >>> detect_content_type(b"{\\\\rtf1 Tides}", DOC), detect_content_type(b"{}", "text/plain")
     ('application/rtf', 'text/plain')
     """
     if media_type not in OFFICE_TYPES or not data:
@@ -54,7 +54,7 @@ def type_of_content(data: bytes, media_type: str) -> str:
     if begin.startswith(b"%PDF-"):
         return PDF
     if begin.startswith(_ZIP):
-        return _type_of_package(data, media_type)
+        return _detect_package_type(data, media_type)
     if _PAGE.match(begin):
         return "text/html"
     if begin.startswith(_COMPOUND_FILE):
@@ -71,7 +71,7 @@ def is_mail(data: bytes) -> bool:
     return _MAIL_HEADER.match(data) is not None
 
 
-def _type_of_package(data: bytes, media_type: str) -> str:
+def _detect_package_type(data: bytes, media_type: str) -> str:
     """Return the type of the office document or book in a ZIP archive, or `media_type` if the
     archive does not show another type.
 
@@ -80,12 +80,12 @@ def _type_of_package(data: bytes, media_type: str) -> str:
     if data[30:38] == b"mimetype":  # OpenDocument and EPUB begin with this uncompressed file
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
         return declared if declared in _PACKAGES else media_type
-    names = _directory_of(data)
+    names = _find_directory(data)
     kinds = [kind for folder, kind in _FOLDERS.items() if folder in names]
     return kinds[0] if kinds and media_type not in kinds else media_type
 
 
-def _directory_of(data: bytes) -> bytes:
+def _find_directory(data: bytes) -> bytes:
     """Return the central directory of a ZIP archive, which lists its files, or b"" if the archive
     is damaged."""
     end = data.rfind(b"PK\x05\x06")

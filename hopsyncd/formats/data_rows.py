@@ -13,9 +13,9 @@ from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, link_to_address, link_to_name
-from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
+from hopsyncd.formats.markdown import read_markdown
+from hopsyncd.formats.plain import read_plain
+from hopsyncd.formats.sheets import SheetCell, SheetRow, read_sheet
 
 _DELIMITERS = "\t;|,"  # if two delimiters fit, the one that is rarer in text and numbers
 _SEPARATOR = re.compile(r"\A(?i:sep)=([,;\t|])[ \t]*(?:\n|\Z)")
@@ -28,7 +28,7 @@ _MAX_NAME_CHARACTERS = 100
 _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
-def csv_blocks(text: str) -> tuple[Block, ...]:
+def read_csv(text: str) -> tuple[Block, ...]:
     """Read CSV. Each row becomes a block. If the file has column names, each value follows the name
     of its column.
 
@@ -42,12 +42,12 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
     if found := _SEPARATOR.match(text):
         delimiter, first_row = found[1], 1
     else:
-        delimiter = _delimiter_of(text[:_SNIFFED_CHARACTERS])
+        delimiter = _guess_delimiter(text[:_SNIFFED_CHARACTERS])
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    return tuple(sheet_blocks(islice(_number(rows), first_row, None)))
+    return tuple(read_sheet(islice(_number(rows), first_row, None)))
 
 
-def _delimiter_of(text: str) -> str:
+def _guess_delimiter(text: str) -> str:
     """Return the delimiter with which the largest share of rows has the same number of values, at
     least two."""
 
@@ -72,7 +72,7 @@ def _number(rows: Any) -> Iterator[SheetRow]:
             yield SheetRow(first, done, tuple(map(SheetCell, row)))
 
 
-def json_blocks(text: str) -> tuple[Block, ...]:
+def read_json(text: str) -> tuple[Block, ...]:
     """Read JSON or JSON lines. Each outermost member becomes a block, or several blocks if the
     member is long.
 
@@ -82,7 +82,7 @@ def json_blocks(text: str) -> tuple[Block, ...]:
     try:
         return tuple(_Members(text).blocks())
     except (ValueError, RecursionError):
-        return plain_blocks(text)
+        return read_plain(text)
 
 
 class _Members:
@@ -97,10 +97,10 @@ class _Members:
         self._skip(_BLANKS)
         while self._place < len(self._text):
             opening = self._text[self._place]
-            yield from self._inside("") if opening in "[{" else self._value("")
+            yield from self._read_members("") if opening in "[{" else self._value("")
             self._skip(_BLANKS)
 
-    def _inside(self, path: str) -> Iterator[Block]:
+    def _read_members(self, path: str) -> Iterator[Block]:
         """Read the object or list that begins at the current position, named `path`."""
         named = self._text[self._place] == "{"
         self._place += 1
@@ -118,13 +118,13 @@ class _Members:
         start = self._place
         value, end = _decoder.raw_decode(self._text, start)
         if isinstance(value, dict | list) and end - start > _MAX_MEMBER_CHARACTERS:
-            yield from self._inside(path)
+            yield from self._read_members(path)
             return
         self._place = end
-        lines = "\n".join(_leaves(value, path))
-        yield Block("code", lines, self._line(start), self._line(end - 1))
+        lines = "\n".join(_list_leaves(value, path))
+        yield Block("code", lines, self._find_line(start), self._find_line(end - 1))
 
-    def _line(self, place: int) -> int:
+    def _find_line(self, place: int) -> int:
         return 1 + bisect_right(self._breaks, place - 1)
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
@@ -132,13 +132,13 @@ class _Members:
         self._place = found.end() if found else self._place
 
 
-def _leaves(value: Any, path: str) -> Iterator[str]:
+def _list_leaves(value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, member in value.items():
-            yield from _leaves(member, _join(path, name))
+            yield from _list_leaves(member, _join(path, name))
     elif isinstance(value, list):
         for member in value:
-            yield from _leaves(member, path)
+            yield from _list_leaves(member, path)
     elif value not in (None, ""):
         text = json.dumps(value) if isinstance(value, bool) else str(value)
         yield f"{path}: {text}" if path else text
@@ -153,7 +153,7 @@ _MAX_CARD_CHARACTERS = 200_000
 _NAME_CHARACTERS = 60
 
 
-def canvas_blocks(text: str) -> tuple[Block, ...]:
+def read_canvas(text: str) -> tuple[Block, ...]:
     """Read a canvas of Obsidian (JSON Canvas 1.0); an empty canvas has no blocks.
 
     Cards are read as Markdown in file order; the line number of a block is the number of its card.
@@ -173,14 +173,14 @@ def canvas_blocks(text: str) -> tuple[Block, ...]:
             f"not a valid JSON Canvas file ({error})",
             "Save the canvas again in Obsidian",
         ) from error
-    blocks = [block for number, card in enumerate(cards, 1) for block in _card(card, number)]
-    return (*blocks, *_arrows(arrows, cards))
+    blocks = [block for number, card in enumerate(cards, 1) for block in _read_card(card, number)]
+    return (*blocks, *_read_arrows(arrows, cards))
 
 
-def _card(card: Mapping[str, Any], number: int) -> Iterator[Block]:
+def _read_card(card: Mapping[str, Any], number: int) -> Iterator[Block]:
     kind = card.get("type")
     if kind == "text":
-        for block in markdown_blocks(str(card.get("text", ""))[:_MAX_CARD_CHARACTERS]):
+        for block in read_markdown(str(card.get("text", ""))[:_MAX_CARD_CHARACTERS]):
             yield replace(block, first_line=number, last_line=number)
     elif kind == "group" and card.get("label"):
         yield Block("heading", str(card["label"]), number, number, level=2)
@@ -191,8 +191,10 @@ def _card(card: Mapping[str, Any], number: int) -> Iterator[Block]:
             yield Block("paragraph", target, number, number, links=((0, link),))
 
 
-def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterator[Block]:
-    numbered = {card.get("id"): (number, _card_name(card)) for number, card in enumerate(cards, 1)}
+def _read_arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterator[Block]:
+    numbered = {
+        card.get("id"): (number, _find_card_name(card)) for number, card in enumerate(cards, 1)
+    }
     for arrow in arrows:
         start, end = numbered.get(arrow.get("fromNode")), numbered.get(arrow.get("toNode"))
         if start and end and arrow.get("label"):
@@ -200,7 +202,7 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
             yield Block("list_item", text, start[0], start[0])
 
 
-def _card_name(card: Mapping[str, Any]) -> str:
+def _find_card_name(card: Mapping[str, Any]) -> str:
     """Return the name of a card for the text of an arrow: the first line of the card's text or
     label, or else the address of its file or web page. Long names are cut."""
     name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from connectors.charset_labels import codecs_of
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.charset_detection import (
-    declarations,
-    escaped_charset,
+    detect_escaped_charset,
+    detect_utf_16,
     guess_codecs,
-    odd_share,
-    utf_16_of,
+    list_declared_charsets,
+    measure_odd_share,
 )
 
 _MARKS = (
@@ -63,24 +63,24 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
 def _decode(data: bytes, charset: str | None, kind: str) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
-            return _by_mark(data[len(mark) :], encoding)
+            return _decode_by_mark(data[len(mark) :], encoding)
     if data.startswith(codecs.BOM_UTF8):
         data, charset, kind = data[3:], "utf-8", ""
-    utf_8 = _strictly(data, "utf-8")
-    for codec in _declared_charset(data, charset, kind, utf_8):
-        if (text := _strictly(data, codec)) and ("\0" not in text or codec == "utf-8"):
+    utf_8 = _decode_strictly(data, "utf-8")
+    for codec in _list_plausible_charsets(data, charset, kind, utf_8):
+        if (text := _decode_strictly(data, codec)) and ("\0" not in text or codec == "utf-8"):
             return text
     if b"\x1b" in data:
-        for codec in codecs_of(escaped_charset(data) or ""):
-            if (text := _strictly(data, codec)) is not None:
+        for codec in codecs_of(detect_escaped_charset(data) or ""):
+            if (text := _decode_strictly(data, codec)) is not None:
                 return text
     if b"\0" in data:
-        wide = utf_16_of(data)
+        wide = detect_utf_16(data)
         return data[: len(data) & ~1].decode(wide) if wide else "\0"
-    return utf_8 if utf_8 is not None else _damaged_utf8(data) or _guess(data)
+    return utf_8 if utf_8 is not None else _decode_damaged_utf8(data) or _guess(data)
 
 
-def _by_mark(data: bytes, encoding: str) -> str:
+def _decode_by_mark(data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -94,7 +94,7 @@ def _by_mark(data: bytes, encoding: str) -> str:
         ) from error
 
 
-def _declared_charset(
+def _list_plausible_charsets(
     data: bytes, charset: str | None, kind: str, utf_8: str | None
 ) -> Iterator[str]:
     """Yield the plausible codecs among the declared charsets, in order. `utf_8` is the text decoded
@@ -104,7 +104,7 @@ def _declared_charset(
     beyond = 0
     if utf_8 is not None and not utf_8.isascii():
         beyond = sum(map(len, _BEYOND_ASCII.findall(utf_8[:100_000]))) or _SURE_OF_UTF_8
-    for label in (*([charset] if charset else []), *declarations(data, kind)):
+    for label in (*([charset] if charset else []), *list_declared_charsets(data, kind)):
         for codec in codecs_of(label):
             if codec == "utf-8" and utf_8 is not None:
                 yield codec
@@ -116,14 +116,14 @@ def _declared_charset(
                 yield codec
 
 
-def _strictly(data: bytes, encoding: str) -> str | None:
+def _decode_strictly(data: bytes, encoding: str) -> str | None:
     try:
         return data.decode(encoding)
     except ValueError:
         return None
 
 
-def _damaged_utf8(data: bytes) -> str | None:
+def _decode_damaged_utf8(data: bytes) -> str | None:
     text = data.decode("utf-8", errors="replace")
     bad = text.count(_BAD)
     good = sum(map(len, _BEYOND_ASCII.findall(text))) - bad
@@ -135,8 +135,13 @@ def _guess(data: bytes) -> str:
         text = data.decode(encoding, "replace")
         if _is_clearly_text(text) and _is_mostly_good(text):
             return text
-    text = _strictly(data, "cp1252") or ""
-    if text and _is_clearly_text(text) and not _NON_ASCII_RUN.search(text) and not odd_share(text):
+    text = _decode_strictly(data, "cp1252") or ""
+    if (
+        text
+        and _is_clearly_text(text)
+        and not _NON_ASCII_RUN.search(text)
+        and not measure_odd_share(text)
+    ):
         return text
     raise DocumentUnreadable(
         "the document",

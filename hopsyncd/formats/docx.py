@@ -9,40 +9,40 @@ from xml.etree.ElementTree import Element, ParseError
 from zipfile import ZipFile
 
 from hopsyncd.formats.archive import (
-    all_targets_of,
-    attribute,
-    child_of,
-    local_name,
+    find_child,
+    get_attribute,
+    get_local_name,
     open_archive,
-    targets_of,
-    tree_of,
+    parse_member,
+    read_all_targets,
+    read_targets,
 )
-from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
-from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.blocks import Block, Links, make_skipped_block, with_title
+from hopsyncd.formats.charts import read_chart
 from hopsyncd.formats.decode import decode
-from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.html import read_html
 from hopsyncd.formats.list_numbers import add_label
-from hopsyncd.formats.office_math import math_text
+from hopsyncd.formats.office_math import format_math
 from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
-    diagram_blocks,
-    picture_text,
+    clean_description,
+    find_symbol,
+    read_diagram,
     read_metadata,
-    symbol_of,
     with_metadata,
 )
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import Table
 from hopsyncd.formats.word_styles import (
     TITLE,
     Numbering,
     Style,
     Styles,
+    find_outline_level,
+    find_script_mark,
     is_on,
     number_of,
-    outline_of,
-    script_mark,
 )
 from hopsyncd.formats.word_tables import CellContent, WordTable
 
@@ -60,7 +60,7 @@ _PAGE_NUMBER = re.compile(
 )
 
 
-def docx_blocks(data: bytes) -> tuple[Block, ...]:
+def read_docx(data: bytes) -> tuple[Block, ...]:
     """Read a Word document. The line numbers of its blocks count paragraphs, headings and table
     rows.
 
@@ -68,7 +68,7 @@ def docx_blocks(data: bytes) -> tuple[Block, ...]:
     headers and footers comes at the end, without duplicates.
     """
     archive = open_archive(data)
-    package = targets_of(archive, "")
+    package = read_targets(archive, "")
     main = next(name for kind, name in package.values() if kind == "officeDocument")
     return _Reader(archive, main).blocks(dict(package.values()).get("core-properties", ""))
 
@@ -80,9 +80,9 @@ class _Reader:
         self.number = 0
         self._archive, self._main = archive, main
         self._skipped: Counter[str] = Counter()
-        self._parts, self._links = all_targets_of(archive, main)
+        self._parts, self._links = read_all_targets(archive, main)
         self._first_of = dict(reversed(self._parts.values()))
-        self._styles = Styles(self._data("styles"))
+        self._styles = Styles(self._read_part("styles"))
         self._notes: dict[str, dict[str, Element]] = {}  # unread notes, by kind and id
         self._leads = ListLeads()
         self._caption: tuple[str, ...] = ()
@@ -90,83 +90,83 @@ class _Reader:
         self._fields: list[bool] = []  # for each open field, whether its instruction is being read
 
     def blocks(self, core: str) -> tuple[Block, ...]:
-        body = child_of(tree_of(self._archive, self._main), "body")
-        blocks = () if body is None else tuple(self._content(body))
+        body = find_child(parse_member(self._archive, self._main), "body")
+        blocks = () if body is None else tuple(self._read_content(body))
         blocks = with_title(blocks, *self._title)
-        margins = tuple(self._margins(blocks))
+        margins = tuple(self._read_margins(blocks))
         if margins:
             blocks += (Block("heading", "", self.number, self.number, level=1), *margins)
         if core in self._archive.NameToInfo:
-            blocks = with_metadata(blocks, *read_metadata(tree_of(self._archive, core)))
-        return (*blocks, skipped_block(self._skipped)) if self._skipped else blocks
+            blocks = with_metadata(blocks, *read_metadata(parse_member(self._archive, core)))
+        return (*blocks, make_skipped_block(self._skipped)) if self._skipped else blocks
 
     @cached_property
     def _numbering(self) -> Numbering:
-        return Numbering(self._data("numbering"), self._styles)
+        return Numbering(self._read_part("numbering"), self._styles)
 
-    def _data(self, kind: str) -> bytes:
+    def _read_part(self, kind: str) -> bytes:
         """Return the bytes of the document's part of this kind, or b"" if there is no such part."""
         name = self._first_of.get(kind, "")
         return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
-    def _tree(self, kind: str) -> Element | None:
+    def _parse_part(self, kind: str) -> Element | None:
         """Parse the document's part of this kind. Returns None if there is no such part."""
         name = self._first_of.get(kind, "")
-        return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
+        return parse_member(self._archive, name) if name in self._archive.NameToInfo else None
 
-    def _content(self, parent: Element) -> Iterator[Block]:
+    def _read_content(self, parent: Element) -> Iterator[Block]:
         """Read paragraphs and tables, in reading order."""
-        for child in _visible_children(parent):
-            match local_name(child):
+        for child in _list_visible_children(parent):
+            match get_local_name(child):
                 case "p":
-                    yield from self._paragraph(child)
+                    yield from self._read_paragraph(child)
                 case "tbl":
-                    yield from self._table(child)
+                    yield from self._read_table(child)
                 case "oMathPara" | "oMath":
-                    yield from self._block_of(math_text(child))
+                    yield from self._make_block(format_math(child))
                 case "altChunk":
-                    yield from self._other_document(child)
+                    yield from self._read_other_document(child)
                 case name if name not in _LEFT_OUT:
-                    yield from self._content(child)
+                    yield from self._read_content(child)
 
     def _next(self) -> int:
         self.number += 1
         return self.number
 
-    def _block_of(self, text: str) -> Iterator[Block]:
+    def _make_block(self, text: str) -> Iterator[Block]:
         if text := text.strip():
             yield Block("paragraph", text, line := self._next(), line)
 
-    def _other_document(self, chunk: Element) -> Iterator[Block]:
+    def _read_other_document(self, chunk: Element) -> Iterator[Block]:
         """Read an embedded HTML document, which Word imports when it opens the file."""
-        _, name = self._parts.get(attribute(chunk, "id"), ("", ""))
+        _, name = self._parts.get(get_attribute(chunk, "id"), ("", ""))
         if name.endswith((".html", ".htm", ".xhtml")) and name in self._archive.NameToInfo:
             line = self._next()
-            for block in html_blocks(decode(self._archive.read(name), kind="text/html")):
-                yield _at_line(block, line)
+            for block in read_html(decode(self._archive.read(name), kind="text/html")):
+                yield _move_to_line(block, line)
 
-    def _paragraph(self, paragraph: Element) -> Iterator[Block]:
-        properties = child_of(paragraph, "pPr")
-        named = "" if properties is None else _value_of(properties, "pStyle")
+    def _read_paragraph(self, paragraph: Element) -> Iterator[Block]:
+        properties = find_child(paragraph, "pPr")
+        named = "" if properties is None else _find_value(properties, "pStyle")
         style = self._styles[named]
         self._fields = [False] * len(self._fields)  # an instruction ends with its paragraph
         line, beside = Line(), list[Element]()
-        self._inline(paragraph, line, beside, "", "")
+        self._append_inline(paragraph, line, beside, "", "")
         text, links = line.take_text()
-        level = outline_of(paragraph) or style.level
+        level = find_outline_level(paragraph) or style.level
         label, depth = self._label(paragraph, named, style) if text else ("", None)
         if text:
             caption, self._caption = self._caption, ()
-            yield from self._text(text, links, level, label, depth)
+            yield from self._make_text_blocks(text, links, level, label, depth)
             if style.is_caption and not caption:
                 self._caption = (" ".join(text.split()),)
-        if text and (note := "; ".join(filter(None, map(_reading, beside)))):
+        if text and (note := "; ".join(filter(None, map(_find_pronunciation, beside)))):
             yield Block("note", note, self.number, self.number)
         for element in beside:
-            if local_name(element) != "ruby":
+            if get_local_name(element) != "ruby":
                 yield from self._read_attached(element)
 
-    def _text(
+    def _make_text_blocks(
         self, text: str, links: Links, level: int, label: str, depth: int | None
     ) -> Iterator[Block]:
         line = self._next()
@@ -189,26 +189,26 @@ class _Reader:
         `style` is the paragraph's style, and `named` is the style's id."""
         number, depth = number_of(paragraph)
         if not number and not style.number:
-            return "", depth if child_of(paragraph, "pPr", "numPr") is None else depth or 0
+            return "", depth if find_child(paragraph, "pPr", "numPr") is None else depth or 0
         if number in ("0", "-1"):
             return "", None  # the style's list does not apply here
         if depth is None:
             depth = style.depth
         number = number or style.number
         if depth is None:
-            depth = self._numbering.depth_of(number, named)
-        return self._numbering.next_label(number, depth), depth
+            depth = self._numbering.find_depth(number, named)
+        return self._numbering.make_next_label(number, depth), depth
 
-    def _inline(
+    def _append_inline(
         self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
     ) -> None:
         """Append the text of an element to `line`, and its notes, text boxes, charts, diagrams and
         pictures to `beside`. `mark` and `font` are the script mark and the font of the text."""
-        for child in _visible_children(parent):
-            name = local_name(child)
+        for child in _list_visible_children(parent):
+            name = get_local_name(child)
             if name == "t":
                 if not any(self._fields):
-                    line.add(_in_font(child.text or "", font), mark)
+                    line.add(_map_symbols(child.text or "", font), mark)
             elif name in _SPELLED:
                 line.add(_SPELLED[name])
             elif name == "r":
@@ -218,47 +218,47 @@ class _Reader:
             elif name in _BESIDE:
                 beside.append(child)
             elif name == "sym":
-                code = attribute(child, "char")
-                line.add(symbol_of(_hexadecimal(code), attribute(child, "font")), mark)
+                code = get_attribute(child, "char")
+                line.add(find_symbol(_parse_hexadecimal(code), get_attribute(child, "font")), mark)
             elif name == "fldChar":
-                self._field(child, line)
+                self._read_field(child, line)
             elif name in _FORMULAS:
-                line.add(math_text(child))
+                line.add(format_math(child))
             else:
                 beside += [child] if name == "ruby" else []
                 start = line.begin() if name == "hyperlink" else 0
-                self._inline(child, line, beside, mark, font)
-                if name == "hyperlink" and (to := self._links.get(attribute(child, "id"))):
+                self._append_inline(child, line, beside, mark, font)
+                if name == "hyperlink" and (to := self._links.get(get_attribute(child, "id"))):
                     line.mark_link(to, start)
                 line.add("\n" if name == "p" else "")
 
     def _run(self, run: Element, line: Line, beside: list[Element], mark: str) -> None:
-        properties = child_of(run, "rPr")
+        properties = find_child(run, "rPr")
         font = ""
         if properties is not None:
             # Few runs have these properties, so they are looked up by name only once.
-            present = {local_name(element): element for element in properties}
+            present = {get_local_name(element): element for element in properties}
             is_hidden = "vanish" in present and is_on(properties, "vanish")
-            if is_hidden and any(local_name(part) == "t" for part in run):
+            if is_hidden and any(get_local_name(part) == "t" for part in run):
                 self._skipped["hidden texts"] += 1
                 return
             if any(name in present and is_on(properties, name) for name in ("strike", "dstrike")):
                 self._skipped["deletions"] += 1
                 return
-            named = attribute(present["rStyle"], "val") if "rStyle" in present else ""
+            named = get_attribute(present["rStyle"], "val") if "rStyle" in present else ""
             is_shifted = "vertAlign" in present or "position" in present
-            run_mark = script_mark(properties) if is_shifted else ""
+            run_mark = find_script_mark(properties) if is_shifted else ""
             mark = run_mark or self._styles[named].mark or mark
-            font = attribute(present["rFonts"], "ascii") if "rFonts" in present else ""
-        self._inline(run, line, beside, mark, font)
+            font = get_attribute(present["rFonts"], "ascii") if "rFonts" in present else ""
+        self._append_inline(run, line, beside, mark, font)
 
-    def _field(self, field: Element, line: Line) -> None:
+    def _read_field(self, field: Element, line: Line) -> None:
         """Handle the mark at the start, middle or end of a field. The field's instruction is left
         out. Its result, or the value of a form field, becomes text."""
-        match attribute(field, "fldCharType"):
+        match get_attribute(field, "fldCharType"):
             case "begin":
                 self._fields.append(True)
-                line.add(_form_value(field))
+                line.add(_find_form_value(field))
             case "separate" if self._fields:
                 self._fields[-1] = False
             case "end" if self._fields:
@@ -267,42 +267,42 @@ class _Reader:
     def _read_attached(self, element: Element) -> Iterator[Block]:
         """Read the objects attached to a paragraph or cell: notes, text boxes, charts, diagrams and
         pictures."""
-        name = local_name(element)
+        name = get_local_name(element)
         if name in _NOTES:
-            yield from self._note(_NOTES[name], attribute(element, "id"))
+            yield from self._note(_NOTES[name], get_attribute(element, "id"))
         elif name == "txbxContent":
-            yield from self._content(element)
+            yield from self._read_content(element)
         elif name == "tbl":
-            yield from self._table(element)
+            yield from self._read_table(element)
         elif name == "ruby":
-            if text := _reading(element):
+            if text := _find_pronunciation(element):
                 yield Block("note", text, self.number, self.number)
         elif name == "docPr":
-            if text := picture_text(attribute(element, "descr")):
+            if text := clean_description(get_attribute(element, "descr")):
                 yield Block("figure", text, line := self._next(), line)
         else:
             key = "dm" if name == "relIds" else "id"
-            _, part = self._parts.pop(attribute(element, key), ("", ""))
+            _, part = self._parts.pop(get_attribute(element, key), ("", ""))
             if part not in self._archive.NameToInfo:
                 return
             line = self._next()
-            tree = tree_of(self._archive, part)
+            tree = parse_member(self._archive, part)
             if name == "chart":
-                yield from chart_blocks(tree, line)
+                yield from read_chart(tree, line)
             else:
-                yield from diagram_blocks(tree, line)
+                yield from read_diagram(tree, line)
 
     def _note(self, kind: str, name: str) -> Iterator[Block]:
         """Read the note with the id `name` at the first reference to it. Later references yield
         nothing. `kind` is the kind of the note, such as "footnote"."""
         if kind not in self._notes:
-            notes = self._tree(f"{kind}s") or ()
-            self._notes[kind] = {attribute(note, "id"): note for note in notes}
+            notes = self._parse_part(f"{kind}s") or ()
+            self._notes[kind] = {get_attribute(note, "id"): note for note in notes}
         note = self._notes[kind].pop(name, None)
         if note is None:
             return
-        text, links, beside = self._flat(note)
-        author = attribute(note, "author") if kind == "comment" else ""
+        text, links, beside = self._read_flat(note)
+        author = get_attribute(note, "author") if kind == "comment" else ""
         if text:
             prefix = f"{author}: " if author else ""
             links = tuple((offset + len(prefix), link) for offset, link in links)
@@ -310,23 +310,23 @@ class _Reader:
         for element in beside:
             yield from self._read_attached(element)
 
-    def _flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
+    def _read_flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
         """Return the whole text of a note or cell in one line, its links, and the objects in it."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
         return *line.take_text(), beside
 
     def _flatten(self, parent: Element, line: Line, beside: list[Element]) -> None:
-        for child in _visible_children(parent):
-            name = local_name(child)
+        for child in _list_visible_children(parent):
+            name = get_local_name(child)
             if name == "p":
                 self._fields = [False] * len(self._fields)
-                named = _value_of(child, "pPr", "pStyle")
+                named = _find_value(child, "pPr", "pStyle")
                 label, depth = self._label(child, named, self._styles[named])
                 if depth is not None:
                     line.begin_item()
                 line.add(f"{label} " if label else "")
-                self._inline(child, line, beside, "", "")
+                self._append_inline(child, line, beside, "", "")
                 line.add("\n")
             elif name == "tbl":
                 table = WordTable(child)
@@ -338,24 +338,24 @@ class _Reader:
                         line.add(", " if column else "")
                         self._flatten(cell.element, line, beside)
             elif name in _FORMULAS:
-                line.add(math_text(child))
+                line.add(format_math(child))
             elif name not in _LEFT_OUT:
                 self._flatten(child, line, beside)
 
-    def _table(self, element: Element, leads: tuple[str, ...] = ()) -> Iterator[Block]:
+    def _read_table(self, element: Element, leads: tuple[str, ...] = ()) -> Iterator[Block]:
         table = WordTable(element)
         only = table.only_cell
         if only is not None:  # a single cell is a frame around text
-            yield from self._content(only)
+            yield from self._read_content(only)
             return
         leads += tuple(filter(None, (self._leads.introduction, *self._caption)))
         self._leads.end()
         self._caption = ()
         beside: list[tuple[int, Element]] = []
-        built = self._grid(table, beside)
+        built = self._build_grid(table, beside)
         after = iter(beside)
         waiting = next(after, None)
-        for block in table_blocks(built, leads):
+        for block in make_table_blocks(built, leads):
             while waiting and block.kind == "table" and waiting[0] < block.first_line:
                 yield from self._read_attached(waiting[1])
                 waiting = next(after, None)
@@ -364,20 +364,20 @@ class _Reader:
             yield from self._read_attached(waiting[1])
             waiting = next(after, None)
 
-    def _grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
+    def _build_grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
         """Build the grid of a table. Appends the objects in its cells to `beside`, each with the
         line number of its row."""
 
         def read(cell: Element) -> CellContent:
-            text, links, found = self._flat(cell)
-            inner = [element for element in found if local_name(element) == "tbl"]
+            text, links, found = self._read_flat(cell)
+            inner = [element for element in found if get_local_name(element) == "tbl"]
             beside.extend((self.number, element) for element in found if element not in inner)
-            tables = (self._grid(WordTable(element), beside) for element in inner)
+            tables = (self._build_grid(WordTable(element), beside) for element in inner)
             return CellContent(text, links, tuple(tables))
 
         return table.build(read, self._next)
 
-    def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
+    def _read_margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
         """Yield the text of page headers and footers, except page numbers and text that occurs
         elsewhere in the document."""
         known = {" ".join(block.text.split()) for block in blocks}
@@ -385,42 +385,44 @@ class _Reader:
             if kind not in ("header", "footer") or part not in self._archive.NameToInfo:
                 continue
             try:
-                tree = tree_of(self._archive, part)
+                tree = parse_member(self._archive, part)
             except ParseError:
                 continue
-            for block in self._content(tree):
+            for block in self._read_content(tree):
                 text = " ".join(block.text.split())
                 if text in known or _PAGE_NUMBER.match(text):
                     self._skipped["page headers and footers that repeat"] += 1
                 else:
                     known.add(text)
-                    yield block if block.kind == "table" else _as_note(block)
+                    yield block if block.kind == "table" else _make_note(block)
 
 
-def _as_note(block: Block) -> Block:
+def _make_note(block: Block) -> Block:
     return Block("note", block.text, block.first_line, block.last_line, links=block.links)
 
 
-def _at_line(block: Block, line: int) -> Block:
+def _move_to_line(block: Block, line: int) -> Block:
     return Block(block.kind, block.text, line, line, block.level, block.links, block.names,
                  block.leads, block.properties)  # fmt: skip
 
 
-def _visible_children(parent: Element) -> Iterator[Element]:
+def _list_visible_children(parent: Element) -> Iterator[Element]:
     """Yield the child elements. Of alternative versions of the same content, only the first
     non-empty version is yielded."""
     for child in parent:
-        if local_name(child) != "AlternateContent":
+        if get_local_name(child) != "AlternateContent":
             yield child
             continue
-        forms = [form for form in child if local_name(form) in ("Choice", "Fallback") and len(form)]
+        forms = [
+            form for form in child if get_local_name(form) in ("Choice", "Fallback") and len(form)
+        ]
         yield from forms[0] if forms else ()
 
 
-def _reading(element: Element) -> str:
+def _find_pronunciation(element: Element) -> str:
     """Return the pronunciation in a ruby element, to be written after the text, or "" for other
     elements."""
-    if local_name(element) != "ruby":
+    if get_local_name(element) != "ruby":
         return ""
     base, reading = (
         "".join(part.text or "" for part in element.iterfind(f"{{*}}{name}//{{*}}t"))
@@ -429,36 +431,38 @@ def _reading(element: Element) -> str:
     return f"{base} ({reading})" if base and reading else ""
 
 
-def _in_font(text: str, font: str) -> str:
+def _map_symbols(text: str, font: str) -> str:
     """Return the characters that `text` shows in `font`. Symbol fonts map letters to symbols."""
     if not font or font.casefold() not in ("symbol", "wingdings"):
         return text
-    return "".join(symbol_of(ord(c), font) or c for c in text)
+    return "".join(find_symbol(ord(c), font) or c for c in text)
 
 
-def _hexadecimal(text: str) -> int:
+def _parse_hexadecimal(text: str) -> int:
     return int(text, 16) if re.fullmatch("[0-9A-Fa-f]{1,5}", text) else 0
 
 
-def _form_value(field: Element) -> str:
+def _find_form_value(field: Element) -> str:
     """Return the state of a form's check box, or the selected entry of its list. Returns "" for
     other fields."""
-    form = child_of(field, "ffData")
+    form = find_child(field, "ffData")
     if form is None:
         return ""
-    box = child_of(form, "checkBox")
+    box = find_child(form, "checkBox")
     if box is not None:
-        names = {local_name(element) for element in box}
+        names = {get_local_name(element) for element in box}
         return "[x]" if is_on(box, "checked" if "checked" in names else "default") else "[ ]"
-    choice = child_of(form, "ddList")
+    choice = find_child(form, "ddList")
     if choice is None:
         return ""
-    entries = [attribute(entry, "val") for entry in choice if local_name(entry) == "listEntry"]
-    value = _value_of(choice, "result")
+    entries = [
+        get_attribute(entry, "val") for entry in choice if get_local_name(entry) == "listEntry"
+    ]
+    value = _find_value(choice, "result")
     chosen = int(value) if value.isdecimal() and len(value) < 4 else 0
     return entries[chosen] if chosen < len(entries) else ""
 
 
-def _value_of(element: Element, *path: str) -> str:
-    found = child_of(element, *path)
-    return "" if found is None else attribute(found, "val")
+def _find_value(element: Element, *path: str) -> str:
+    found = find_child(element, *path)
+    return "" if found is None else get_attribute(found, "val")

@@ -11,10 +11,16 @@ from xml.etree.ElementTree import Element, ParseError
 from zipfile import BadZipFile, ZipFile
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.archive import attribute, child_of, local_name, open_archive, tree_of
-from hopsyncd.formats.blocks import Block, in_one_line, skipped_block, skipped_of, with_title
+from hopsyncd.formats.archive import (
+    find_child,
+    get_attribute,
+    get_local_name,
+    open_archive,
+    parse_member,
+)
+from hopsyncd.formats.blocks import Block, count_skipped, join_lines, make_skipped_block, with_title
 from hopsyncd.formats.decode import decode
-from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.html import read_html
 from hopsyncd.formats.office_text import read_metadata, with_metadata
 
 _CONTAINER = "META-INF/container.xml"
@@ -24,19 +30,19 @@ _DAMAGES = (BadZipFile, zlib.error, DocumentUnreadable, ValueError, NotImplement
 _CONTENTS, _DAMAGED = "tables of contents", "damaged chapters"
 
 
-def epub_blocks(data: bytes) -> tuple[Block, ...]:
+def read_epub(data: bytes) -> tuple[Block, ...]:
     """Read a book. Line numbers count the book's content files in reading order, from 1.
 
     A damaged chapter is left out and counted. Raises DocumentUnreadable if all chapters are
     damaged.
     """
     archive = open_archive(data)
-    root = tree_of(archive, _CONTAINER).find(".//{*}rootfile")
+    root = parse_member(archive, _CONTAINER).find(".//{*}rootfile")
     package = "" if root is None else root.get("full-path", "")
-    tree = tree_of(archive, package)
+    tree = parse_member(archive, package)
     items = {item.get("id"): item for item in tree.iterfind(".//{*}manifest/{*}item")}
-    names = {id_: _member(package, item.get("href", "")) for id_, item in items.items()}
-    titles = _titles(archive, [(item, names[id_]) for id_, item in items.items()])
+    names = {id_: _resolve_member(package, item.get("href", "")) for id_, item in items.items()}
+    titles = _read_titles(archive, [(item, names[id_]) for id_, item in items.items()])
     blocks: list[Block] = []
     skipped: Counter[str] = Counter()
     for number, entry in enumerate(tree.iterfind(".//{*}spine/{*}itemref"), 1):
@@ -48,30 +54,30 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
             continue
         try:
             page = decode(archive.read(name), kind="text/html")
-            chapter = html_blocks(_TITLE.sub("", page))
+            chapter = read_html(_TITLE.sub("", page))
         except _DAMAGES:
             skipped[_DAMAGED] += 1
             continue
-        skipped.update(skipped_of(chapter))
-        blocks += chapter_blocks(chapter, titles.get(name, ""), number)
+        skipped.update(count_skipped(chapter))
+        blocks += make_chapter_blocks(chapter, titles.get(name, ""), number)
     if skipped[_DAMAGED] and not blocks:
         raise DocumentUnreadable(
             "the document",
             "all chapters of the book are damaged",
             "Download the book again, or add it to `ignore`",
         )
-    metadata = child_of(tree, "metadata")
-    titled = with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))
-    return (*titled, skipped_block(skipped)) if skipped.total() else titled
+    metadata = find_child(tree, "metadata")
+    titled = with_title_page(blocks, () if metadata is None else tuple(_list_leaves(metadata)))
+    return (*titled, make_skipped_block(skipped)) if skipped.total() else titled
 
 
-def _member(package: str, href: str) -> str:
+def _resolve_member(package: str, href: str) -> str:
     return normpath(join(dirname(package), unquote(href.partition("#")[0])))
 
 
-def _leaves(metadata: Element) -> Iterator[Element]:
+def _list_leaves(metadata: Element) -> Iterator[Element]:
     for element in metadata.iter():
-        if attribute(element, "property") != "dcterms:modified":
+        if get_attribute(element, "property") != "dcterms:modified":
             yield element
         elif element.text:
             changed = Element("modified")
@@ -79,7 +85,7 @@ def _leaves(metadata: Element) -> Iterator[Element]:
             yield changed
 
 
-def chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
+def make_chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
     """Yield a chapter's blocks with the line number `number`, below a level-1 heading. The text of
     that heading is `title`, or empty if the chapter has a heading of its own."""
     has_heading = any(block.level and block.text for block in chapter)
@@ -106,7 +112,7 @@ def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple
     return with_metadata(below, titles, properties)
 
 
-def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
+def _read_titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
     """Return the first title of each file in the table of contents, by member name. `items` are the
     elements of the manifest with their member names."""
     titles: dict[str, str] = {}
@@ -116,18 +122,18 @@ def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str
         if not (is_nav or is_ncx) or name not in archive.NameToInfo:
             continue
         try:
-            tree = tree_of(archive, name)
+            tree = parse_member(archive, name)
         except (ParseError, *_DAMAGES):
             continue
         for part in tree.iter():
-            if is_nav and local_name(part) == "a":
+            if is_nav and get_local_name(part) == "a":
                 target, text = part.get("href", ""), "".join(part.itertext())
-            elif is_ncx and local_name(part) == "navPoint":
-                content, label = child_of(part, "content"), child_of(part, "navLabel")
+            elif is_ncx and get_local_name(part) == "navPoint":
+                content, label = find_child(part, "content"), find_child(part, "navLabel")
                 target = "" if content is None else content.get("src", "")
                 text = "" if label is None else "".join(label.itertext())
             else:
                 continue
-            if text := in_one_line(text):
-                titles.setdefault(_member(name, target), text)
+            if text := join_lines(text):
+                titles.setdefault(_resolve_member(name, target), text)
     return titles

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from hopsyncd.formats.archive import attribute, child_of, local_name
-from hopsyncd.formats.blocks import Block, in_one_line
-from hopsyncd.formats.epub import chapter_blocks, with_title_page
-from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.archive import find_child, get_attribute, get_local_name
+from hopsyncd.formats.blocks import Block, join_lines
+from hopsyncd.formats.epub import make_chapter_blocks, with_title_page
+from hopsyncd.formats.html import read_html
 
 _OF_NOTES = ("notes", "comments")
 _TAGS = {
@@ -20,65 +20,65 @@ _PROPERTIES = {"book-title": "title", "lang": "language", "date": "date", "keywo
 _NAMES = ("first-name", "middle-name", "last-name")
 
 
-def fiction_book_blocks(data: bytes) -> tuple[Block, ...]:
+def read_fiction_book(data: bytes) -> tuple[Block, ...]:
     """Read a book. Line numbers count its chapters, from 1. Notes follow the chapter that refers to
     them."""
     root = ElementTree.fromstring(data)
     bodies = list(root.iterfind("{*}body"))
     notes = {
-        attribute(note, "id"): note
+        get_attribute(note, "id"): note
         for body in bodies
-        if attribute(body, "name") in _OF_NOTES
+        if get_attribute(body, "name") in _OF_NOTES
         for note in body.iterfind(".//{*}section")
     }
-    about = child_of(root, "description", "title-info")
+    about = find_child(root, "description", "title-info")
     chapters = [
-        part for body in bodies if attribute(body, "name") not in _OF_NOTES for part in body
+        part for body in bodies if get_attribute(body, "name") not in _OF_NOTES for part in body
     ]
     if about is not None:
         chapters = [*about.iterfind("{*}annotation"), *chapters]
     blocks: list[Block] = []
     for number, chapter in enumerate(chapters, 1):
         page = ElementTree.tostring(_rewrite(chapter, 1), "unicode", "html")
-        blocks += chapter_blocks(html_blocks(page), "", number)
+        blocks += make_chapter_blocks(read_html(page), "", number)
         for link in chapter.iterfind(".//{*}a"):
-            note = notes.pop(attribute(link, "href").removeprefix("#"), None)
+            note = notes.pop(get_attribute(link, "href").removeprefix("#"), None)
             if note is not None:
-                text = in_one_line(" ".join(note.itertext()))
+                text = join_lines(" ".join(note.itertext()))
                 blocks.append(Block("note", text, number, number))
-    metadata = () if about is None else tuple(_metadata(about))
+    metadata = () if about is None else tuple(_list_metadata(about))
     return with_title_page(blocks, metadata)
 
 
 def _rewrite(element: Element, level: int) -> Element:
     """Convert an element of a book to HTML; the next title becomes a heading of level `level`."""
-    name = local_name(element)
+    name = get_local_name(element)
     if name in ("title", "subtitle"):
         heading = Element(f"h{min(level + (name == 'subtitle'), 6)}")
-        heading.text = in_one_line(" ".join(element.itertext()))
+        heading.text = join_lines(" ".join(element.itertext()))
         return heading
     names = ("colspan", "rowspan", "alt")
-    attributes = {key: attribute(element, key) for key in names if attribute(element, key)}
+    attributes = {key: get_attribute(element, key) for key in names if get_attribute(element, key)}
     written = Element(_TAGS.get(name, name), attributes)
     written.text = element.text
     for child in element:
-        is_section = local_name(child) == "section" and name == "section"
+        is_section = get_local_name(child) == "section" and name == "section"
         part = _rewrite(child, level + is_section)
         part.tail = child.tail
         written.append(part)
     return written
 
 
-def _metadata(about: Element) -> Iterator[Element]:
+def _list_metadata(about: Element) -> Iterator[Element]:
     """Yield the title, the authors and other properties of a book, under their Dublin
     Core names."""
     for element in about:
-        name, text = _PROPERTIES.get(local_name(element), ""), element.text
-        if local_name(element) == "author":
-            parts = (child_of(element, part) for part in _NAMES)
+        name, text = _PROPERTIES.get(get_local_name(element), ""), element.text
+        if get_local_name(element) == "author":
+            parts = (find_child(element, part) for part in _NAMES)
             name = "creator"
             text = " ".join(part.text or "" for part in parts if part is not None)
-        if name and (text := in_one_line(text or "")):
+        if name and (text := join_lines(text or "")):
             found = Element(name)
             found.text = text
             yield found

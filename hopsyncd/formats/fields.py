@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.units import sentences, unwrap_lines
+from hopsyncd.formats.units import split_into_sentences, unwrap_lines
 
 _MAX_CHARACTERS = 160
 
@@ -16,7 +16,7 @@ def lead_of(text: str) -> str:
     >>> lead_of("Keep a backup. It is\\nneeded.")
     'Keep a backup.'
     """
-    return _cut(next(sentences(unwrap_lines(text[: 4 * _MAX_CHARACTERS])), "").strip())
+    return _cut(next(split_into_sentences(unwrap_lines(text[: 4 * _MAX_CHARACTERS])), "").strip())
 
 
 def lead_in_of(text: str) -> str:
@@ -28,7 +28,7 @@ def lead_in_of(text: str) -> str:
     """
     if not text.rstrip().endswith(":"):
         return ""
-    *_, last = sentences(unwrap_lines(text[-4 * _MAX_CHARACTERS :]))
+    *_, last = split_into_sentences(unwrap_lines(text[-4 * _MAX_CHARACTERS :]))
     return _cut(last.strip())
 
 
@@ -62,7 +62,7 @@ def are_fields(run: Sequence[str]) -> bool:
     return len(first_lines) > 1 and all(_FIELD.match(line.rstrip()) for line in first_lines)
 
 
-def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:
+def read_head(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:
     """Read a run of lines as fields; `number` is the line number of the first line.
 
     A number above the title becomes part of the title and a name of the document: "PEP: 8" and
@@ -99,15 +99,15 @@ def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head
 _MAX_LABEL_CHARACTERS = 60
 
 
-def labels_of(row: Sequence[str]) -> tuple[str, ...]:
+def find_labels(row: Sequence[str]) -> tuple[str, ...]:
     """Return the column names of a table if its first row looks like names, or else an empty tuple.
 
     There must be two or more short names. No name may begin with a digit or a sign. The names must
     differ, but tables side by side may repeat the same names.
 
-    >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
+    >>> find_labels(["Name", "Age"]), find_labels(["Tove", "44"])
     (('Name', 'Age'), ())
-    >>> labels_of(["Week", "Topic", "Week", "Topic"]), labels_of(["Week", "Week"])
+    >>> find_labels(["Week", "Topic", "Week", "Topic"]), find_labels(["Week", "Week"])
     (('Week', 'Topic', 'Week', 'Topic'), ())
     """
     names = [cell.casefold() for cell in row]

@@ -113,12 +113,12 @@ class _Property:
         beside = "" if _FOLDED.match(self.beside) else self.beside
         is_list = beside.startswith("[") and not beside.startswith("[[")
         if not self.below and not is_list:
-            return _bare(WIKI_LINK.sub(lambda link: link[2] or link[1], beside))
+            return _strip_quotes(WIKI_LINK.sub(lambda link: link[2] or link[1], beside))
         joint = " " if _FOLDED.match(self.beside) else ", "
         return joint.join([*_list(beside), *self.below])
 
 
-def without_front_matter(text: str) -> tuple[str, FrontMatter]:
+def remove_front_matter(text: str) -> tuple[str, FrontMatter]:
     """Separate front matter from the text. In the text, blank lines replace the front matter. Line
     numbers stay the same.
 
@@ -130,12 +130,12 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     if fenced:
         mark, lines = fenced
         properties = [*_parse_properties(lines, _KEYS[mark], 2)]
-        end, rest = _without_lines(text, len(lines) + 2)
-        if mark == "---" and (second := _second(rest)):
+        end, rest = _drop_lines(text, len(lines) + 2)
+        if mark == "---" and (second := _find_second_block(rest)):
             skipped, more = second
             properties += _parse_properties(more, _KEYS[mark], end + skipped + 2)
             lines = [*lines, *more]
-            count, rest = _without_lines(rest, skipped + len(more) + 2)
+            count, rest = _drop_lines(rest, skipped + len(more) + 2)
             end += count
         return "\n" * end + rest, _build_front_matter("\n".join(lines), properties)
     found = _PROPERTIES.match(text)
@@ -147,12 +147,12 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     )
 
 
-def _without_lines(text: str, count: int) -> tuple[int, str]:
+def _drop_lines(text: str, count: int) -> tuple[int, str]:
     """Return `count` and the text below its first `count` lines."""
     return count, "".join(text.split("\n", count)[count:])
 
 
-def _second(text: str) -> tuple[int, list[str]] | None:
+def _find_second_block(text: str) -> tuple[int, list[str]] | None:
     """Find a second block of front matter at the beginning of `text`, which is the text below a
     first block that a program added.
 
@@ -244,13 +244,13 @@ def _build_front_matter(properties: str, declared: Sequence[_Property]) -> Front
         title_line,
         tuple(aliases[:_MAX_NAMES]),
         distinct[:_MAX_NAMES],
-        tuple(_fields(declared)),
-        tuple(_properties(declared))[:_MAX_NAMES],
+        tuple(_list_fields(declared)),
+        tuple(_list_properties(declared))[:_MAX_NAMES],
         label_first,
     )
 
 
-def _properties(properties: Iterable[_Property]) -> Iterator[tuple[str, str]]:
+def _list_properties(properties: Iterable[_Property]) -> Iterator[tuple[str, str]]:
     for entry in properties:
         key = entry.key.lower()
         name = _ONE_NAME.get(key.replace(" ", ""), key)
@@ -259,17 +259,17 @@ def _properties(properties: Iterable[_Property]) -> Iterator[tuple[str, str]]:
         for value in entry.values:
             text = value.removeprefix("#") if name == "tag" else value
             if name in ("created", "modified"):
-                text = _date(text) or text
+                text = _format_date(text) or text
             if text:
                 yield name, text[:_MAX_FIELD_CHARACTERS]
 
 
-def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
+def _list_fields(properties: Iterable[_Property]) -> Iterator[Field]:
     for entry in properties:
         key, text = entry.key.lower(), entry.text[:_MAX_FIELD_CHARACTERS]
         if key in _UNTOLD or _UNTOLD_VALUE.match(text):
             continue
-        date = _date(text)
+        date = _format_date(text)
         if date and key.replace(" ", "") in _MADE | _CHANGED:
             continue
         if date and key == "date":
@@ -277,10 +277,10 @@ def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
         yield Field(f"{entry.key}{entry.mark} {text}", entry.line)
 
 
-def _date(text: str) -> str:
+def _format_date(text: str) -> str:
     """Convert an ISO 8601 date or a Unix time to an ISO 8601 date. Returns "" for other text.
 
-    >>> _date("1642032000000"), _date("2026-05-03"), _date("3 May")
+    >>> _format_date("1642032000000"), _format_date("2026-05-03"), _format_date("3 May")
     ('2022-01-13', '2026-05-03', '')
     """
     if _ISO.match(text):
@@ -310,7 +310,7 @@ def _parse_properties(
         elif last.beside[:1] in ("[", "{") and not last.beside.endswith(("]", "}")):
             last.beside += f" {line.strip()}"
         elif item := _ITEM.fullmatch(line):
-            last.below.append(_bare(item[1]))
+            last.below.append(_strip_quotes(item[1]))
         elif _FOLDED.match(last.beside):
             last.below.append(line.strip())
         elif last.beside and line[0] in " \t":
@@ -323,13 +323,13 @@ def _list(text: str) -> list[str]:
     inner = _COMMENT.sub("", text).strip()
     if inner.startswith("[") and inner.endswith("]") and not inner.startswith("[["):
         inner = inner[1:-1]
-    return [bare for part in _VALUE.findall(inner) if (bare := _bare(part))]
+    return [bare for part in _VALUE.findall(inner) if (bare := _strip_quotes(part))]
 
 
-def _bare(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """Remove the quotes and link brackets around a value.
 
-    >>> _bare(' "[[Ada Lovelace]]" ')
+    >>> _strip_quotes(' "[[Ada Lovelace]]" ')
     'Ada Lovelace'
     """
     text = text.strip()

@@ -22,7 +22,7 @@ _DIGITS = re.compile(r"\d+")
 _FORM_ROWS = 30
 
 
-def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
+def count_header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
     """Return the number of header rows at the top, including a title across the table.
 
     `texts` are the rows of a table whose first row is formatted as a header. If `has_title`, the
@@ -77,7 +77,7 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     return False
 
 
-def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+def map_group_columns(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Return, for each column, the index of the column that has the name of its group.
 
     The result is empty unless the first row names groups of the columns that the second row names,
@@ -85,7 +85,7 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     both are true, a group name may be above any column of its group. Otherwise it must be above the
     first.
 
-    >>> columns_of_groups([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
+    >>> map_group_columns([["", "In", "", "Out"], ["Who", "a", "b", "a"], ["Ann", "1", "2", "3"]])
     (0, 1, 1, 3)
     """
     width = max(map(len, rows[:2]), default=0)
@@ -97,7 +97,7 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
         starts = starts[1:]  # the first column has its name in the first row
     has_values = has_only_number_columns([second, *rows[2:5]])
     are_named = not any(is_number(first[column]) for column in starts)
-    if has_values and are_named and (columns := _centered_groups(starts, second)):
+    if has_values and are_named and (columns := _map_centered_groups(starts, second)):
         return columns
     is_sparse = len(starts) > 1 and starts[0] > 0 and len(starts) < width - starts[0]
     if not is_sparse or not all(second[starts[0] :]):
@@ -111,16 +111,16 @@ def columns_of_groups(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
     return tuple(starts[count - 1] if count else column for column, count in enumerate(begun))
 
 
-def _centered_groups(starts: Sequence[int], second: Sequence[str]) -> tuple[int, ...]:
+def _map_centered_groups(starts: Sequence[int], second: Sequence[str]) -> tuple[int, ...]:
     """Return, for each column, the column of its group's name, which may be above any column of the
     group.
 
     `starts` are the columns with a group name, and `second` are the column names. The result is
     empty unless all groups have the same column names. The first column is in no group.
 
-    >>> _centered_groups([2, 4], ["Year", "a", "b", "a", "b"])
+    >>> _map_centered_groups([2, 4], ["Year", "a", "b", "a", "b"])
     (0, 2, 2, 4, 4)
-    >>> _centered_groups([3, 4], ["Year", "a", "b", "a", "b"])  # both names are above one group
+    >>> _map_centered_groups([3, 4], ["Year", "a", "b", "a", "b"])  # both names are above one group
     ()
     """
     size, rest = divmod(len(second) - 1, max(len(starts), 1))
@@ -166,11 +166,11 @@ def are_of_several_kinds(texts: Sequence[str]) -> bool:
     as in a form. At least a quarter must differ from the most common kind."""
     if not 2 < len(texts) <= _FORM_ROWS:
         return False
-    (_, most), *_ = Counter(map(_kind_of, texts)).most_common(1)
+    (_, most), *_ = Counter(map(_find_kind, texts)).most_common(1)
     return (len(texts) - most) * 4 >= len(texts)
 
 
-def _kind_of(text: str) -> str:
+def _find_kind(text: str) -> str:
     if not is_number(text):
         return "text"
     return "date" if _DATE.match(text) else "telephone" if _TELEPHONE.match(text) else "number"

@@ -4,21 +4,28 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from hopsyncd.formats.blocks import Block, Kind, Links, lower_headings, skipped_block, with_title
+from hopsyncd.formats.blocks import (
+    Block,
+    Kind,
+    Links,
+    lower_headings,
+    make_skipped_block,
+    with_title,
+)
 from hopsyncd.formats.html_leads import Leads
 from hopsyncd.formats.html_styles import apply_styles
-from hopsyncd.formats.html_table import table_of
+from hopsyncd.formats.html_table import read_table
 from hopsyncd.formats.html_text import BLOCKS, HEADINGS, LISTS, InlineText
 from hopsyncd.formats.html_tree import (
     Element,
     Event,
     Page,
     apply_dialects,
-    events_of,
-    page_of,
+    list_events,
+    make_page,
     parse,
 )
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 
 _BESIDE_ENDS = ("-sidebar",)
 _CAPTIONED_NAMES = "note tip important warning caution danger admonition table example figure"
@@ -34,7 +41,7 @@ _METAS = {
 _MAX_META_CHARACTERS = 200
 
 
-def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
+def read_html(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
     Scripts, styles, comments and navigation are left out, but the links of menus are attached to
@@ -49,16 +56,16 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
         return ()
     apply_dialects(root, text)
     apply_styles(root, text)
-    builder = _Builder(page_of(root, first_line))
+    builder = _Builder(make_page(root, first_line))
     builder.read()
     if builder.is_poor:
-        builder = _Builder(page_of(root, first_line, whole=True), is_whole=True)
+        builder = _Builder(make_page(root, first_line, whole=True), is_whole=True)
         builder.read()
     blocks = _add_title(tuple(builder.blocks), builder.title, builder.title_line)
     if blocks and (metadata := tuple(_read_metadata(root))):
         blocks = (replace(blocks[0], properties=metadata), *blocks[1:])
     if kinds := builder.skipped:
-        blocks = (*blocks, skipped_block(kinds))
+        blocks = (*blocks, make_skipped_block(kinds))
     return blocks
 
 
@@ -111,9 +118,9 @@ class _Builder:
         return self._page.kinds + Counter({"navigation": self._menus})
 
     def read(self) -> None:
-        for event in events_of(self._page, self._page.root, self._page.first_line):
+        for event in list_events(self._page, self._page.root, self._page.first_line):
             if event.kind == "table":
-                self._table(event.element, event.line)
+                self._add_table(event.element, event.line)
             elif not self._inline.take(event, pre=self._element == "pre"):
                 self._take(event)
         self._flush()
@@ -167,7 +174,7 @@ class _Builder:
         text, links = inline.take_text(pre=self._element == "pre")
         first, last = inline.lines
         if not text and inline.pictures:
-            self._picture(links)
+            self._add_picture(links)
         elif text or links:
             if self._element == "title":
                 self.title, self.title_line = self.title or " ".join(text.split()), first
@@ -178,7 +185,7 @@ class _Builder:
             self.blocks += [Block("note", note, first, last)] if note else []
         inline.begin()
 
-    def _picture(self, links: Links) -> None:
+    def _add_picture(self, links: Links) -> None:
         """Add the description of a picture that is not within text, unless the picture has a
         caption."""
         text, line = ", ".join(self._inline.pictures), self._inline.lines[1]
@@ -189,11 +196,11 @@ class _Builder:
         elif links:
             self.blocks.append(Block("paragraph", "", line, line, links=links))
 
-    def _table(self, table: Element, line: int) -> None:
+    def _add_table(self, table: Element, line: int) -> None:
         self._flush()
         self._element = ""
-        grid, readings = table_of(self._page, table, line)
-        self.blocks += table_blocks(grid, self._leads.above())
+        grid, readings = read_table(self._page, table, line)
+        self.blocks += make_table_blocks(grid, self._leads.above())
         self._leads.end_introduction()
         if note := "; ".join(filter(None, readings)):
             self.blocks.append(Block("note", note, line, line))
@@ -203,7 +210,7 @@ class _Builder:
         is_title = bool(level) or self._is_bold_heading(text)
         is_caption, self._is_caption = is_title and self._is_caption, False
         if is_title and not is_caption:
-            self._heading(Block("heading", " ".join(text.split()), first, last, level, links))
+            self._add_heading(Block("heading", " ".join(text.split()), first, last, level, links))
         elif not self._level and " ".join(text.split()) == self.title:
             self.blocks += [Block("paragraph", "", first, last, links=links)] if links else []
             self._title_again = Block("heading", self.title, first, last, level=1)
@@ -223,7 +230,7 @@ class _Builder:
         kinds: dict[str, Kind] = {"pre": "code", "figcaption": "figure"}
         return kinds.get(self._element) or self._leads.kind
 
-    def _heading(self, heading: Block) -> None:
+    def _add_heading(self, heading: Block) -> None:
         """Add a heading. In a sidebar, it ranks below the headings around the sidebar. A bold
         paragraph (level 0) gets the next deeper level."""
         above = self._levels[-1] if self._levels else 0

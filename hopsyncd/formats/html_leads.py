@@ -60,7 +60,7 @@ class Leads:
         self._element = name if opens else ""
         left = self.take_terms() if name in LISTS or (name == "li" and opens) else []
         if name in LISTS and opens:
-            self._lists.append(_numbers_of(element) if name == "ol" else None)
+            self._lists.append(_find_numbers(element) if name == "ol" else None)
             self._open += [self._introduction, ""]
         elif name in LISTS and self._lists:
             self._lists.pop()
@@ -107,7 +107,7 @@ class Leads:
         return replace(block, text=text, first_line=first, links=tuple(links))
 
 
-def _numbers_of(element: Element) -> ItemNumbers | None:
+def _find_numbers(element: Element) -> ItemNumbers | None:
     """Return the counter of an `ol` element, or None if the page hides the numbers of its items."""
     if _NO_NUMBERS.search(element.get("style", "")):
         return None

@@ -20,7 +20,7 @@ def apply_styles(root: Any, text: str) -> None:
     and `s`. Programs such as Google Docs export these marks only as styles."""
     if not any(name in text for name in _PROPERTIES):
         return
-    of_classes = dict(_marked_classes(root))
+    of_classes = dict(_list_marked_classes(root))
     for element in root.iter(*_INLINE, *_PARAGRAPHS):
         mark = _mark_of(element.get("style") or "")
         names = (element.get("class") or "").split() if of_classes and not mark else ()
@@ -29,7 +29,7 @@ def apply_styles(root: Any, text: str) -> None:
             element.tag = mark
 
 
-def _marked_classes(root: Any) -> Iterator[tuple[str, str]]:
+def _list_marked_classes(root: Any) -> Iterator[tuple[str, str]]:
     """Yield the classes whose style in the page's style sheets raises, lowers or strikes through
     text, each with the name of its mark."""
     for sheet in root.iter("style"):

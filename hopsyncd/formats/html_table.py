@@ -10,8 +10,8 @@ from hopsyncd.formats.html_tree import (
     Element,
     Event,
     Page,
-    events_of,
     is_hidden,
+    list_events,
     own_parts,
 )
 from hopsyncd.formats.tables import Table, TableBuilder
@@ -53,7 +53,7 @@ class _Row:
         return len(cells) > 1 and all(cell.is_bold for cell in cells)
 
 
-def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Table, list[str]]:
+def read_table(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Table, list[str]]:
     """Read a table that begins at `line`. Also returns the pronunciations of words in the table.
 
     `depth` is the number of enclosing tables. If the page marks no headers in the table, bold rows
@@ -66,9 +66,9 @@ def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Tab
     for part in own_parts(table, ("caption", "tr", "td", "th")):
         line = page.line_of(part, line)
         if part.tag == "caption":
-            builder.caption = " ".join(text_of(page, part, line)[0].take_text()[0].split())
+            builder.caption = " ".join(read_text(page, part, line)[0].take_text()[0].split())
             continue
-        parent = part if part.tag == "tr" else _row_around(part, table)
+        parent = part if part.tag == "tr" else _find_row(part, table)
         if parent is not around or not rows:  # a cell outside rows also begins a row
             around = parent
             rows.append(_Row(line, _is_in_head(parent)))
@@ -90,8 +90,8 @@ def _add(builder: TableBuilder, cell: _Cell) -> None:
     builder.add(
         cell.text,
         is_header=cell.is_header,
-        rowspan=_span(cell.element, "rowspan"),
-        colspan=max(1, _span(cell.element, "colspan")),
+        rowspan=_read_span(cell.element, "rowspan"),
+        colspan=max(1, _read_span(cell.element, "colspan")),
         links=cell.links,
         inner=cell.inner,
     )
@@ -100,12 +100,12 @@ def _add(builder: TableBuilder, cell: _Cell) -> None:
 
 def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell, list[str]]:
     """Read a cell. Also returns the pronunciations of words in the cell."""
-    inline, tables = text_of(page, part, line, depth)
+    inline, tables = read_text(page, part, line, depth)
     text, links = inline.take_text()
     inner: list[Table] = []
     readings = inline.readings
     for event in tables:
-        read, inner_readings = table_of(page, event.element, event.line, depth + 1)
+        read, inner_readings = read_table(page, event.element, event.line, depth + 1)
         inner.append(read)
         readings += inner_readings
     text = text or ", ".join(inline.signs)
@@ -113,7 +113,7 @@ def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell,
     return _Cell(part, line, inline.lines[1], text, links, tuple(inner), is_bold), readings
 
 
-def text_of(
+def read_text(
     page: Page, element: Element, line: int, depth: int = _MAX_DEPTH
 ) -> tuple[InlineText, list[Event]]:
     """Return the text of a cell or caption, and an event for each nested table that names its
@@ -123,20 +123,20 @@ def text_of(
     """
     inline = InlineText()
     tables: list[Event] = []
-    for event in events_of(page, element, line, tables=depth < _MAX_DEPTH):
+    for event in list_events(page, element, line, tables=depth < _MAX_DEPTH):
         if event.kind != "table":
             _take(inline, event)
         elif _has_names(event.element):
             tables.append(event)
         else:
-            for part in _parts_of(page, event):
+            for part in _list_parts(page, event):
                 _take(inline, part)
     return inline, tables
 
 
-def _parts_of(page: Page, table: Event) -> Iterator[Event]:
+def _list_parts(page: Page, table: Event) -> Iterator[Event]:
     yield Event("open", "table", table.line, table.element)
-    yield from events_of(page, table.element, table.line, tables=False)
+    yield from list_events(page, table.element, table.line, tables=False)
     yield Event("close", "table", table.line, table.element)
 
 
@@ -159,7 +159,7 @@ def _has_names(table: Element) -> bool:
     return len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0])
 
 
-def _row_around(cell: Element, table: Element) -> Element:
+def _find_row(cell: Element, table: Element) -> Element:
     """Return the row that contains a cell, or the element around the cell if it is not in a row."""
     for up in cell.iterancestors():
         if up.tag == "tr":
@@ -182,6 +182,6 @@ def _is_in_head(row: Element) -> bool:
     return row.tag == "thead" or (parent is not None and parent.tag == "thead")
 
 
-def _span(cell: Element, name: str) -> int:
+def _read_span(cell: Element, name: str) -> int:
     span = (cell.get(name) or "").strip()
     return int(span) if span.isdecimal() and len(span) <= _MAX_SPAN_DIGITS else 1

@@ -69,7 +69,7 @@ class InlineText:
         """Handle an event of inline text. Returns False if the event is not part of inline text. If
         `pre`, a `br` element becomes a line break instead of a space."""
         if event.kind == "text":
-            self._text(event)
+            self._add_text(event)
         elif event.kind == "link":
             if event.value:
                 self.links.append((event.value[:_MAX_HREF_CHARACTERS], []))
@@ -77,12 +77,12 @@ class InlineText:
         elif event.value == "br":
             self.parts += ["\n" if pre else " "] if event.kind == "open" else []
         elif event.value in _INLINE_ELEMENTS:
-            self._element(event.value, event.element, event.line, opens=event.kind == "open")
+            self._add_element(event.value, event.element, event.line, opens=event.kind == "open")
         else:
             return False
         return True
 
-    def _element(self, name: str, element: Element, line: int, *, opens: bool) -> None:
+    def _add_element(self, name: str, element: Element, line: int, *, opens: bool) -> None:
         if name == "a":
             href = (element.get("href") or "") if opens else ""
             self._href, self._is_shown = href if len(href) <= _MAX_HREF_CHARACTERS else "", False
@@ -93,16 +93,16 @@ class InlineText:
         elif name == "q":
             self.parts.append('"')
         elif name in _MARKED or name in _MATH:
-            for mark in [name] if name in _MARKED else _marks_in_formula(element):
+            for mark in [name] if name in _MARKED else _list_marks_in_formula(element):
                 self._mark(mark, opens=opens)
         elif opens and name == "img":
-            self._picture(element, line)
+            self._add_picture(element, line)
         elif opens and name == "ruby":
-            self.readings.append(_reading(element))
+            self.readings.append(_find_pronunciation(element))
         elif opens and name == "input":
-            self._box(element, line)
+            self._add_box(element, line)
 
-    def _text(self, event: Event) -> None:
+    def _add_text(self, event: Event) -> None:
         text = event.value
         if not self.parts and text.isspace():
             return
@@ -149,23 +149,23 @@ class InlineText:
         else:
             self.parts[start:] = [_MARKED[name](text, before)]
 
-    def _picture(self, image: Element, line: int) -> None:
+    def _add_picture(self, image: Element, line: int) -> None:
         alt = " ".join((image.get("alt") or "").split())[:_MAX_ALT_CHARACTERS]
         if not alt:
             return
         names = (image.get("class") or "").lower().split()
         if not _FORMULA_NAMES.isdisjoint(names):
-            self._text(Event("text", alt, line))
+            self._add_text(Event("text", alt, line))
         else:
             self.pictures += [alt] if " " in alt and not self._href else []
             self.signs += [] if _FILE_NAME.search(alt) else [alt]
             self.lines = self.lines if self.has_text else (line, line)
 
-    def _box(self, element: Element, line: int) -> None:
+    def _add_box(self, element: Element, line: int) -> None:
         """Add the state of a checkbox: `[x]` or `[ ]`."""
         if (element.get("type") or "").lower() == "checkbox" and not self.has_text:
             state = "[x] " if element.get("checked") is not None else "[ ] "
-            self._text(Event("text", state, line))
+            self._add_text(Event("text", state, line))
 
     def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
         """Return the collected text and its links with their offsets. `begin` starts a new text. If
@@ -201,7 +201,7 @@ def _is_note_reference(link: Element) -> bool:
     return is_marked and next(link.iterancestors("sup"), None) is None and link.find("sup") is None
 
 
-def _marks_in_formula(element: Element) -> list[str]:
+def _list_marks_in_formula(element: Element) -> list[str]:
     """Return the marks by which a part of a MathML formula is attached to the previous part, outer
     mark first."""
     around = element.getparent()
@@ -214,7 +214,7 @@ def _marks_in_formula(element: Element) -> list[str]:
     return [*marks, "root"] if element.tag == "msqrt" else marks
 
 
-def _reading(ruby: Element) -> str:
+def _find_pronunciation(ruby: Element) -> str:
     """Return the pronunciation in a `ruby` element, to be written after the text, or "" if there is
     none."""
     base: list[str] = [ruby.text or ""]

@@ -90,7 +90,7 @@ class Page:
 
 
 @cache
-def _etree() -> Any:
+def _load_etree() -> Any:
     return library("lxml.etree")
 
 
@@ -103,7 +103,7 @@ def parse(text: str) -> Element | None:
 
 
 def _parse(text: str) -> Element | None:
-    etree = _etree()
+    etree = _load_etree()
     parser = etree.HTMLParser(encoding="utf-8", remove_pis=True, no_network=True, huge_tree=True)
     if not text.strip():
         return None
@@ -153,7 +153,7 @@ def _show_articles(root: Element) -> None:
 def _write_tables(root: Element) -> None:
     """Turn elements that have table roles into tables."""
     inside: set[Element] = set()  # the elements in tables
-    for element in root.iter(_etree().Element):
+    for element in root.iter(_load_etree().Element):
         tag = _TABLE_ROLES.get((element.get("role") or "").strip().lower())
         is_inside = element.getparent() in inside
         if tag and element.tag not in _TABLE_PARTS and (tag == "table" or is_inside):
@@ -162,7 +162,7 @@ def _write_tables(root: Element) -> None:
             inside.add(element)
 
 
-def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
+def make_page(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
     """Make the Page of a document whose first line is `first_line`, and choose the elements to
     leave out.
 
@@ -172,13 +172,13 @@ def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
     page.first_line = first_line
     sizes = _Sizes(page.elements)
     page.size = sizes.text[root]
-    frame = set() if whole else _outside_main(page.elements, sizes)
+    frame = set() if whole else _find_outside_main(page.elements, sizes)
     inside: set[Element] = set()
     for element in page.elements:
         if element.getparent() in inside:
             inside.add(element)
             continue
-        kind = _kind(element, sizes, frame, whole=whole)
+        kind = _find_kind(element, sizes, frame, whole=whole)
         if kind is None:
             continue
         inside.add(element)
@@ -195,13 +195,15 @@ class _Sizes:
         self.text: dict[Element, int] = dict.fromkeys(elements, 0)
         self.links: dict[Element, int] = dict.fromkeys(elements, 0)
         for element in reversed(elements):  # so inner elements come first
-            length = 0 if element.tag in _UNSEEN else _length(element.text) + self.text[element]
+            length = (
+                0 if element.tag in _UNSEEN else _measure_length(element.text) + self.text[element]
+            )
             self.text[element] = length
             if element.tag == "a" and element.get("href") is not None:
                 self.links[element] = length
             parent = element.getparent()
             if parent is not None:
-                self.text[parent] += length + _length(element.tail)
+                self.text[parent] += length + _measure_length(element.tail)
                 self.links[parent] += self.links[element]
 
     def prose(self, element: Element) -> int:
@@ -212,11 +214,11 @@ class _Sizes:
         return 2 * self.links[element] >= self.text[element]
 
 
-def _length(text: str | None) -> int:
+def _measure_length(text: str | None) -> int:
     return len(text) - text.count(" ") - text.count("\n") if text else 0
 
 
-def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
+def _find_outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
     """Return the headers, footers and similar parts outside the main part of a page.
 
     The result is empty unless the main part contains most of the page's prose.
@@ -238,7 +240,7 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
     }
 
 
-def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
+def _find_kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
     """Return the kind under which a skipped element is counted, or "" if the element is skipped
     without being counted. Returns None if the element is read.
 
@@ -331,19 +333,19 @@ class Event(NamedTuple):
     element: Element = None
 
 
-def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
+def list_events(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
     """Yield the readable content of the element `top`, which begins at `line`, in order.
 
     With `tables`, each data table is one event. Other tables yield their elements.
     """
-    walker = _etree().iterwalk(top, events=("start", "end", "comment"))
+    walker = _load_etree().iterwalk(top, events=("start", "end", "comment"))
     entered: list[bool] = []  # for each open element: whether its content is yielded
     for what, element in walker:
         text = element.tail
         if what == "start":
             line = line if element is top else page.line_of(element, line)
             instead = (
-                None if element is top else _replacement_events(page, element, line, tables=tables)
+                None if element is top else _replace_events(page, element, line, tables=tables)
             )
             entered.append(instead is None)
             if instead is None:
@@ -364,9 +366,7 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
             line += text.count("\n")
 
 
-def _replacement_events(
-    page: Page, element: Element, line: int, *, tables: bool
-) -> list[Event] | None:
+def _replace_events(page: Page, element: Element, line: int, *, tables: bool) -> list[Event] | None:
     """Return the events that replace an element's content; None if the content is read normally."""
     if element in page.skipped:
         return []
@@ -391,7 +391,7 @@ def is_data(table: Element) -> bool:
 def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
     """Yield the elements in a table that have one of the tags `names`, except elements in nested
     tables."""
-    walker = _etree().iterwalk(table, events=("start",))
+    walker = _load_etree().iterwalk(table, events=("start",))
     for _, element in walker:
         if element is table:
             continue

@@ -18,7 +18,7 @@ _NO_FRAME = {0xC4, 0xC8, 0xCC}  # markers of JPEG tables, not of frames
 _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # TIFF tags and a TIFF type
 
 
-def no_text_error(hint: str) -> DocumentUnreadable:
+def make_no_text_error(hint: str) -> DocumentUnreadable:
     """Make the error for a PDF without any text. `hint` tells the user what to do."""
     return DocumentUnreadable("the document", "the pages contain no text and may be scanned", hint)
 
@@ -29,7 +29,7 @@ def is_worth_reading(data: bytes) -> bool:
     Raises DocumentUnreadable if the picture has too many pixels or pages, or no readable size.
     """
     try:
-        pixels = sum(width * height for width, height in _sizes(data))
+        pixels = sum(width * height for width, height in _read_sizes(data))
     except (struct.error, IndexError):
         pixels = 0
     if not pixels:
@@ -47,17 +47,17 @@ def is_worth_reading(data: bytes) -> bool:
     return pixels >= _LEAST_PIXELS
 
 
-def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
+def _read_sizes(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield the width and height of each picture in a file."""
     if data.startswith(_PNG_SIGN):
         yield struct.unpack_from(">II", data, 16)
     elif data.startswith(_JPEG_SIGN):
-        yield _jpeg_size(data)
+        yield _read_jpeg_size(data)
     elif order := _TIFF_ORDERS.get(data[:4]):
-        yield from _tiff_sizes(data, order)
+        yield from _read_tiff_sizes(data, order)
 
 
-def _jpeg_size(data: bytes) -> tuple[int, int]:
+def _read_jpeg_size(data: bytes) -> tuple[int, int]:
     offset = 2
     while data[offset] == 0xFF:
         kind, length = data[offset + 1], struct.unpack_from(">H", data, offset + 2)[0]
@@ -68,7 +68,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
+def _read_tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
     (place,) = struct.unpack_from(order + "I", data, 4)
     for _ in range(_MOST_PAGES):
         if not place:
@@ -90,21 +90,26 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
         )
 
 
-def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
+def encode_gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
     """Encode rows of bytes as a grayscale PNG with 8 bits per pixel."""
-    return _png(width, height, rows, kind=0)
+    return _encode_png(width, height, rows, kind=0)
 
 
-def color_png(width: int, height: int, rows: Iterable[bytes], channels: int) -> bytes:
+def encode_color_png(width: int, height: int, rows: Iterable[bytes], channels: int) -> bytes:
     """Encode rows of bytes as an RGB PNG, or as an RGBA PNG if `channels` is 4."""
-    return _png(width, height, rows, kind=2 if channels == 3 else 6)
+    return _encode_png(width, height, rows, kind=2 if channels == 3 else 6)
 
 
-def _png(width: int, height: int, rows: Iterable[bytes], *, kind: int) -> bytes:
+def _encode_png(width: int, height: int, rows: Iterable[bytes], *, kind: int) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     body = zlib.compress(b"".join(b"\0" + row for row in rows), 1)
-    return _PNG_SIGN + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    return (
+        _PNG_SIGN
+        + _encode_chunk(b"IHDR", head)
+        + _encode_chunk(b"IDAT", body)
+        + _encode_chunk(b"IEND", b"")
+    )
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def _encode_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

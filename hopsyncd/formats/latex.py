@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hopsyncd.formats.blocks import Block, Kind, in_one_line, skipped_block, with_title
+from hopsyncd.formats.blocks import Block, Kind, join_lines, make_skipped_block, with_title
 from hopsyncd.formats.fields import lead_of
 from hopsyncd.formats.latex_text import InlineReader, Source, Written
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 _LEVELS = {
@@ -53,7 +53,7 @@ _MAX_LEADS = 3
 _MAX_NAME_TOKENS = 10  # in an environment's name, because a brace may be unclosed
 
 
-def latex_blocks(text: str) -> tuple[Block, ...]:
+def read_latex(text: str) -> tuple[Block, ...]:
     """Read a document, or a part of a document without a preamble.
 
     A formula becomes one line of text, and a citation becomes its key. A caption comes above its
@@ -66,7 +66,7 @@ def latex_blocks(text: str) -> tuple[Block, ...]:
     if blocks and reader.facts:
         blocks = (replace(blocks[0], properties=tuple(reader.facts)), *blocks[1:])
     skipped = {"drawings": reader.drawings, "included files": reader.inline.left_out}
-    return (*blocks, skipped_block(skipped)) if blocks and any(skipped.values()) else blocks
+    return (*blocks, make_skipped_block(skipped)) if blocks and any(skipped.values()) else blocks
 
 
 @dataclass(slots=True)
@@ -114,10 +114,10 @@ class _Reader:
             word = source.word(index).rstrip("*")
             if index in source.verbatim and source.verbatim[index][0]:
                 yield from self._flush()
-                yield from self._code(index)
+                yield from self._read_code(index)
                 index += 1
             elif word == "begin" or (word == "end" and index + 1 < end):
-                name, after = self._environment(index)
+                name, after = self._read_environment(index)
                 if word == "end" and name == "document":
                     break
                 blocks, index = self._enter(name, index, after) if word == "begin" else ([], after)
@@ -126,12 +126,12 @@ class _Reader:
                 yield from blocks
             elif word in _LEVELS or word in ("item", "bibitem", "caption", "par", "maketitle"):
                 yield from self._flush()
-                block, index = self._command(word, index)
+                block, index = self._read_command(word, index)
                 yield from block
             elif word in ("title", *_FACTS):
-                index = self._fact(word, index)
+                index = self._read_fact(word, index)
             elif word == "newtheorem":
-                index = self._theorem(index)
+                index = self._read_theorem(index)
             elif word == "hypertarget":  # its second argument can contain a heading
                 index = self.inline.argument(index + 1, end)[2]
             else:
@@ -145,7 +145,7 @@ class _Reader:
             (
                 index
                 for index in range(end)
-                if source.word(index) == "begin" and self._environment(index)[0] == "document"
+                if source.word(index) == "begin" and self._read_environment(index)[0] == "document"
             ),
             None,
         )
@@ -155,14 +155,14 @@ class _Reader:
         while index < start:
             word = source.word(index).rstrip("*")
             if word in ("title", *_FACTS):
-                index = self._fact(word, index)
+                index = self._read_fact(word, index)
             elif word in ("newcommand", "renewcommand", "providecommand", "def"):
                 index = self.inline.define(word, index + 1, start)
             elif word == "newtheorem":
-                index = self._theorem(index)
+                index = self._read_theorem(index)
             else:
                 index += 1
-        return self._environment(start)[1]
+        return self._read_environment(start)[1]
 
     def _write(self, index: int, end: int) -> int:
         paragraph = self._paragraph
@@ -209,12 +209,12 @@ class _Reader:
         for index in range(len(self.source.tokens)):
             word = self.source.word(index)
             if word == "begin":
-                open_at.setdefault(self._environment(index)[0], []).append(index)
-            elif word == "end" and (begins := open_at.get(self._environment(index)[0])):
+                open_at.setdefault(self._read_environment(index)[0], []).append(index)
+            elif word == "end" and (begins := open_at.get(self._read_environment(index)[0])):
                 found[begins.pop()] = index
         return found
 
-    def _environment(self, index: int) -> tuple[str, int]:
+    def _read_environment(self, index: int) -> tuple[str, int]:
         first, close, after = self.inline.argument(index + 1, len(self.source.tokens))
         return self.inline.raw(first, min(close, first + _MAX_NAME_TOKENS)).rstrip("*"), after
 
@@ -228,15 +228,15 @@ class _Reader:
                 self._paragraph.first = index
             written.add(f" {formula} ")
             self._paragraph.last = min(end, len(self.source.tokens) - 1)
-            return [], self._after(end)
+            return [], self._find_end(end)
         blocks = [*self._flush()]
         if name in _TABLES or name == "array":
-            return [*blocks, *self._table(after, end, "")], self._after(end)
+            return [*blocks, *self._read_table(after, end, "")], self._find_end(end)
         if name in _DRAWINGS:
             self.drawings += 1
-            return blocks, self._after(end)
+            return blocks, self._find_end(end)
         if name in _FLOATS:
-            return [*blocks, *self._float(after, end)], self._after(end)
+            return [*blocks, *self._read_float(after, end)], self._find_end(end)
         if name in _LISTS or name == "thebibliography":
             depth = self._lists[-1].depth if self._lists else 0
             style = _NUMBER_STYLES[min(depth, len(_NUMBER_STYLES) - 1)]
@@ -249,7 +249,7 @@ class _Reader:
             return blocks, after
         first, close, after = self.inline.option(after, end)
         if name not in _PLAIN:
-            self._prefix = self._opening(name, first, close)
+            self._prefix = self._read_opening(name, first, close)
         elif name in ("minipage", "multicols", "frame", "block", "column", "adjustbox"):
             first, close, behind = self.inline.argument(after, end)
             if behind == close:  # a token without braces belongs to the text
@@ -260,12 +260,12 @@ class _Reader:
                 blocks.append(Block("heading", title, line, line, level=3))
         return blocks, after
 
-    def _opening(self, name: str, first: int, close: int) -> str:
+    def _read_opening(self, name: str, first: int, close: int) -> str:
         known = self._names.get(name, "Proof" if name == "proof" else "")
         title = self.inline.text(first, close)[0] if known else ""
         return f"{known} ({title}). " if title else f"{known}. " if known else ""
 
-    def _after(self, end: int) -> int:
+    def _find_end(self, end: int) -> int:
         r"""Return the position after the `\end` command at position `end`, including its
         argument."""
         if end >= len(self.source.tokens):
@@ -280,7 +280,7 @@ class _Reader:
             line = self.source.lines[min(index, len(self.source.lines)) - 1]
             yield Block("heading", "", line, line, level=2)
 
-    def _command(self, word: str, index: int) -> tuple[list[Block], int]:
+    def _read_command(self, word: str, index: int) -> tuple[list[Block], int]:
         end, inline, line = len(self.source.tokens), self.inline, self.source.lines[index]
         if word in ("par", "maketitle"):
             return [], index + 1
@@ -308,22 +308,22 @@ class _Reader:
         level = _LEVELS[word]
         return [Block("heading", text, line, line, level=level, links=links)] if text else [], after
 
-    def _fact(self, word: str, index: int) -> int:
+    def _read_fact(self, word: str, index: int) -> int:
         end = len(self.source.tokens)
         after = self.inline.skip_options(index + 1, end)
         first, close, after = self.inline.argument(after, end)
         if word == "title":
-            self.title = (in_one_line(self.inline.text(first, close)[0]), self.source.lines[index])
+            self.title = (join_lines(self.inline.text(first, close)[0]), self.source.lines[index])
         elif not self.inline.raw(first, close).startswith("\\today"):
             ands = [
                 place for place in range(first, close) if self.source.word(place) in ("and", "And")
             ]
             parts = pairwise([first, *ands, close])
-            found = [in_one_line(self.inline.text(*part)[0]) for part in parts]
+            found = [join_lines(self.inline.text(*part)[0]) for part in parts]
             self.facts += [(_FACTS[word], value) for value in found if value]
         return after
 
-    def _theorem(self, index: int) -> int:
+    def _read_theorem(self, index: int) -> int:
         end, inline = len(self.source.tokens), self.inline
         first, close, after = inline.argument(index + 1, end)
         name = inline.raw(first, close)
@@ -331,18 +331,18 @@ class _Reader:
         self._names[name] = inline.text(first, close)[0]
         return inline.skip_options(after, end)
 
-    def _code(self, index: int) -> Iterator[Block]:
+    def _read_code(self, index: int) -> Iterator[Block]:
         name, text = self.source.verbatim[index]
         if name.rstrip("*") not in _CODE:
             return
         line = self.source.lines[index]
         text = re.sub(r"\A[ \t]*(?:\[[^\]\n]*\])?(?:\{[^}\n]*\})?[ \t]*\n", "", text).rstrip()
         if name == "Highlighting":
-            text = _without_highlighting(text)
+            text = _remove_highlighting(text)
         if text.strip():
             yield Block("code", text, line, line + text.count("\n") + 1)
 
-    def _float(self, first: int, end: int) -> Iterator[Block]:
+    def _read_float(self, first: int, end: int) -> Iterator[Block]:
         """Read a table or figure with its caption."""
         inline, source = self.inline, self.source
         captions, index = [], first
@@ -358,9 +358,9 @@ class _Reader:
         index = first
         while index < end:
             if source.word(index) == "begin":
-                name, after = self._environment(index)
+                name, after = self._read_environment(index)
                 if name in _TABLES:
-                    rows = [*self._table(after, self._ends.get(index, end), caption)]
+                    rows = [*self._read_table(after, self._ends.get(index, end), caption)]
                     if any(row.kind == "table" for row in rows):
                         has_table, caption = True, ""
                         yield from rows
@@ -373,7 +373,7 @@ class _Reader:
             for (text, links), line in captions:
                 yield Block("figure", text, line, line, links=links)
 
-    def _table(self, first: int, end: int, caption: str) -> Iterator[Block]:
+    def _read_table(self, first: int, end: int, caption: str) -> Iterator[Block]:
         inline, source = self.inline, self.source
         index = inline.skip_options(first, end)
         while (
@@ -403,11 +403,11 @@ class _Reader:
         marked = ruled if 0 < ruled < len(rows) - 1 else 0
         covered: dict[int, int] = {}  # remaining rows of cells that span rows, by column
         for number, cells in enumerate(rows):
-            self._row(builder, cells, number < marked, covered)
+            self._read_row(builder, cells, number < marked, covered)
         # The package booktabs has a rule below the names of columns.
-        yield from table_blocks(builder.build(guess_header=not marked and not has_top))
+        yield from make_table_blocks(builder.build(guess_header=not marked and not has_top))
 
-    def _row(
+    def _read_row(
         self,
         builder: TableBuilder,
         cells: list[tuple[int, int]],
@@ -442,7 +442,7 @@ class _Reader:
             column += across
 
 
-def _without_highlighting(code: str) -> str:
+def _remove_highlighting(code: str) -> str:
     """Drop the commands with which pandoc colours code."""
     code = _HIGHLIGHTED.sub(r"\1", code)
     for written, shown in _HIGHLIGHT_SIGNS:

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hopsyncd.formats.blocks import Links, WrittenLink, link_to_address, squeeze
+from hopsyncd.formats.blocks import Links, WrittenLink, link_to_address, squeeze_spaces
 from hopsyncd.formats.inline import add_brackets
 from hopsyncd.formats.latex_signs import (
     ACCENTS,
@@ -87,7 +87,7 @@ class Source:
                     offset = end + len(name) + len("\\end{}")
             tokens.append(text[start:offset])
             lines.append(bisect_right(breaks, start - 1) + 1)
-        return cls(tokens, _ends_of(tokens), lines, verbatim)
+        return cls(tokens, _find_ends(tokens), lines, verbatim)
 
     def word(self, index: int) -> str:
         """Return the name of the command at a position, or an empty string."""
@@ -95,7 +95,7 @@ class Source:
         return token[1:].strip() if len(token) > 1 and token[0] == "\\" else ""
 
 
-def _ends_of(tokens: Sequence[str]) -> list[int]:
+def _find_ends(tokens: Sequence[str]) -> list[int]:
     """Map each opening brace to the position of its closing brace, or of the end of the text."""
     ends, open_at = [len(tokens)] * len(tokens), list[int]()
     for index, token in enumerate(tokens):
@@ -125,12 +125,12 @@ class Written:
 
     def take(self) -> tuple[str, Links]:
         """Return the text in one line and its links, and clear both."""
-        text, links = squeeze("".join(self.parts), tuple(self.links))
+        text, links = squeeze_spaces("".join(self.parts), tuple(self.links))
         self.parts, self.links, self.length = [], [], 0
         return text, links
 
 
-def _with_signs(text: str) -> str:
+def _replace_signs(text: str) -> str:
     """Replace LaTeX dashes and quotation marks with the printed characters."""
     text = text.replace("---", "—").replace("--", "\u2013")
     return text.replace("``", "“").replace("''", "”")
@@ -170,7 +170,7 @@ class InlineReader:
         elif word := self.source.word(index):
             return self._write_command(word, index, end, written, depth)
         elif token not in ("{", "}", "\\"):
-            written.add(_with_signs(token))
+            written.add(_replace_signs(token))
         return index + 1
 
     def argument(self, index: int, end: int) -> tuple[int, int, int]:

@@ -49,12 +49,12 @@ def number_text(number: int, style: str) -> str:
         letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
         return letters if style == "a" else letters.upper()
     if style in ("i", "I") and 0 < number < _MAX_ROMAN:
-        roman = _roman(number)
+        roman = _format_roman(number)
         return roman if style == "i" else roman.upper()
     return f"{number:02}" if style == "01" else str(number)
 
 
-def _roman(number: int) -> str:
+def _format_roman(number: int) -> str:
     text = ""
     for value, letters in _ROMAN:
         count, number = divmod(number, value)

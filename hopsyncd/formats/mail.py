@@ -24,19 +24,25 @@ from connectors.mail.message import field_text, readable, sent_ms
 from connectors.media_type import is_document_name, is_text_name, media_type
 from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, link_to_name, lower_headings, skipped_block, skipped_of
+from hopsyncd.formats.blocks import (
+    Block,
+    count_skipped,
+    link_to_name,
+    lower_headings,
+    make_skipped_block,
+)
 from hopsyncd.formats.content_type import is_mail
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.mail_text import (
     KnownLines,
-    forwarded_fields,
     is_forward,
     is_stub,
     own_html,
+    read_forwarded_fields,
     separate_quotes,
 )
 from hopsyncd.formats.media_types import CALENDAR, MAIL
-from hopsyncd.formats.pgp_armor import without_armor
+from hopsyncd.formats.pgp_armor import remove_armor
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
@@ -54,22 +60,22 @@ _MAX_REPAIRED = 5  # the most parts of a file that are repaired, because each is
 _UU_BEGIN = re.compile(r"begin [0-7]{3,4}(?: (\S.{0,200})| ?)\Z")
 
 
-def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
+def read_mail(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read a message; `extract` reads its HTML and attached documents.
 
     An attachment that cannot be read is skipped and counted. Raises DocumentUnreadable for a
     message whose parts are nested too deeply.
     """
-    return message_blocks(lambda: BytesParser().parsebytes(data), extract)
+    return read_message(lambda: BytesParser().parsebytes(data), extract)
 
 
-def message_blocks(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
-    """Read the message that `parse` returns, like `mail_blocks`."""
+def read_message(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
+    """Read the message that `parse` returns, like `read_mail`."""
     reader = _MailReader(extract, None)
-    return _renumber_lines([*_blocks(parse, reader), *reader.skipped_blocks()])
+    return _renumber_lines([*_read_blocks(parse, reader), *reader.make_skipped_blocks()])
 
 
-def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
+def read_mbox(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read the messages of an mbox file, each as a section; line numbers count the messages, from
     1.
 
@@ -82,32 +88,32 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         # A message without a subject must not be nested in the previous message.
         section = (
             Block("heading", "", 1, 1, level=1),
-            *_blocks(partial(BytesParser().parsebytes, message), reader),
+            *_read_blocks(partial(BytesParser().parsebytes, message), reader),
         )
         for block in section:
             # Links between messages of one file would connect the document with itself.
             stripped = replace(block, names=(), links=(), properties=()) if block.names else block
             blocks.append(replace(stripped, first_line=number, last_line=number))
     if not blocks and is_mail(data):  # some programs name a single message so
-        return mail_blocks(data, extract)
+        return read_mail(data, extract)
     if not blocks and data.strip():
         raise DocumentUnreadable(
             "the document",
             "not an mbox file: no line begins with `From `",
             "Give the file the extension of its real type, or add it to `ignore`",
         )
-    return (*blocks, *reader.skipped_blocks())
+    return (*blocks, *reader.make_skipped_blocks())
 
 
-def _blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
+def _read_blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
     try:
         message = parse()
-        return [*_with_ids(message, _head(message)), *reader.content(message)]
+        return [*_add_ids(message, _make_head(message)), *reader.content(message)]
     except RecursionError as error:
-        raise too_deep() from error
+        raise make_depth_error() from error
 
 
-def too_deep() -> DocumentUnreadable:
+def make_depth_error() -> DocumentUnreadable:
     """Make the error for a message with too deeply nested messages."""
     return DocumentUnreadable(
         "the message",
@@ -116,28 +122,32 @@ def too_deep() -> DocumentUnreadable:
     )
 
 
-def _head(message: Message) -> list[Block]:
+def _make_head(message: Message) -> list[Block]:
     """Return the subject as a heading, and a line with the sender, the recipients and the date."""
-    fields = {name: _field(message, name) for name in ("from", "to", "cc", "date", "subject")}
-    return [*_head_blocks(fields)]
+    fields = {
+        name: _read_field_value(message, name) for name in ("from", "to", "cc", "date", "subject")
+    }
+    return [*_make_head_blocks(fields)]
 
 
-def _head_blocks(fields: Mapping[str, str], level: int = 1, untitled: str = "") -> Iterator[Block]:
+def _make_head_blocks(
+    fields: Mapping[str, str], level: int = 1, untitled: str = ""
+) -> Iterator[Block]:
     title = fields.get("subject") or untitled
     if not title and fields.get("from"):
-        title = f"Mail from {_person(fields['from'])}"
+        title = f"Mail from {_format_person(fields['from'])}"
     if title:
         yield Block("heading", title, 1, 1, level=level)
-    line = who_wrote(fields)
+    line = format_sender(fields)
     if line:
         yield Block("paragraph", line, 1, 1)
 
 
-def who_wrote(fields: Mapping[str, str]) -> str:
+def format_sender(fields: Mapping[str, str]) -> str:
     """Format the sender, recipients and date in one line.
 
-    >>> who_wrote({"from": "Ann <a@x.org>", "to": "b@x.org", "date": "Tue, 3 Mar 2026 09:12 +0100"})
-    'From Ann <a@x.org> to b@x.org, date Tue, 3 Mar 2026 09:12 +0100'
+    >>> format_sender({"from": "Ann <a@x.org>", "to": "b@x.org", "date": "3 Mar 2026 09:12 +0100"})
+    'From Ann <a@x.org> to b@x.org, date 3 Mar 2026 09:12 +0100'
     """
     people = " ".join(f"{name} {fields[name]}" for name in ("from", "to") if fields.get(name))
     details = [f"{name} {fields[name]}" for name in ("cc", "date") if fields.get(name)]
@@ -145,13 +155,13 @@ def who_wrote(fields: Mapping[str, str]) -> str:
     return line[:1].upper() + line[1:]
 
 
-def _person(field: str) -> str:
+def _format_person(field: str) -> str:
     """Return the name in an address, or else the address itself."""
     name = field.partition("<")[0].strip(' "')
     return name or field.strip("<> ")
 
 
-def _with_ids(message: Message, head: list[Block]) -> list[Block]:
+def _add_ids(message: Message, head: list[Block]) -> list[Block]:
     """Add a message's id, author and date to the first block of its head, and the ids of the
     messages to which the message replies as links."""
     if not head:
@@ -161,7 +171,7 @@ def _with_ids(message: Message, head: list[Block]) -> list[Block]:
     ids = dict.fromkeys([*answered, *reversed(older)])
     links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
     properties = (
-        ("author", _field(message, "from")),
+        ("author", _read_field_value(message, "from")),
         ("modified", iso_date(sent_ms(message)) or ""),
     )
     first = replace(
@@ -194,54 +204,56 @@ class _MailReader:
         self._calendars: set[bytes] = set()
         self._repaired = 0
 
-    def skipped_blocks(self) -> tuple[Block, ...]:
+    def make_skipped_blocks(self) -> tuple[Block, ...]:
         """Return the block that counts the skipped parts, or nothing if no part was skipped."""
-        return (skipped_block(self._skipped),) if self._skipped.total() else ()
+        return (make_skipped_block(self._skipped),) if self._skipped.total() else ()
 
     def content(self, message: Message) -> Iterator[Block]:
         """Read the blocks of a message below its head."""
-        forwards = is_forward(_field(message, "subject"))
-        yield from self._part(message, forwards=forwards)
+        forwards = is_forward(_read_field_value(message, "subject"))
+        yield from self._read_part(message, forwards=forwards)
 
-    def _part(self, part: Message, *, forwards: bool) -> Iterator[Block]:
+    def _read_part(self, part: Message, *, forwards: bool) -> Iterator[Block]:
         kind = part.get_content_type()
         if kind == _REPORT:
             self._skipped["delivery reports"] += 1
         elif kind == MAIL and part.is_multipart():
-            for message in map(partial(_decode_message, part), _parts_of(part)):
-                yield from lower_headings([*_head(message), *self.content(message)], 1)
+            for message in map(partial(_decode_message, part), _list_parts(part)):
+                yield from lower_headings([*_make_head(message), *self.content(message)], 1)
         elif kind == "multipart/alternative":
-            yield from self._alternatives(part, forwards=forwards)
+            yield from self._read_alternatives(part, forwards=forwards)
         elif part.is_multipart():
-            for below in _parts_of(part):
-                yield from self._part(below, forwards=forwards)
+            for below in _list_parts(part):
+                yield from self._read_part(below, forwards=forwards)
         elif part.get_content_maintype() == "multipart" and self._repaired < _MAX_REPAIRED:
             self._repaired += 1
-            yield from self._part(_with_boundary_of_text(part), forwards=forwards)
+            yield from self._read_part(_repair_boundary(part), forwards=forwards)
         elif _is_body(part):
-            yield from self._body(kind, _text_of(part), forwards=forwards)
+            yield from self._read_body(kind, _decode_text(part), forwards=forwards)
         else:
-            yield from self._attachment(_attachment_of(part))
+            yield from self._read_attachment(_decode_attachment(part))
 
-    def _alternatives(self, part: Message, *, forwards: bool) -> Iterator[Block]:
+    def _read_alternatives(self, part: Message, *, forwards: bool) -> Iterator[Block]:
         """Read the best version of the text, and the attachments of all versions."""
-        leaves = [*_leaves(part)]
+        leaves = [*_list_leaves(part)]
         bodies = [leaf for leaf in leaves if _is_body(leaf)]
         texts = {kind: _join(bodies, kind) for kind in ("text/plain", "text/html")}
         plain, html = texts["text/plain"], texts["text/html"]
         kind = "text/html" if html.strip() and is_stub(plain, html) else "text/plain"
         if texts[kind].strip():
-            yield from self._body(kind, texts[kind], forwards=forwards)
+            yield from self._read_body(kind, texts[kind], forwards=forwards)
         for leaf in leaves:
             if leaf not in bodies:
-                yield from self._part(leaf, forwards=forwards)
+                yield from self._read_part(leaf, forwards=forwards)
 
-    def _body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
+    def _read_body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
         if kind == "text/html":
-            yield from _with_forwarded_heads(lower_headings(self._page(text, forwards=forwards), 1))
+            yield from _make_forwarded_heads(
+                lower_headings(self._read_page(text, forwards=forwards), 1)
+            )
             return
-        text, attachments = _without_uuencoded(text)
-        text, armored = without_armor(text)
+        text, attachments = _remove_uuencoded(text)
+        text, armored = remove_armor(text)
         self._skipped.update(armored)
         written = separate_quotes(text, self._known, forwards=forwards)
         self._skipped.update(quotes=written.quotes, signatures=written.signatures)
@@ -249,12 +261,12 @@ class _MailReader:
             self._known.add(text)
         for part in written.parts:
             if part.fields:
-                yield from _head_blocks(part.fields, 2, "Forwarded message")
+                yield from _make_head_blocks(part.fields, 2, "Forwarded message")
             yield from lower_headings(self._read(part.text, kind), 2 if part.fields else 1)
         for attachment in attachments:
-            yield from self._attachment(attachment)
+            yield from self._read_attachment(attachment)
 
-    def _page(self, text: str, *, forwards: bool) -> list[Block]:
+    def _read_page(self, text: str, *, forwards: bool) -> list[Block]:
         """Read a message in HTML, without its quotations."""
         page = _TITLE.sub("", text)
         written, quotes = own_html(page, forwards=forwards)
@@ -271,7 +283,7 @@ class _MailReader:
             self._known.add("\n".join(block.text for block in blocks))
         return blocks
 
-    def _attachment(self, attachment: _Attachment) -> Iterator[Block]:
+    def _read_attachment(self, attachment: _Attachment) -> Iterator[Block]:
         kind, data = attachment.kind, attachment.data
         if kind == CALENDAR:
             if data.strip() in self._calendars:
@@ -295,11 +307,11 @@ class _MailReader:
             raise
         except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
             return
-        self._skipped.update(skipped_of(blocks))
+        self._skipped.update(count_skipped(blocks))
         yield from (block for block in blocks if block.kind != "skipped")
 
 
-def _parts_of(part: Message) -> list[Message]:
+def _list_parts(part: Message) -> list[Message]:
     payload = part.get_payload()
     return (
         [part for part in payload if isinstance(part, Message)] if isinstance(payload, list) else []
@@ -319,7 +331,7 @@ def _decode_message(part: Message, message: Message) -> Message:
     return message
 
 
-def _with_boundary_of_text(part: Message) -> Message:
+def _repair_boundary(part: Message) -> Message:
     """Parse a multipart part whose declared boundary does not occur in its content.
 
     The boundary is taken from the first line that begins with `--` and occurs twice. Without such a
@@ -335,11 +347,11 @@ def _with_boundary_of_text(part: Message) -> Message:
     return Parser().parsestr(f"Content-Type: {kind}{boundary}\n\n{text}")
 
 
-def _leaves(part: Message) -> Iterator[Message]:
+def _list_leaves(part: Message) -> Iterator[Message]:
     """Yield the parts inside a part, without the `multipart` containers."""
-    for below in _parts_of(part):
+    for below in _list_parts(part):
         if below.get_content_maintype() == "multipart" and below.is_multipart():
-            yield from _leaves(below)
+            yield from _list_leaves(below)
         else:
             yield below
 
@@ -350,31 +362,31 @@ def _is_body(part: Message) -> bool:
 
 
 def _join(bodies: list[Message], kind: str) -> str:
-    return "\n".join(_text_of(body) for body in bodies if body.get_content_type() == kind)
+    return "\n".join(_decode_text(body) for body in bodies if body.get_content_type() == kind)
 
 
-def _text_of(part: Message) -> str:
-    data, charset = _bytes_of(part), part.get_content_charset()
+def _decode_text(part: Message) -> str:
+    data, charset = _decode_bytes(part), part.get_content_charset()
     try:
         return decode(data, charset, part.get_content_type())
     except DocumentUnreadable:
         return data.replace(b"\0", b"").decode("cp1252", "replace").replace("\r\n", "\n")
 
 
-def _bytes_of(part: Message) -> bytes:
+def _decode_bytes(part: Message) -> bytes:
     payload = part.get_payload(decode=True)
     return payload if isinstance(payload, bytes) else b""
 
 
-def _attachment_of(part: Message) -> _Attachment:
+def _decode_attachment(part: Message) -> _Attachment:
     name = readable(part.get_filename() or "")
     kind = part.get_content_type()
     if kind in _UNTOLD:
-        kind = type_of_name(name)
-    return _Attachment(name, kind, _bytes_of(part), part.get_content_charset("") or "")
+        kind = guess_type(name)
+    return _Attachment(name, kind, _decode_bytes(part), part.get_content_charset("") or "")
 
 
-def type_of_name(name: str) -> str:
+def guess_type(name: str) -> str:
     """Guess the media type of an attachment from its name, if the message does not declare a
     type."""
     if is_document_name(name) or is_text_name(name):
@@ -382,7 +394,7 @@ def type_of_name(name: str) -> str:
     return mimetypes.guess_type(name)[0] or _UNTOLD[0]
 
 
-def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
+def _remove_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
     """Remove uuencoded files from text. Returns the remaining text and the files."""
     if "\nend" not in text or "begin " not in text:
         return text, []
@@ -395,7 +407,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
         end, data = _find_uuencoded(lines, index + 1) if found else (index, None)
         if found and data is not None:
             name = found[1] or ""
-            files.append(_Attachment(name, type_of_name(name), data))
+            files.append(_Attachment(name, guess_type(name), data))
             index = end
         else:
             remaining.append(lines[index])
@@ -418,22 +430,22 @@ def _find_uuencoded(lines: list[str], index: int) -> tuple[int, bytes | None]:
     return (index + 1, bytes(data)) if index < len(lines) else (index, None)
 
 
-def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
+def _make_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
     """Turn the header lines of a forwarded message into a heading and a line with its sender.
 
     The blocks of the forwarded message are nested below this heading.
     """
     deeper = 0
     for block in blocks:
-        fields = forwarded_fields(block.text) if block.kind == "paragraph" else {}
+        fields = read_forwarded_fields(block.text) if block.kind == "paragraph" else {}
         if fields:
             deeper = 1
-            yield from _head_blocks(fields, 2, "Forwarded message")
+            yield from _make_head_blocks(fields, 2, "Forwarded message")
         else:
             yield from lower_headings([block], deeper)
 
 
-def _field(message: Message, name: str) -> str:
+def _read_field_value(message: Message, name: str) -> str:
     text = _QUOTED_NAME.sub(r"\1", field_text(message, name))
     text = text.encode("utf-8", "replace").decode()
     if len(text) > _MAX_FIELD_CHARACTERS:

@@ -75,21 +75,21 @@ class KnownLines:
         self._hashes: set[bytes] = set()
 
     def add(self, text: str) -> None:
-        self._hashes.update(map(_line_hash, _message_lines(text.split("\n"))))
+        self._hashes.update(map(_hash_line, _list_message_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
         """Whether at least half of the lines are lines of earlier messages, even if a mail program
         wrapped them differently."""
-        hashes = [_line_hash(line) for line in _message_lines(lines)]
+        hashes = [_hash_line(line) for line in _list_message_lines(lines)]
         return 2 * sum(digest in self._hashes for digest in hashes) >= len(hashes)
 
 
-def _message_lines(lines: Iterable[str]) -> Iterator[str]:
+def _list_message_lines(lines: Iterable[str]) -> Iterator[str]:
     bare = (line.lstrip("> \t").rstrip() for line in lines)
     return (line for line in bare if any(map(str.isalnum, line)))
 
 
-def _line_hash(line: str) -> bytes:
+def _hash_line(line: str) -> bytes:
     return blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
 
 
@@ -107,7 +107,7 @@ def separate_quotes(text: str, known: KnownLines | None, *, forwards: bool = Fal
     """
     written = Written([OwnText()])
     lines = text.split("\n")
-    answered = _answered_lines(lines)
+    answered = _find_answered_lines(lines)
     index = 0
     while index < len(lines):
         line = lines[index]
@@ -118,12 +118,12 @@ def separate_quotes(text: str, known: KnownLines | None, *, forwards: bool = Fal
             continue
         begins = _FORWARD_BEGINS.match(line) or (forwards and _ORIGINAL.match(line))
         if begins and len(written.parts) < _MAX_FORWARDED:
-            fields, after = _fields_below(lines, index + 1)
+            fields, after = _read_fields_below(lines, index + 1)
             if fields:
                 written.parts.append(OwnText(fields))
                 index = after
                 continue
-        elif _ORIGINAL.match(line) and _fields_below(lines, index + 1)[0]:
+        elif _ORIGINAL.match(line) and _read_fields_below(lines, index + 1)[0]:
             if known is None or known.knows(lines[index : index + _MOST_COMPARED]):
                 written.quotes += 1
                 break
@@ -159,7 +159,7 @@ def _end_of_quote(lines: list[str], index: int) -> int:
     return end
 
 
-def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
+def _find_answered_lines(lines: list[str]) -> dict[int, list[str]]:
     """Return the last lines of each quotation with a reply below it, by the quotation's position.
 
     The result is empty if only one quotation has a reply below it, because that reply answers the
@@ -221,7 +221,7 @@ def _drop_introduction(lines: list[str]) -> None:
         del lines[begin:]
 
 
-def _fields_below(lines: list[str], index: int) -> tuple[dict[str, str], int]:
+def _read_fields_below(lines: list[str], index: int) -> tuple[dict[str, str], int]:
     """Return the header fields of a forwarded message at `index`, and the position of its text.
 
     There must be two or more fields, including the sender or the subject.
@@ -245,14 +245,14 @@ def _fields_below(lines: list[str], index: int) -> tuple[dict[str, str], int]:
     return (fields, index) if is_head else ({}, index)
 
 
-def forwarded_fields(text: str) -> dict[str, str]:
+def read_forwarded_fields(text: str) -> dict[str, str]:
     """Return the fields of a forwarded message if the text consists of its header lines, or else an
     empty dict."""
     if "\n" not in text and len(text) < _MAX_HEAD_CHARACTERS and _FIELD.match(text):
         text = _FIELD_BEGINS.sub("\n", text)  # the HTML reader turns line breaks into spaces
     lines = text.split("\n")
     first = 1 if _FORWARD_BEGINS.match(lines[0].strip()) else 0
-    fields, end = _fields_below(lines, first)
+    fields, end = _read_fields_below(lines, first)
     return fields if end == len(lines) and (first or len(fields) > 2) else {}
 
 
@@ -276,12 +276,12 @@ def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
     if not found or forwards or _FORWARDED.search(html, found.start(), found.start() + 1000):
         return html, 0
     written = html[: found.start()]
-    if re.sub(r"<[^<>]*>|&nbsp;|\s", "", _after_head(written)):
+    if re.sub(r"<[^<>]*>|&nbsp;|\s", "", _skip_head(written)):
         return written, 1
     return html, 0
 
 
-def _after_head(html: str) -> str:
+def _skip_head(html: str) -> str:
     found = re.search(r"<body\b", html, re.IGNORECASE)
     return html[found.start() :] if found else html
 
@@ -301,13 +301,13 @@ def is_stub(plain: str, html: str) -> bool:
     False
     """
     # Usually both are equal, so parsing is not needed.
-    words, seen = _words(plain), _words(unescape(_TAG.sub(" ", _after_head(html))))
+    words, seen = _list_words(plain), _list_words(unescape(_TAG.sub(" ", _skip_head(html))))
     if len(seen & words) >= _STUB_COVERS * len(seen):
         return False
     shown = " ".join(unescape(token.value) for token in tokens(html, _UNSEEN) if not token.tag)
-    seen = _words(shown)
+    seen = _list_words(shown)
     return len(seen & words) < _STUB_COVERS * len(seen) and len(words) < 2 * len(seen)
 
 
-def _words(text: str) -> set[str]:
+def _list_words(text: str) -> set[str]:
     return set(_HTML_WORD.findall(text.lower()))

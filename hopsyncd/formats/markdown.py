@@ -19,44 +19,44 @@ from hopsyncd.formats.blocks import (
     Kind,
     Links,
     WrittenLink,
+    count_skipped,
     link_to_address,
     link_to_name,
-    skipped_block,
-    skipped_of,
-    squeeze,
+    make_skipped_block,
+    squeeze_spaces,
     with_title,
 )
 from hopsyncd.formats.fields import (
     lead_in_of,
     lead_of,
 )
-from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_matter
-from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, remove_front_matter
+from hopsyncd.formats.html import read_html
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
-from hopsyncd.formats.markdown_definitions import definition_rule
-from hopsyncd.formats.markdown_inline import without_hidden
-from hopsyncd.formats.markdown_multi_tables import multi_table_rule
+from hopsyncd.formats.markdown_definitions import parse_definitions
+from hopsyncd.formats.markdown_inline import drop_hidden
+from hopsyncd.formats.markdown_multi_tables import parse_multi_table
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
     add_definition_tokens,
-    footnote_rule,
-    math_rule,
-    script_rule,
+    parse_footnotes,
+    parse_formula,
+    parse_script,
 )
-from hopsyncd.formats.markdown_tables import drawn_table_rule
+from hopsyncd.formats.markdown_tables import parse_drawn_table
 from hopsyncd.formats.note_markup import (
     accept_changes,
-    embedded_text,
-    without_comments,
-    without_drawings,
-    without_note_markup,
+    choose_embedded_text,
+    remove_comments,
+    remove_drawings,
+    remove_note_markup,
 )
-from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.site_markup import without_site_markup
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.plain import read_plain
+from hopsyncd.formats.site_markup import remove_site_markup
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
-from hopsyncd.formats.tex_formulas import formula_text
+from hopsyncd.formats.tex_formulas import format_formula
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -88,7 +88,7 @@ _CELL = " | "
 _MARK = "\0"  # marks the start of a link; no text contains it
 
 
-def markdown_blocks(text: str) -> tuple[Block, ...]:
+def read_markdown(text: str) -> tuple[Block, ...]:
     """Read Markdown. Links, images and emphasis are reduced to the visible text.
 
     If the text has no level-1 heading, the front matter's `title` becomes that heading, with the
@@ -97,22 +97,22 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     nested deeper than the parser allows (12 quotes, 100 levels) is read as plain text, so that no
     text is lost.
     """
-    text, front_matter = without_front_matter(text)
+    text, front_matter = remove_front_matter(text)
     env = _Environment()
     if any(name == "excalidraw-plugin" for name, _ in front_matter.properties):
-        text, env.skipped["drawings"] = without_drawings(text)
-    text, env.skipped["comments"] = without_comments(text)
-    text, skipped = without_site_markup(text)
+        text, env.skipped["drawings"] = remove_drawings(text)
+    text, env.skipped["comments"] = remove_comments(text)
+    text, skipped = remove_site_markup(text)
     env.skipped.update(skipped)
     if front_matter.label_first:
         text = WIKI_LINK.sub(_swap_label, text)
-    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), env), front_matter)
+    blocks = _insert_fields(_read_blocks(_LOGSEQ.sub("", text), env), front_matter)
     properties = (*front_matter.properties, *(("tag", tag) for tag in dict.fromkeys(env.tags)))
     if blocks and (front_matter.names or front_matter.links or properties):
         links = (*((0, link) for link in front_matter.links), *blocks[0].links)
         first = replace(blocks[0], links=links, names=front_matter.names, properties=properties)
         blocks = (first, *blocks[1:])
-    return (*blocks, skipped_block(env.skipped)) if env.skipped.total() else blocks
+    return (*blocks, make_skipped_block(env.skipped)) if env.skipped.total() else blocks
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ def _swap_label(found: re.Match[str]) -> str:
     return f"[[{found[2]}|{found[1]}]]" if found[2] else found[0]
 
 
-def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[Block, ...]:
+def _insert_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[Block, ...]:
     """Insert the fields below the title, or at the top if there is no title."""
     fields = [
         Block("list_item", field.text, field.line, field.line) for field in front_matter.fields
@@ -147,15 +147,15 @@ def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[
     return (*titled[:head], *fields, *titled[head:])
 
 
-def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
+def _read_blocks(text: str, env: _Environment) -> tuple[Block, ...]:
     """Read the blocks of the text. The notes and names in the text are added to `env`."""
     if _DEEP_QUOTE.search(text):
-        return plain_blocks(text)
-    parser = _parser()
+        return read_plain(text)
+    parser = _make_parser()
     tokens = parser.parse(text, env.of_parser)
     if any(token.level >= _MAX_NESTING - 2 for token in tokens):
-        return plain_blocks(text)
-    tokens = _without_contents(tokens, env.skipped)
+        return read_plain(text)
+    tokens = _drop_contents(tokens, env.skipped)
     for token in tokens:
         if token.type == "inline" and "[^" in token.content:
             env.cited.update(FOOTNOTE_MARK.findall(token.content))
@@ -168,23 +168,23 @@ def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
     return tuple(walk.blocks([*add_definition_tokens(tokens, env.of_parser, text)]))
 
 
-def _parser() -> MarkdownIt:
+def _make_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # slow to import
 
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
     parser.enable(["table", "strikethrough"]).disable("inline")
-    parser.inline.ruler.before("link", "wiki_link", _wiki_link)
-    parser.inline.ruler.before("escape", "math", math_rule)
-    parser.inline.ruler.before("strikethrough", "script", script_rule)
-    parser.block.ruler.before("code", "drawn_table", drawn_table_rule)
+    parser.inline.ruler.before("link", "wiki_link", _parse_wiki_link)
+    parser.inline.ruler.before("escape", "math", parse_formula)
+    parser.inline.ruler.before("strikethrough", "script", parse_script)
+    parser.block.ruler.before("code", "drawn_table", parse_drawn_table)
     alternatives = ["paragraph", "reference", "blockquote", "list"]
-    parser.block.ruler.before("table", "multi_table", multi_table_rule, {"alt": alternatives[:2]})
-    parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
-    parser.block.ruler.before("lheading", "definition", definition_rule, {"alt": ["paragraph"]})
+    parser.block.ruler.before("table", "multi_table", parse_multi_table, {"alt": alternatives[:2]})
+    parser.block.ruler.before("reference", "footnote", parse_footnotes, {"alt": alternatives})
+    parser.block.ruler.before("lheading", "definition", parse_definitions, {"alt": ["paragraph"]})
     return parser
 
 
-def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
+def _drop_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
     """Drop lists and paragraphs that consist of two or more links within the page, and count them
     in `skipped`."""
     remaining: list[Token] = []
@@ -207,7 +207,7 @@ def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[To
     return remaining
 
 
-def _wiki_link(state: StateInline, silent: bool) -> bool:
+def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
     """Parse wiki-links (a parser rule). The token's content is the visible text, its `meta` the
     target."""
     found = _WIKI_LINK_HERE.match(state.src, state.pos, state.posMax)
@@ -217,7 +217,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
         token = state.push("wiki_link", "", 0)
         shown, name = (found[2] or "").strip(), found[1].strip()
         is_embedded = found[0].startswith("!")
-        token.content = embedded_text(name, shown) if is_embedded else shown or name
+        token.content = choose_embedded_text(name, shown) if is_embedded else shown or name
         token.meta = {"target": found[1].strip()}
     state.pos = found.end()
     return True
@@ -248,15 +248,15 @@ class _Walk:
         for token in tokens:
             if token.map:
                 lines = (token.map[0], max(token.map[1], token.map[0] + 1))
-            for block in self._token(token, *lines):
+            for block in self._read_token(token, *lines):
                 self._line = block.last_line
                 yield block
                 if block.kind != "table":
-                    yield from self._notes()
+                    yield from self._read_notes()
             if token.type == "table_close":
-                yield from self._notes()
+                yield from self._read_notes()
 
-    def _notes(self) -> Iterator[Block]:
+    def _read_notes(self) -> Iterator[Block]:
         """Yield the pronunciations and footnotes of the text since the last call."""
         readings, self._readings = self._readings, []
         if readings:
@@ -275,10 +275,10 @@ class _Walk:
             kind: Kind = "note" if block.kind in ("paragraph", "heading") else block.kind
             yield replace(block, kind=kind, level=0, first_line=first, last_line=last)
 
-    def _token(self, token: Token, start: int, end: int) -> Iterator[Block]:
+    def _read_token(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
             case "inline":
-                yield from self._inline(token, start + 1, end)
+                yield from self._read_inline(token, start + 1, end)
             case "code_block" if _OUTLINE.match(token.content) and not self._is_inside:
                 walk = _Walk(self._parser, self._env, is_inside=True)
                 inner = self._parser.parse(token.content, self._env.of_parser)
@@ -290,21 +290,23 @@ class _Walk:
             case "definition":
                 yield Block("paragraph", token.content, start + 1, end)
             case "html_block":
-                blocks = html_blocks(token.content, first_line=start + 1)
-                self._env.skipped.update(skipped_of(blocks))
+                blocks = read_html(token.content, first_line=start + 1)
+                self._env.skipped.update(count_skipped(blocks))
                 yield from (block for block in blocks if block.kind != "skipped")
             case "fence" if token.info.strip() == "math":
-                text = formula_text(token.content)
-                yield Block("paragraph", text, start + 2, end - 1, leads=self._above())
+                text = format_formula(token.content)
+                yield Block("paragraph", text, start + 2, end - 1, leads=self._list_leads_above())
             case "fence" | "code_block":
                 first = start + 2 if token.type == "fence" else start + 1
-                yield replace(_code(token.content, first), leads=self._above())
+                yield replace(
+                    _make_code_block(token.content, first), leads=self._list_leads_above()
+                )
             case _ if self._grid or token.type == "table_open":
-                yield from self._table(token, start, end)
+                yield from self._read_table(token, start, end)
             case "dt":
-                self._term = self._visible(token.content)
+                self._term = self._read_visible(token.content)
             case "dd_open":
-                yield from self._definition(token, start + 1)
+                yield from self._begin_definition(token, start + 1)
             case _:
                 self._enter_or_leave(token)
 
@@ -335,20 +337,20 @@ class _Walk:
                 self._leads.pop()
                 self._lead_in = ""
 
-    def _definition(self, token: Token, line: int) -> Iterator[Block]:
+    def _begin_definition(self, token: Token, line: int) -> Iterator[Block]:
         """Begin a definition at `line`. The term is put before the text of its first definition, or
         becomes a block of its own if that definition does not begin with text."""
         term, links = self._term
         is_first = token.info == "first"
         self._label = ""
         if is_first and token.hidden:
-            yield Block("list_item", term, line, line, links=links, leads=self._above())
+            yield Block("list_item", term, line, line, links=links, leads=self._list_leads_above())
         elif is_first:
             self._label = term if term.endswith((":", "?", ".")) else f"{term}:"
         self._leads.append("" if self._label else lead_of(term))
         self._lead_in = ""
 
-    def _table(self, token: Token, start: int, end: int) -> Iterator[Block]:
+    def _read_table(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
             case "table_open":
                 self._grid = TableBuilder(token.content)
@@ -358,24 +360,24 @@ class _Walk:
                 self._grid.begin_row(start + 1, end, is_header=self._is_head)
             case "table_close" if self._grid:
                 table, self._grid = self._grid.build(), None
-                yield from table_blocks(table, self._above())
+                yield from make_table_blocks(table, self._list_leads_above())
 
-    def _above(self) -> tuple[str, ...]:
+    def _list_leads_above(self) -> tuple[str, ...]:
         """Return the leads of the next block: the leads of open lists, and the introduction above
         the block."""
         leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
-    def _inline(self, token: Token, first: int, last: int) -> Iterator[Block]:
+    def _read_inline(self, token: Token, first: int, last: int) -> Iterator[Block]:
         if "[^" in token.content:
             self._env.waiting += FOOTNOTE_MARK.findall(token.content)
         content, changes = accept_changes(token.content)
         self._env.skipped.update(changes)
-        text, links = self._visible(without_note_markup(content))
+        text, links = self._read_visible(remove_note_markup(content))
         if self._grid is not None:
             self._grid.add(text, links=links, **token.meta)
         elif self._level:
-            text, links = squeeze(text, links)
+            text, links = squeeze_spaces(text, links)
             if self._label and not text[:1].isdigit():
                 text, links = add_label(self._label, text, links)
             self._label = ""
@@ -386,23 +388,23 @@ class _Walk:
             text, links = add_label(self._label, text, links)
             links, self._label = (*term_links, *links), ""
             kind: Kind = "list_item" if self._lists else "paragraph"
-            yield Block(kind, text, first, last, links=links, leads=self._above())
+            yield Block(kind, text, first, last, links=links, leads=self._list_leads_above())
             if self._leads and not self._leads[-1]:
                 self._leads[-1] = lead_of(text)
             else:
                 self._lead_in = lead_in_of(text)
 
-    def _visible(self, content: str) -> tuple[str, Links]:
+    def _read_visible(self, content: str) -> tuple[str, Links]:
         if not _MARKUP.search(content) or _is_bracket_heap(content):
             return content, ()
         children: list[Token] = []
         self._parser.inline.parse(content, self._parser, self._env.of_parser, children)
-        children, deletions, readings = without_hidden(children)
+        children, deletions, readings = drop_hidden(children)
         self._env.skipped["deletions"] += deletions
         self._readings += readings
         text = (token.content for token in children if token.type == "text")
         self._env.tags += (tag[1] for part in text for tag in _TAG.finditer(part))
-        return _visible_text(children)
+        return _collect_visible_text(children)
 
 
 def _is_bracket_heap(content: str) -> bool:
@@ -414,7 +416,7 @@ def _is_bracket_heap(content: str) -> bool:
 _SCRIPT = re.compile(r"<(/?)(sup|sub)\b", re.IGNORECASE)
 
 
-def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
+def _collect_visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
     """Return the text that a reader sees, and the links in it."""
     parts: list[str] = []
     length = 0
@@ -422,7 +424,7 @@ def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
     opened = (0, 0, "")
     script: tuple[int, int] | None = None
     for token in tokens:
-        part = _visible_part(token)
+        part = _read_visible_part(token)
         match token.type:
             case "html_inline" if tag := _SCRIPT.match(token.content):
                 if not tag[1]:
@@ -453,17 +455,17 @@ def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
     return "".join(parts), tuple(found)
 
 
-def _code(content: str, first: int) -> Block:
+def _make_code_block(content: str, first: int) -> Block:
     text = content.rstrip("\n")
     return Block("code", text, first, first + text.count("\n"))
 
 
-def _visible_part(token: Token) -> str:
+def _read_visible_part(token: Token) -> str:
     match token.type:
         case "text" | "code_inline" | "text_special" | "wiki_link":
             return token.content
         case "image":
-            return embedded_text(token.content or ".png", token.content)
+            return choose_embedded_text(token.content or ".png", token.content)
         case "softbreak" | "hardbreak":
             return "\n"
         case "html_inline" if token.content.lower().startswith("<br"):

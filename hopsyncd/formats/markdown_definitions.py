@@ -16,7 +16,7 @@ _MAX_TERMS = 3
 _CODE_INDENT = 4
 
 
-def definition_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+def parse_definitions(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse terms with their definitions (a block rule).
 
     The content of each `dt` token is the term, or several terms joined by commas. Each definition
@@ -28,8 +28,8 @@ def definition_rule(state: StateBlock, start: int, end: int, silent: bool) -> bo
             return False
         indent = state.ddIndent
         is_next = _is_definition(state, start, end, indent)
-        return is_next or _definition_after(state, start, end, indent) > 0
-    line = _definition_after(state, start, end, state.blkIndent)
+        return is_next or _find_definition(state, start, end, indent) > 0
+    line = _find_definition(state, start, end, state.blkIndent)
     if not line:
         return False
     opened = state.push("dl_open", "dl", 1)
@@ -40,7 +40,7 @@ def definition_rule(state: StateBlock, start: int, end: int, silent: bool) -> bo
             _read_definition(state, line, end, is_first=state.tokens[-1].type == "dt")
             line = state.line
         opened.map[1] = start = line
-        line = _definition_after(state, start, end, state.blkIndent)
+        line = _find_definition(state, start, end, state.blkIndent)
     state.push("dl_close", "dl", -1)
     return True
 
@@ -53,7 +53,7 @@ def _is_definition(state: StateBlock, number: int, end: int, indent: int) -> boo
     return mark in _MARKERS and text[:1] in (" ", "\t") and bool(text.strip())
 
 
-def _definition_after(state: StateBlock, start: int, end: int, indent: int) -> int:
+def _find_definition(state: StateBlock, start: int, end: int, indent: int) -> int:
     """Return the line of the definition of the terms that begin at `start`, or 0 if there is no
     definition.
 
@@ -65,7 +65,9 @@ def _definition_after(state: StateBlock, start: int, end: int, indent: int) -> i
         is_apart = not 0 <= state.sCount[line] - indent < _CODE_INDENT
         if line - start >= _MAX_TERMS or is_apart:
             return 0
-        if any(rule(state, line, end, True) for rule in terminators if rule is not definition_rule):
+        if any(
+            rule(state, line, end, True) for rule in terminators if rule is not parse_definitions
+        ):
             return 0
         line += 1
     if line == start:

@@ -15,7 +15,7 @@ _DELETED = re.compile(r"<(/?)(?:del|s|strike)\b", re.IGNORECASE)
 _RUBY = re.compile(r"<(/?)(ruby|rb|rtc?|rp)\b", re.IGNORECASE)
 
 
-def without_hidden(tokens: Sequence[Token]) -> tuple[list[Token], int, list[str]]:
+def drop_hidden(tokens: Sequence[Token]) -> tuple[list[Token], int, list[str]]:
     """Drop deleted text and pronunciations.
 
     Return the remaining tokens, the number of deletions, and each pronunciation after its text, as
@@ -43,7 +43,7 @@ def without_hidden(tokens: Sequence[Token]) -> tuple[list[Token], int, list[str]
             name = tag[2].lower()
             part = "ruby" if bool(tag[1]) != (name == "ruby") else "" if tag[1] else name
             if name == "ruby":
-                readings += _reading(ruby)
+                readings += _format_pronunciation(ruby)
                 ruby.clear()
         else:
             if part and not is_tag:
@@ -53,7 +53,7 @@ def without_hidden(tokens: Sequence[Token]) -> tuple[list[Token], int, list[str]
     return remaining, deletions, readings
 
 
-def _reading(ruby: Mapping[str, list[str]]) -> list[str]:
+def _format_pronunciation(ruby: Mapping[str, list[str]]) -> list[str]:
     base, reading = (
         "".join(text for name in names for text in ruby.get(name, ())).strip()
         for names in (("ruby", "rb"), ("rt", "rtc"))

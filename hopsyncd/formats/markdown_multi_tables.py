@@ -28,7 +28,7 @@ _MAX_HEADERS, _MAX_COLUMNS, _MAX_ROWS = 6, 100, 10_000
 Line = Callable[[int], str]
 
 
-def multi_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+def parse_multi_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse a table that has several rows of column names, or a caption in brackets below it (a
     block rule). Other tables remain for the parser's own rule, in which `||` is an empty cell."""
 
@@ -44,12 +44,12 @@ def multi_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
     if not headers:
         return False
     width = len(_MARKED.findall(line(start + headers)))
-    names = [_cells(line(number)) for number in range(start, start + headers)]
-    if width > _MAX_COLUMNS or any(_width(cells) != width for cells in names):
+    names = [_split_cells(line(number)) for number in range(start, start + headers)]
+    if width > _MAX_COLUMNS or any(_count_columns(cells) != width for cells in names):
         return False
     if headers == 1 and start < searched_until(state, _NO_CAPTION_BEFORE):
         return False
-    body = [*_body(line, start + headers + 1, end)]
+    body = [*_list_body_lines(line, start + headers + 1, end)]
     has_caption = bool(body) and "|" not in line(body[-1])
     numbers = [*range(start, start + headers), *body[: len(body) - has_caption]]
     if headers == 1 and not has_caption:
@@ -59,7 +59,7 @@ def multi_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
     if len(numbers) == headers:
         return False
     if not silent:
-        rows: Rows = [(number, number + 1, _cells(line(number))) for number in numbers]
+        rows: Rows = [(number, number + 1, _split_cells(line(number))) for number in numbers]
         found = _CAPTION.match(line(body[-1]))
         table = DrawnTable(rows, headers, body[-1] + 1)
         push_table(state, table, found[1] if found else "", start)
@@ -78,7 +78,7 @@ def _count_headers(line: Line, start: int, end: int) -> int:
     return 0
 
 
-def _body(line: Line, start: int, end: int) -> Iterator[int]:
+def _list_body_lines(line: Line, start: int, end: int) -> Iterator[int]:
     """Yield the lines of the rows, and of the caption below them. A blank line may separate
     parts of the table."""
     for number in range(start, min(end, start + _MAX_ROWS)):
@@ -97,7 +97,7 @@ def _continues(line: Line, number: int, end: int) -> bool:
     return number < end and "|" in line(number) and not _count_headers(line, number, end)
 
 
-def _cells(text: str) -> list[GridCell]:
+def _split_cells(text: str) -> list[GridCell]:
     from markdown_it.rules_block.table import escapedSplit
 
     parts = escapedSplit(text)
@@ -113,5 +113,5 @@ def _cells(text: str) -> list[GridCell]:
     return cells
 
 
-def _width(cells: list[GridCell]) -> int:
+def _count_columns(cells: list[GridCell]) -> int:
     return sum(columns for _, _, columns in cells)

@@ -24,7 +24,7 @@ _CLOSERS = (")", "]", "}")
 _ADDRESS = re.compile(r"[/.#:@%]")
 
 
-def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+def parse_footnotes(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse footnotes (a block rule): `[^label]: text`, with its continuation and indented lines.
 
     Without this rule, the parser reads a footnote of one word as the definition of a link. The
@@ -67,7 +67,7 @@ def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
     return last
 
 
-def math_rule(state: StateInline, silent: bool) -> bool:
+def parse_formula(state: StateInline, silent: bool) -> bool:
     """Convert TeX formulas to readable text (an inline rule).
 
     Other text between dollar signs stays as it is, without emphasis.
@@ -86,7 +86,7 @@ def math_rule(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def script_rule(state: StateInline, silent: bool) -> bool:
+def parse_script(state: StateInline, silent: bool) -> bool:
     """Parse Pandoc's subscripts `H~2~O` and superscripts `m^2^` (an inline rule).
 
     These marks follow a word and contain no spaces; the token `script` has "_" or "^" as its
@@ -129,7 +129,7 @@ def add_definition_tokens(
     }
     lines = text.split("\n")
     waiting = deque(
-        (start, _definition(start, end, lines))
+        (start, _make_definition(start, end, lines))
         for start, end, label in sorted(found)
         if " ".join(label.split()).upper() not in named
     )
@@ -140,7 +140,7 @@ def add_definition_tokens(
     yield from (definition for _, definition in waiting)
 
 
-def _definition(start: int, end: int, lines: Sequence[str]) -> Token:
+def _make_definition(start: int, end: int, lines: Sequence[str]) -> Token:
     from markdown_it.token import Token
 
     content = "\n".join(line.strip() for line in lines[start:end])

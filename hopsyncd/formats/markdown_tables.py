@@ -39,7 +39,7 @@ class DrawnTable:
     end: int
 
 
-def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+def parse_drawn_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse tables that are drawn with lines (a block rule). The token `table_open` has the caption
     as its content."""
     if state.is_code_block(start):
@@ -52,22 +52,22 @@ def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> b
     if _GRID_LINE.match(first.strip()):
         if start < searched_until(state, _NO_GRID_BEFORE):
             return False
-        table, stopped = _grid(line, start, end)
+        table, stopped = _read_grid(line, start, end)
         if table is None:
             # Each line of a failed grid is read only once.
             note_searched(state, _NO_GRID_BEFORE, stopped)
     elif _is_end(first):
-        table = _multiline(line, start, end)
+        table = _read_multiline(line, start, end)
     elif _COLUMNS.match(first):
-        table = _without_names(line, start, end)
+        table = _read_without_names(line, start, end)
     elif start + 1 < end and _COLUMNS.match(line(start + 1)):
-        table = _simple(line, start, end)
+        table = _read_simple(line, start, end)
     else:
         return False
     if table is None:
         return False
     if not silent:
-        caption, after = _caption(line, table.end, end)
+        caption, after = _read_caption(line, table.end, end)
         push_table(state, table, caption, start)
         state.line = after
     return True
@@ -103,7 +103,7 @@ def push_table(state: StateBlock, table: DrawnTable, caption: str, start: int) -
     state.push("table_close", "table", -1)
 
 
-def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int]:
+def _read_caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int]:
     """Return the caption below a table and the line after the caption. A blank line may precede the
     caption."""
     line_number = after + 1 if after < end and not line(after).strip() else after
@@ -117,7 +117,7 @@ def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int
     return " ".join(texts), line_number
 
 
-def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[DrawnTable | None, int]:
+def _read_grid(line: Callable[[int], str], start: int, end: int) -> tuple[DrawnTable | None, int]:
     """Read a grid table, whose cells may span rows and columns. Also returns the line at which
     reading stopped.
 
@@ -145,7 +145,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[DrawnTable 
     is_whole = len(rules) > 1 and rules[-1] == len(lines) - 1 and len(edges) - 1 <= _MAX_COLUMNS
     if not is_whole or not _GRID_LINE.match(lines[-1]):
         return None, stopped
-    if (cells := _cells_of(lines, rules, edges)) is None:
+    if (cells := _find_cells(lines, rules, edges)) is None:
         return None, stopped
     rows: Rows = [
         (start + above + 1, start + below, row)
@@ -155,7 +155,7 @@ def _grid(line: Callable[[int], str], start: int, end: int) -> tuple[DrawnTable 
     return DrawnTable(rows, headers if headers < len(rows) else 0, stopped), stopped
 
 
-def _cells_of(
+def _find_cells(
     lines: Sequence[str], rules: Sequence[int], edges: Sequence[int]
 ) -> list[list[GridCell]] | None:
     """Return the cells of a grid table by row, or None if a cell is not a rectangle.
@@ -193,12 +193,12 @@ def _is_vertical(lines: Sequence[str], rules: Sequence[int], row: int, column: i
     return "|" in signs[1:-1] and all(sign in _BORDERS for sign in signs)
 
 
-def _simple(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
+def _read_simple(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
     """Read a simple table: a row of column names above lines of hyphens, then a line for each
     row."""
     if not line(start).strip():
         return None
-    columns = _columns_of(line(start + 1))
+    columns = _find_columns(line(start + 1))
     names = _cut(line(start), columns)
     if not all(map(_has_name, names)):
         return None
@@ -213,13 +213,13 @@ def _simple(line: Callable[[int], str], start: int, end: int) -> DrawnTable | No
     return DrawnTable(rows, 1, line_number) if len(rows) > 1 else None
 
 
-def _without_names(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
+def _read_without_names(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
     """Read a table without column names, between two rows of hyphens. Returns None if there are
     fewer than two rows.
 
     If the table has blank lines, they separate the rows, and a row may have several lines.
     """
-    columns, line_number = _columns_of(line(start)), start + 1
+    columns, line_number = _find_columns(line(start)), start + 1
     lines: list[tuple[int, list[str]]] = []
     while line_number < end and len(lines) < _MAX_ROWS and not _COLUMNS.match(line(line_number)):
         lines.append((line_number, _cut(line(line_number), columns)))
@@ -245,7 +245,7 @@ def _has_name(cell: str) -> bool:
     return any(map(str.isalnum, cell))
 
 
-def _multiline(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
+def _read_multiline(line: Callable[[int], str], start: int, end: int) -> DrawnTable | None:
     """Read a multiline table: between two long lines of hyphens, with a blank line after each
     row."""
     head: list[str] = []
@@ -260,7 +260,7 @@ def _multiline(line: Callable[[int], str], start: int, end: int) -> DrawnTable |
         line_number += 1
     if line_number >= end or not head or not _COLUMNS.match(line(line_number)):
         return None
-    columns = _columns_of(line(line_number))
+    columns = _find_columns(line(line_number))
     rows: Rows = [(start + 1, line_number, _join([_cut(cell, columns) for cell in head]))]
     line_number, first = line_number + 1, line_number + 1
     parts: list[list[str]] = []
@@ -288,7 +288,7 @@ def _join(lines: Sequence[Sequence[str]]) -> list[str]:
     return [" ".join(filter(None, cell)) for cell in zip(*lines, strict=True)]
 
 
-def _columns_of(text: str) -> list[tuple[int, int]]:
+def _find_columns(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each column below the line of hyphens `text`. A column extends to
     the start of the next column."""
     starts = [found.start() for found in _RUN.finditer(text)][:_MAX_COLUMNS]

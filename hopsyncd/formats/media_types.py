@@ -36,24 +36,24 @@ _UNITS = {
 _COLUMNS = 16_384  # the maximum in an Excel sheet
 
 
-def unit_of(media_type: str) -> str:
+def find_unit(media_type: str) -> str:
     """Return the unit (line, page ...) that the line numbers of this type count."""
     return _UNITS.get(media_type.partition(";")[0].strip().lower(), "line")
 
 
-def cell_number(row: int, column: int) -> int:
+def number_cell(row: int, column: int) -> int:
     """Return the number of a sheet's cell; row and column are 1-based.
 
-    >>> cell_number(1, 1), cell_number(2, 3)
+    >>> number_cell(1, 1), number_cell(2, 3)
     (1, 16387)
     """
     return (row - 1) * _COLUMNS + column
 
 
-def cell_name(number: int) -> str:
+def name_cell(number: int) -> str:
     """Return the name that spreadsheet programs show for a cell.
 
-    >>> cell_name(cell_number(2, 3)), cell_name(cell_number(10, 28))
+    >>> name_cell(number_cell(2, 3)), name_cell(number_cell(10, 28))
     ('C2', 'AB10')
     """
     row, column = divmod(number - 1, _COLUMNS)
@@ -65,16 +65,16 @@ def cell_name(number: int) -> str:
     return f"{letters}{row + 1}"
 
 
-def location_text(unit: str, first: int, last: int, heading: Sequence[str]) -> str:
+def describe_location(unit: str, first: int, last: int, heading: Sequence[str]) -> str:
     """Describe the location from `first` to `last`, counted in `unit`, for people. For a sheet,
     `heading` must begin with the sheet's name.
 
-    >>> location_text("page", 3, 4, ()), location_text("line", 7, 7, ())
+    >>> describe_location("page", 3, 4, ()), describe_location("line", 7, 7, ())
     ('pages 3-4', 'line 7')
-    >>> location_text("range", 1, cell_number(2, 3), ("Staff",))
+    >>> describe_location("range", 1, number_cell(2, 3), ("Staff",))
     'Staff!A1:C2'
     """
     if unit == "range":
-        cells = cell_name(first) if first == last else f"{cell_name(first)}:{cell_name(last)}"
+        cells = name_cell(first) if first == last else f"{name_cell(first)}:{name_cell(last)}"
         return f"{heading[0]}!{cells}" if heading else cells
     return f"{unit} {first}" if first == last else f"{unit}s {first}-{last}"

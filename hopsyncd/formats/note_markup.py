@@ -34,19 +34,19 @@ _PICTURE = re.compile(
 _SIZE = re.compile(r"\d+(?:x\d+)?\Z")
 
 
-def without_note_markup(text: str) -> str:
+def remove_note_markup(text: str) -> str:
     r"""Remove note markup from a paragraph; the markup of Markdown stays.
 
-    >>> without_note_markup("[!tip] Save often\nand early. {{embed x}}")
+    >>> remove_note_markup("[!tip] Save often\nand early. {{embed x}}")
     'Save often:\nand early. '
-    >>> without_note_markup('See [leave]({% page "/leave/" %}#award) or `{{x}}`.')
+    >>> remove_note_markup('See [leave]({% page "/leave/" %}#award) or `{{x}}`.')
     'See [leave](/leave/#award) or `{{x}}`.'
-    >>> without_note_markup("Pay {{ invoice.total }}.[^1]")
+    >>> remove_note_markup("Pay {{ invoice.total }}.[^1]")
     'Pay {{ invoice.total }}.'
     """
-    text = _CALLOUT.sub(_callout, text, count=1)
+    text = _CALLOUT.sub(_format_callout, text, count=1)
     if "{" in text or "[^" in text:
-        text = _MACRO.sub(_macro, text)
+        text = _MACRO.sub(_format_macro, text)
     if "#+" in text:
         text = _END.sub("", _BEGIN.sub(_begin, text))
     return _HIGHLIGHT.sub(r"\1", _BLOCK_ID.sub("", text))
@@ -85,13 +85,13 @@ def accept_changes(text: str) -> tuple[str, Counter[str]]:
     return _CHANGE.sub(accept, text), skipped
 
 
-def embedded_text(name: str, shown: str) -> str:
+def choose_embedded_text(name: str, shown: str) -> str:
     """Return the text to show for an embedded file: the caption of a picture, or the text or name
     of another file.
 
-    >>> embedded_text("lucide-x.svg#icon", ""), embedded_text("a.png", "300")
+    >>> choose_embedded_text("lucide-x.svg#icon", ""), choose_embedded_text("a.png", "300")
     ('', '')
-    >>> embedded_text("a.png", "The mill"), embedded_text("Notes#Mill", "")
+    >>> choose_embedded_text("a.png", "The mill"), choose_embedded_text("Notes#Mill", "")
     ('The mill', 'Notes#Mill')
     """
     if not _PICTURE.search(name):
@@ -99,13 +99,13 @@ def embedded_text(name: str, shown: str) -> str:
     return "" if _SIZE.match(shown) or _PICTURE.search(shown) else shown
 
 
-def _callout(found: re.Match[str]) -> str:
+def _format_callout(found: re.Match[str]) -> str:
     title = found[2].strip() or found[1].capitalize()
     joint = "" if (found[2] and not found[3]) or title[-1] in ".:!?" else ":"
     return title + joint + found[3]
 
 
-def _macro(found: re.Match[str]) -> str:
+def _format_macro(found: re.Match[str]) -> str:
     if found["code"]:
         return found["code"]
     if found["address"]:
@@ -126,11 +126,11 @@ _CODE_OR_COMMENT = re.compile(
 )
 
 
-def without_comments(text: str) -> tuple[str, int]:
+def remove_comments(text: str) -> tuple[str, int]:
     r"""Remove Obsidian's comments, keeping line numbers. Return the text and the number of
     comments.
 
-    >>> without_comments("Row. %%private%%\n%%\nSecret.\n\n%%\nEnd, `%%x%%`.")
+    >>> remove_comments("Row. %%private%%\n%%\nSecret.\n\n%%\nEnd, `%%x%%`.")
     ('Row. \n\n\n\n\nEnd, `%%x%%`.', 2)
     """
     if "%%" not in text:
@@ -157,7 +157,7 @@ _OF_EXCALIDRAW = re.compile(
 )
 
 
-def without_drawings(text: str) -> tuple[str, int]:
+def remove_drawings(text: str) -> tuple[str, int]:
     """Remove the drawing data of an Excalidraw file, but not its text. Return the remaining text
     and the number of drawings."""
     text, count = _DRAWING.subn(lambda found: "\n" * found[0].count("\n"), text)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from xml.etree.ElementTree import Element
 
-from hopsyncd.formats.archive import local_name
-from hopsyncd.formats.blocks import Block, Links, WrittenLink, in_one_line, link_to_address
+from hopsyncd.formats.archive import get_local_name
+from hopsyncd.formats.blocks import Block, Links, WrittenLink, join_lines, link_to_address
 from hopsyncd.formats.fields import lead_in_of, lead_of
 from hopsyncd.formats.inline import write_subscript, write_superscript
 
@@ -49,7 +49,7 @@ _PROPERTIES = {
 }
 
 
-def symbol_of(code: int, font: str) -> str:
+def find_symbol(code: int, font: str) -> str:
     """Return the character for a code in a symbol font, or an empty string."""
     table = _FONTS.get(font.strip().casefold())
     if table is not None:
@@ -148,28 +148,28 @@ class ListLeads:
         self.introduction = lead_in_of(text)
 
 
-def picture_text(description: str) -> str:
+def clean_description(description: str) -> str:
     """Return the description of a picture, without the note that Office adds to generated
     descriptions."""
-    return _BY_PROGRAM.sub("", in_one_line(description)).strip()
+    return _BY_PROGRAM.sub("", join_lines(description)).strip()
 
 
-def diagram_blocks(data: Element, line: int) -> Iterator[Block]:
+def read_diagram(data: Element, line: int) -> Iterator[Block]:
     """Yield a list item for each shape of a SmartArt diagram, read from its data part."""
-    texts = tuple(_diagram_texts(data))
+    texts = tuple(_list_diagram_texts(data))
     if texts:
         yield Block("figure", _DIAGRAM, line, line)
     for text in texts:
         yield Block("list_item", text, line, line, leads=(_DIAGRAM,))
 
 
-def _diagram_texts(data: Element) -> Iterator[str]:
+def _list_diagram_texts(data: Element) -> Iterator[str]:
     for point in data.iter():
-        if local_name(point) != "pt":
+        if get_local_name(point) != "pt":
             continue
-        paragraphs = (element for element in point.iter() if local_name(element) == "p")
+        paragraphs = (element for element in point.iter() if get_local_name(element) == "p")
         texts = (
-            in_one_line("".join(t.text or "" for t in paragraph.iter() if local_name(t) == "t"))
+            join_lines("".join(t.text or "" for t in paragraph.iter() if get_local_name(t) == "t"))
             for paragraph in paragraphs
         )
         if text := "; ".join(filter(None, texts)):
@@ -181,7 +181,7 @@ def read_metadata(elements: Iterable[Element]) -> tuple[list[str], list[tuple[st
     titles: list[str] = []
     properties: list[tuple[str, str]] = []
     for element in elements:
-        name, text = local_name(element), in_one_line("".join(element.itertext()))
+        name, text = get_local_name(element), join_lines("".join(element.itertext()))
         if name == "title" and text and not _NO_TITLE.match(text):
             titles.append(text)
         kind = _PROPERTIES.get(name, "")

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass, field, replace
 
-from hopsyncd.formats.blocks import Block, in_line_order, with_title
-from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.blocks import Block, merge_tables, with_title
+from hopsyncd.formats.markdown import read_markdown
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 _HEADING = re.compile(r"(\*{1,30})[ \t]+(\S.*)\Z")
@@ -54,12 +54,12 @@ _VERBATIM = frozenset(("src", "example"))
 _FRAME = "```"
 
 
-def org_blocks(text: str) -> tuple[Block, ...]:
+def read_org(text: str) -> tuple[Block, ...]:
     """Read an Org file. Drawers, comments and settings are left out; task states and dates are
     kept."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
-    blocks = tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
+    blocks = tuple(merge_tables(read_markdown(rewritten), reader.tables))
     blocks = with_title(blocks, reader.title, reader.title_line)
     if not blocks or not reader.facts:
         return blocks
@@ -86,20 +86,20 @@ class _Reader:
             index = len(written)
             line = self.lines[index].rstrip("\r")
             if self._inside:
-                written.append(self._in_block(line))
+                written.append(self._read_block_line(line))
             elif _ROW.match(line):
                 end = index
                 while end < len(self.lines) and _ROW.match(self.lines[end]):
                     end += 1
                 self._read_table(index, end)
                 written += [""] * (end - index)
-            elif _DRAWER.match(line) and (end := self._drawer_end(index)):
+            elif _DRAWER.match(line) and (end := self._find_drawer_end(index)):
                 written += [""] * (end - index)
             else:
-                written.append(self._line(line, index + 1))
+                written.append(self._read_line(line, index + 1))
         return written
 
-    def _drawer_end(self, index: int) -> int:
+    def _find_drawer_end(self, index: int) -> int:
         """Return the position after the drawer that begins at line `index`, or 0 if no drawer
         begins there."""
         if index < self._without_drawer_end:
@@ -112,7 +112,7 @@ class _Reader:
                 break
         return 0
 
-    def _in_block(self, line: str) -> str:
+    def _read_block_line(self, line: str) -> str:
         found = _END.match(line)
         if found and found[1].lower() == self._inside:
             is_fenced = self._inside in _VERBATIM
@@ -122,48 +122,48 @@ class _Reader:
             return ""
         if self._inside in _VERBATIM:
             return line.removeprefix(",") if line.startswith((",*", ",#")) else line
-        return f"> {_inline(line)}" if self._inside == "quote" else _inline(line)
+        return f"> {_read_inline(line)}" if self._inside == "quote" else _read_inline(line)
 
-    def _line(self, line: str, number: int) -> str:
+    def _read_line(self, line: str, number: int) -> str:
         if found := _HEADING.match(line):
-            return self._heading(found)
+            return self._read_heading(found)
         if found := _BEGIN.match(line):
             self._inside = found[1].lower()
             return _FRAME + (found[2] or "") if self._inside in _VERBATIM else ""
         if found := _KEYWORD.match(line):
-            return self._keyword(found[1].lower(), found[2].strip(), number)
+            return self._read_keyword(found[1].lower(), found[2].strip(), number)
         if _COMMENT.match(line):
             return ""
         if found := _NOTE.match(line):
-            return f"[^{found[1]}]: {_inline(line[found.end() :])}"
+            return f"[^{found[1]}]: {_read_inline(line[found.end() :])}"
         if found := _FIXED.match(line):
             return f"    {found[2] or ''}"
         if _PLANNED.match(line):
             return _STAMP.sub(r"\1\2", line).strip()
         if found := _TERM.match(line):
-            return f"{found[1]}{_inline(found[2])}: {_inline(line[found.end() :])}"
+            return f"{found[1]}{_read_inline(found[2])}: {_read_inline(line[found.end() :])}"
         marker = _ITEM.match(line)
         if marker and "*" in marker[0] and not marker[1]:
             marker = None
         if marker and line.lstrip()[0] in "+*":
             line = f"{marker[1]}-{line[marker.end(1) + 1 :]}"
-        return _inline(line)
+        return _read_inline(line)
 
-    def _heading(self, found: re.Match[str]) -> str:
+    def _read_heading(self, found: re.Match[str]) -> str:
         text = found[2]
         if tags := _TAGS.search(text):
             self.facts += [("tag", tag) for tag in tags[1].split(":") if tag]
             text = text[: tags.start()]
         text = _PROGRESS.sub("", _PRIORITY.sub("", text, count=1))
-        return f"{'#' * min(len(found[1]), 6)} {_inline(text)}"
+        return f"{'#' * min(len(found[1]), 6)} {_read_inline(text)}"
 
-    def _keyword(self, name: str, value: str, number: int) -> str:
+    def _read_keyword(self, name: str, value: str, number: int) -> str:
         if name == "title":
             self.title = f"{self.title} {value}".strip()
             self.title_line = number
         elif name == "caption":
             self._caption = value if self._names_a_table(number) else ""
-            return "" if self._caption else _inline(value)
+            return "" if self._caption else _read_inline(value)
         elif name == "filetags":
             self.facts += [("tag", tag) for tag in re.split(r"[:\s]+", value) if tag]
         elif name in _FACTS and value:
@@ -176,7 +176,7 @@ class _Reader:
         return bool(rest) and _ROW.match(rest[0]) is not None
 
     def _read_table(self, first: int, end: int) -> None:
-        builder = TableBuilder(_plain(self._caption))
+        builder = TableBuilder(_strip_markup(self._caption))
         self._caption = ""
         lines = self.lines[first:end]
         rules = {index for index, line in enumerate(lines) if _RULE.match(line)}
@@ -187,11 +187,11 @@ class _Reader:
                 continue
             builder.begin_row(first + index + 1, is_header=index < header)
             for cell in line.strip().strip("|").split("|"):
-                builder.add(_plain(cell))
-        self.tables.append(list(table_blocks(builder.build(guess_header=not header))))
+                builder.add(_strip_markup(cell))
+        self.tables.append(list(make_table_blocks(builder.build(guess_header=not header))))
 
 
-def _inline(text: str) -> str:
+def _read_inline(text: str) -> str:
     if not _MARKS.search(text):
         return text
     text = _STAMP.sub(r"\1\2", text)
@@ -200,7 +200,7 @@ def _inline(text: str) -> str:
     return text
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Return the text of a cell or a caption without Org markup."""
     if not _MARKS.search(text):
         return text.strip()

@@ -16,10 +16,10 @@ from typing import Any
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.mail import Extract, message_blocks, too_deep, type_of_name
+from hopsyncd.formats.mail import Extract, guess_type, make_depth_error, read_message
 from hopsyncd.formats.media_types import CALENDAR, MAIL
-from hopsyncd.formats.outlook_events import calendar_of, named_properties
-from hopsyncd.formats.rtf import rtf_blocks
+from hopsyncd.formats.outlook_events import format_event, read_named_properties
+from hopsyncd.formats.rtf import read_rtf
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _LAST_SECTOR = 0xFFFFFFFA
@@ -63,24 +63,24 @@ _RTF_HEAD_BYTES = 16
 _WINDOW = 4096
 
 
-def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
+def read_outlook(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read an Outlook message; `extract` reads its HTML and its attached documents.
 
     Raises DocumentUnreadable if the file is not a compound file that contains a message.
     """
     if not data.startswith(_MAGIC):
-        raise _not_a_message("the compound file header is missing")
+        raise _make_error("the compound file header is missing")
     try:
         with library("olefile").OleFileIO(io.BytesIO(data)) as file:
             if _is_cut_off(file, len(data)):
-                raise _not_a_message("the file is truncated")
+                raise _make_error("the file is truncated")
             root = library("oxmsg.storage").Storage.from_ole(file)
     except RecursionError as error:
-        raise too_deep() from error
+        raise make_depth_error() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
-        raise _not_a_message("the message properties are missing")
-    names = named_properties(root)
-    return message_blocks(lambda: _message(root, _HEADER_BYTES, names), extract)
+        raise _make_error("the message properties are missing")
+    names = read_named_properties(root)
+    return read_message(lambda: _build_message(root, _HEADER_BYTES, names), extract)
 
 
 def _is_cut_off(file: Any, size_bytes: int) -> bool:
@@ -100,7 +100,7 @@ def _is_cut_off(file: Any, size_bytes: int) -> bool:
     return False
 
 
-def _not_a_message(why: str) -> DocumentUnreadable:
+def _make_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"not a valid Outlook message: {why}",
@@ -114,9 +114,9 @@ class _Properties:
     def __init__(self, storage: Any, header_bytes: int, codec: str = "") -> None:
         self._streams: dict[str, bytes] = {stream.name: stream.bytes_ for stream in storage.streams}
         self._fixed = library("oxmsg.properties").Properties(storage, header_bytes)
-        self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or self._codec_of_language()
+        self.codec = codec or self.find_codec(_MESSAGE_CODEPAGE) or self._find_language_codec()
 
-    def _codec_of_language(self) -> str:
+    def _find_language_codec(self) -> str:
         """Return the codec that Windows uses for the language of the message, by default
         Windows-1252."""
         locale = self.number(_LOCALE) or 0
@@ -124,7 +124,7 @@ class _Properties:
             return "cp950"
         return _CODECS.get(locale & _LANGUAGE_BITS, "cp1252")
 
-    def codec_of(self, number: int) -> str:
+    def find_codec(self, number: int) -> str:
         """Return the codec for a property that contains a code page, or "" if the code page is
         missing or unknown."""
         page = self.number(number)
@@ -136,7 +136,9 @@ class _Properties:
         """Return the first non-empty text among the properties with these numbers."""
         for number in numbers:
             wide = self._streams.get(f"__substg1.0_{number:04X}{_TEXT_TYPE:04X}", b"")
-            text = wide.decode("utf-16-le", "replace") or _decode(self.narrow(number), self.codec)
+            text = wide.decode("utf-16-le", "replace") or _decode(
+                self.read_narrow(number), self.codec
+            )
             if text.strip("\0 \r\n"):
                 return text.replace("\0", "").replace("\r\n", "\n")
         return ""
@@ -147,7 +149,7 @@ class _Properties:
         text = self.text(*numbers)
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
 
-    def narrow(self, number: int) -> bytes:
+    def read_narrow(self, number: int) -> bytes:
         """Return the bytes of a text property that is not stored in Unicode, or b"" if there are
         none."""
         return self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
@@ -156,42 +158,42 @@ class _Properties:
         return self._streams.get(f"__substg1.0_{number:04X}{_BINARY_TYPE:04X}", b"")
 
     def number(self, number: int) -> int | None:
-        value = self._value(self._fixed.int_prop_value, number)
+        value = self._read_value(self._fixed.int_prop_value, number)
         return value if isinstance(value, int) else None
 
     def date(self, number: int) -> datetime | None:
-        value = self._value(self._fixed.date_prop_value, number)
+        value = self._read_value(self._fixed.date_prop_value, number)
         return value if isinstance(value, datetime) else None
 
-    def _value(self, read: Callable[[int], object], number: int) -> object:
+    def _read_value(self, read: Callable[[int], object], number: int) -> object:
         with suppress(Exception):  # a damaged property is skipped; the message is still read
             return read(number)
         return None
 
 
-def _message(storage: Any, header_bytes: int, names: Mapping[int, int]) -> Message:
+def _build_message(storage: Any, header_bytes: int, names: Mapping[int, int]) -> Message:
     """Build the MIME message for the storage of an Outlook message. `names` are the numbers of its
     named properties."""
     properties = _Properties(storage, header_bytes)
-    message = _head(storage, properties)
+    message = _build_head(storage, properties)
     message["Content-Type"] = "multipart/mixed"
-    parts: list[Message] = [*_bodies(properties)]
-    parts += _attachments(storage, properties.codec, names)
-    event = calendar_of(
+    parts: list[Message] = [*_read_bodies(properties)]
+    parts += _read_attachments(storage, properties.codec, names)
+    event = format_event(
         properties.line(_SUBJECT), properties.line(_MESSAGE_CLASS), properties, names
     )
     if event:
-        parts.append(_part(CALENDAR, event, charset="utf-8"))
+        parts.append(_make_part(CALENDAR, event, charset="utf-8"))
     message.set_payload([*parts])
     return message
 
 
-def _head(storage: Any, properties: _Properties) -> Message:
+def _build_head(storage: Any, properties: _Properties) -> Message:
     """Build the header fields from the received headers, or else from Outlook's properties."""
     fields = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
-    people = _recipients(storage, properties.codec)
+    people = _read_recipients(storage, properties.codec)
     sent = properties.date(_SENT) or properties.date(_DELIVERED)
-    sender = _address(
+    sender = _format_address(
         properties.line(_SENDER_NAME, _SENT_FOR_NAME), properties.line(*_SENDER_ADDRESSES)
     )
     stored = {
@@ -210,41 +212,41 @@ def _head(storage: Any, properties: _Properties) -> Message:
     return head
 
 
-def _recipients(storage: Any, codec: str) -> dict[int, list[str]]:
+def _read_recipients(storage: Any, codec: str) -> dict[int, list[str]]:
     people: dict[int, list[str]] = {_TO: [], _CC: []}
     for recipient in storage.iter_recipient_storages():
         properties = _Properties(recipient, _PART_HEADER_BYTES, codec)
         kind = (properties.number(_RECIPIENT_TYPE) or _TO) & 0xF
-        address = _address(properties.line(_DISPLAY_NAME), properties.line(*_ADDRESSES))
+        address = _format_address(properties.line(_DISPLAY_NAME), properties.line(*_ADDRESSES))
         if kind in people and address:
             people[kind].append(address)
     return people
 
 
-def _address(name: str, address: str) -> str:
+def _format_address(name: str, address: str) -> str:
     """Format a name with its internet address. Internal addresses of Exchange are left out."""
     if "@" not in address:
         return name
     return f'"{name}" <{address}>' if name and name != address else address
 
 
-def _bodies(properties: _Properties) -> Iterator[Message]:
+def _read_bodies(properties: _Properties) -> Iterator[Message]:
     """Yield the text of a message: plain text, HTML, or both. RTF becomes plain text if the message
     has neither."""
-    codec = properties.codec_of(_INTERNET_CODEPAGE)
-    html, html_codec = properties.data(_HTML) or properties.narrow(_HTML), codec
+    codec = properties.find_codec(_INTERNET_CODEPAGE)
+    html, html_codec = properties.data(_HTML) or properties.read_narrow(_HTML), codec
     if not html and properties.text(_HTML):
         html, html_codec = properties.text(_HTML).encode("utf-8", "replace"), "utf-8"
     plain = properties.text(_BODY)
     if not plain.strip() and not html.strip():
         rtf = decompress_rtf(properties.data(_RTF))
         if rtf.lstrip().startswith(b"{\\rtf"):
-            plain = "\n\n".join(block.text for block in rtf_blocks(rtf))
+            plain = "\n\n".join(block.text for block in read_rtf(rtf))
     bodies: list[Message] = []
     if plain.strip():
-        bodies.append(_part("text/plain", plain.encode("utf-8", "replace"), charset="utf-8"))
+        bodies.append(_make_part("text/plain", plain.encode("utf-8", "replace"), charset="utf-8"))
     if html.strip():
-        bodies.append(_part("text/html", html, charset=html_codec))
+        bodies.append(_make_part("text/html", html, charset=html_codec))
     if len(bodies) == 2:
         both = Message()
         both["Content-Type"] = "multipart/alternative"
@@ -254,13 +256,13 @@ def _bodies(properties: _Properties) -> Iterator[Message]:
         yield from bodies
 
 
-def _attachments(storage: Any, codec: str, names: Mapping[int, int]) -> Iterator[Message]:
+def _read_attachments(storage: Any, codec: str, names: Mapping[int, int]) -> Iterator[Message]:
     for attachment in storage.iter_attachment_storages():
         embedded = next((below for below in attachment.storages if below.name == _EMBEDDED), None)
         if embedded is not None:
             part = Message()
             part["Content-Type"] = MAIL
-            part.set_payload([_message(embedded, _EMBEDDED_HEADER_BYTES, names)])
+            part.set_payload([_build_message(embedded, _EMBEDDED_HEADER_BYTES, names)])
             yield part
             continue
         properties = _Properties(attachment, _PART_HEADER_BYTES, codec)
@@ -269,12 +271,12 @@ def _attachments(storage: Any, codec: str, names: Mapping[int, int]) -> Iterator
         if kind.startswith("multipart/"):  # a signed message is stored as received
             yield BytesParser().parsebytes(data)
         elif data:
-            part = _part(kind if kind.count("/") == 1 else type_of_name(name), data)
+            part = _make_part(kind if kind.count("/") == 1 else guess_type(name), data)
             part.add_header("Content-Disposition", "attachment", filename=name or "Attachment")
             yield part
 
 
-def _part(kind: str, data: bytes, charset: str = "") -> Message:
+def _make_part(kind: str, data: bytes, charset: str = "") -> Message:
     part = Message()
     part["Content-Type"] = f'{kind}; charset="{charset}"' if charset else kind
     part.set_payload(data.decode("ascii", "surrogateescape"))

@@ -24,7 +24,7 @@ class Properties(Protocol):
     def date(self, number: int) -> datetime | None: ...
 
 
-def named_properties(root: Any) -> dict[int, int]:
+def read_named_properties(root: Any) -> dict[int, int]:
     """Return the numbers of the named properties in a file, by the identifiers of their names."""
     storage = next((storage for storage in root.storages if storage.name == _NAMES), None)
     streams = storage.streams if storage is not None else ()
@@ -37,13 +37,13 @@ def named_properties(root: Any) -> dict[int, int]:
     }
 
 
-def calendar_of(
+def format_event(
     title: str, kind: str, properties: Properties, numbers: Mapping[int, int]
 ) -> bytes | None:
     """Return the time and place of an appointment or a task as an iCalendar file. Returns None for
     other messages, and if the message states neither time nor place.
 
-    `kind` is the class of the message, and `numbers` is the result of `named_properties`.
+    `kind` is the class of the message, and `numbers` is the result of `read_named_properties`.
     """
     kind = kind.lower()
     if kind.startswith(("ipm.appointment", "ipm.schedule.meeting")):

@@ -10,12 +10,12 @@ from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
-from hopsyncd.formats.blocks import Block, skipped_block
-from hopsyncd.formats.images import gray_png, no_text_error
-from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_notes, read_drawing
-from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
+from hopsyncd.formats.blocks import Block, make_skipped_block
+from hopsyncd.formats.images import encode_gray_png, make_no_text_error
+from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, read_drawing, read_drawn_notes
+from hopsyncd.formats.pdf_blocks import Headings, Page, find_running_lines, read_page
 from hopsyncd.formats.pdf_layout import arrange, mark_shades
-from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
+from hopsyncd.formats.pdf_metadata import Bookmark, read_bookmarks, read_properties
 from hopsyncd.formats.pdf_text import read_text
 from hopsyncd.formats.pdf_unicode_maps import repair_unicode_maps
 
@@ -33,7 +33,7 @@ class _Document:
     properties: tuple[tuple[str, str], ...] = ()
 
 
-def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
+def read_pdf(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     """Read a PDF; line numbers are page numbers.
 
     With `with_pictures`, each scanned page also yields a `picture` block. Raises DocumentUnreadable
@@ -41,7 +41,7 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     """
     document = _read(data)
     skipped: Counter[str] = Counter()
-    running = running_lines(document.pages)
+    running = find_running_lines(document.pages)
     if all(id(item) in running for page in document.pages for item in page.items):
         running = set()  # nothing would be left
     skipped["page headers and footers that repeat"] = len(running)
@@ -52,9 +52,9 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
             blocks.append(Block("picture", str(page.number), page.number, page.number))
         elif page.is_scan:
             skipped["scanned pages"] += 1
-        blocks += page_blocks(page, headings)
+        blocks += read_page(page, headings)
     if document.pages and not blocks:
-        raise no_text_error(
+        raise make_no_text_error(
             "Install tesseract (docs/install.md), add the text with another OCR program, or add"
             " the file to `ignore`"
         )
@@ -62,11 +62,11 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
         first = replace(blocks[0], names=document.names, properties=document.properties)
         blocks[0] = first
     if any(skipped.values()):
-        blocks.append(skipped_block(skipped))
+        blocks.append(make_skipped_block(skipped))
     return tuple(blocks)
 
 
-def page_picture(data: bytes, number: int) -> Block:
+def render_page(data: bytes, number: int) -> Block:
     """Render the page `number`, counted from 1, as a grayscale PNG in base64, large enough for text
     recognition."""
     with open_pdf(data) as document, closing(document[number - 1]) as page:
@@ -75,7 +75,7 @@ def page_picture(data: bytes, number: int) -> Block:
         bitmap = page.render(scale=scale, grayscale=True)
         pixels, stride, across = memoryview(bitmap.buffer), bitmap.stride, bitmap.width
         rows = (bytes(pixels[row * stride : row * stride + across]) for row in range(bitmap.height))
-        png = gray_png(across, bitmap.height, rows)
+        png = encode_gray_png(across, bitmap.height, rows)
     return Block("picture", base64.b64encode(png).decode(), number, number)
 
 
@@ -101,7 +101,7 @@ def open_pdf(data: bytes) -> Any:
         ) from None
 
 
-def init_forms(document: Any, raw: Any) -> None:
+def load_forms(document: Any, raw: Any) -> None:
     """Load the form fields of a PDF, if it has any. `raw` is pypdfium2's module of PDFium
     functions."""
     if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
@@ -112,21 +112,21 @@ def _read(data: bytes) -> _Document:
     raw = library("pypdfium2").raw
     read = _Document()
     with open_pdf(data) as document:
-        init_forms(document, raw)
+        load_forms(document, raw)
         read.names, read.properties = read_properties(document)
-        read.bookmarks = list(bookmarks_of(document))
+        read.bookmarks = list(read_bookmarks(document))
         for index in range(len(document)):
             with closing(document[index]) as page:
-                read.pages.append(_page(document, page, raw, index + 1))
+                read.pages.append(_read_page(document, page, raw, index + 1))
     return read
 
 
-def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
+def _read_page(document: Any, page: Any, raw: Any, number: int) -> Page:
     with closing(page.get_textpage()) as text_page:
         text, quarters = read_text(text_page, raw, page.get_rotation() // 90)
     drawn = read_drawing(page, raw, quarters)
     annotations = AnnotationReader(document, page, raw, quarters).read()
-    notes = [*annotations.notes, *drawn_notes(document, page, raw, number, annotations.drawn)]
+    notes = [*annotations.notes, *read_drawn_notes(document, page, raw, number, annotations.drawn)]
     is_scan = _is_scan(drawn, sum(len(span.text) for span in text.spans))
     for span in annotations.spans:
         span.order = len(text.spans)

@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from hopsyncd.formats.blocks import in_one_line
+from hopsyncd.formats.blocks import join_lines
 from hopsyncd.formats.pdf_spans import Box, Span
-from hopsyncd.formats.pdf_text import turned_box
+from hopsyncd.formats.pdf_text import turn_box
 
 _MAX_ANNOTATIONS = 5_000  # the most annotations of a page that are read.
 _MAX_LINKS = 500
@@ -78,20 +78,24 @@ class AnnotationReader:
         kind = self._kinds.get(self._raw.FPDFAnnot_GetSubtype(annotation), "")
         if kind == "LINK":
             is_room = len(found.links) < _MAX_LINKS
-            if is_room and (target := self._target(annotation)):
-                found.links.append((self._box(annotation), target))
+            if is_room and (target := self._find_target(annotation)):
+                found.links.append((self._read_box(annotation), target))
         elif kind == "WIDGET":
-            self._place(found, self._box(annotation), self._value(annotation), is_value=True)
+            self._place(
+                found, self._read_box(annotation), self._read_value(annotation), is_value=True
+            )
         elif kind in _IN_PLACE:
-            self._place(found, self._box(annotation), self._string(annotation, b"Contents"))
-        elif kind and (contents := in_one_line(self._string(annotation, b"Contents"))):
-            author = in_one_line(self._string(annotation, b"T"))
+            self._place(
+                found, self._read_box(annotation), self._read_string(annotation, b"Contents")
+            )
+        elif kind and (contents := join_lines(self._read_string(annotation, b"Contents"))):
+            author = join_lines(self._read_string(annotation, b"T"))
             found.notes.append(f"{author}: {contents}" if author else contents)
 
     def _place(self, found: Annotations, box: Box, text: str, *, is_value: bool = False) -> None:
         """Add the lines of `text` to `found` as spans in a box, one below the other. `is_value`
         marks the value of a form field."""
-        lines = [line for line in map(in_one_line, text.splitlines()) if line]
+        lines = [line for line in map(join_lines, text.splitlines()) if line]
         if not lines:
             return
         left, bottom, right, top = box
@@ -103,29 +107,29 @@ class AnnotationReader:
             span = Span(line, left, above - height, right, above, is_value=is_value)
             found.spans.append(span)
 
-    def _value(self, annotation: Any) -> str:
+    def _read_value(self, annotation: Any) -> str:
         """Return the visible value of a form field. A checked box has the value `[x]`."""
         raw = self._raw
         if not self._form:
-            return self._string(annotation, b"V")
+            return self._read_string(annotation, b"V")
         kind = raw.FPDFAnnot_GetFormFieldType(self._form, annotation)
         if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
             return "[x]" if raw.FPDFAnnot_IsChecked(self._form, annotation) else "[ ]"
         if kind in (raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX):
-            if chosen := "\n".join(self._selected_options(annotation)):
+            if chosen := "\n".join(self._list_selected_options(annotation)):
                 return chosen
         elif kind != raw.FPDF_FORMFIELD_TEXTFIELD:
             return ""
         if raw.FPDFAnnot_GetFormFieldFlags(self._form, annotation) & _PASSWORD:
             return ""
-        return self._text(raw.FPDFAnnot_GetFormFieldValue, self._form, annotation)
+        return self._read_text(raw.FPDFAnnot_GetFormFieldValue, self._form, annotation)
 
-    def _selected_options(self, annotation: Any) -> Iterator[str]:
+    def _list_selected_options(self, annotation: Any) -> Iterator[str]:
         raw, form = self._raw, self._form
         count = min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MAX_OPTIONS)
         for index in range(count):
             if raw.FPDFAnnot_IsOptionSelected(form, annotation, index):
-                yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index)
+                yield self._read_text(raw.FPDFAnnot_GetOptionLabel, form, annotation, index)
 
     def _is_drawn(self, annotation: Any) -> bool:
         """Whether an annotation has no text except in its drawing: a signature, or a stamp without
@@ -136,10 +140,10 @@ class AnnotationReader:
             of_field = raw.FPDFAnnot_GetFormFieldType(self._form, annotation) if self._form else 0
             is_alone = of_field == raw.FPDF_FORMFIELD_SIGNATURE
         else:
-            is_alone = kind in _IN_PLACE and not self._string(annotation, b"Contents").strip()
+            is_alone = kind in _IN_PLACE and not self._read_string(annotation, b"Contents").strip()
         return bool(is_alone and raw.FPDFAnnot_GetObjectCount(annotation) > 0)
 
-    def _target(self, annotation: Any) -> str:
+    def _find_target(self, annotation: Any) -> str:
         raw = self._raw
         link = raw.FPDFAnnot_GetLink(annotation)
         action = raw.FPDFLink_GetAction(link) if link else None
@@ -152,17 +156,17 @@ class AnnotationReader:
         raw.FPDFAction_GetURIPath(self._document.raw, action, buffer, length)
         return buffer.value.decode("utf-8", "replace")
 
-    def _box(self, annotation: Any) -> Box:
+    def _read_box(self, annotation: Any) -> Box:
         rect = self._raw.FS_RECTF()
         self._raw.FPDFAnnot_GetRect(annotation, ctypes.byref(rect))
         left, right = sorted((rect.left, rect.right))
         bottom, top = sorted((rect.bottom, rect.top))
-        return turned_box((left, bottom, right, top), self._quarters)
+        return turn_box((left, bottom, right, top), self._quarters)
 
-    def _string(self, annotation: Any, key: bytes) -> str:
-        return self._text(self._raw.FPDFAnnot_GetStringValue, annotation, key)
+    def _read_string(self, annotation: Any, key: bytes) -> str:
+        return self._read_text(self._raw.FPDFAnnot_GetStringValue, annotation, key)
 
-    def _text(self, read: Any, *arguments: Any) -> str:
+    def _read_text(self, read: Any, *arguments: Any) -> str:
         """Read a UTF-16 string from PDFium. `read` is a function of PDFium that takes `arguments`,
         a buffer and the buffer's length. Returns "" if the string is too long."""
         length = read(*arguments, None, 0)
@@ -173,7 +177,9 @@ class AnnotationReader:
         return bytes(buffer)[: length - 2].decode("utf-16-le", "replace")
 
 
-def drawn_notes(document: Any, page: Any, raw: Any, number: int, drawn: Sequence[int]) -> list[str]:
+def read_drawn_notes(
+    document: Any, page: Any, raw: Any, number: int, drawn: Sequence[int]
+) -> list[str]:
     """Return the text that the stamps and signatures at the positions `drawn` show, as one note.
 
     PDFium reads this text only as a part of the page. So all other annotations are removed, and the
@@ -189,7 +195,7 @@ def drawn_notes(document: Any, page: Any, raw: Any, number: int, drawn: Sequence
     raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY)
     with closing(document[number - 1]) as whole, closing(whole.get_textpage()) as text_page:
         after = text_page.get_text_range()
-    added = in_one_line(after.removeprefix(before)) if after.startswith(before) else ""
+    added = join_lines(after.removeprefix(before)) if after.startswith(before) else ""
     return [added] if added else []
 
 
@@ -226,16 +232,16 @@ def read_drawing(page: Any, raw: Any, quarters: int) -> Drawn:
         segments = raw.FPDFPath_CountSegments(shape)
         boxes = [(left, bottom, right, top)]
         if segments > _SIMPLE_PATH:
-            boxes = list(_lines_of(shape, raw, segments)) if segments <= room else []
+            boxes = list(_find_lines(shape, raw, segments)) if segments <= room else []
             room -= segments
-        for box in (turned_box(box, quarters) for box in boxes):
+        for box in (turn_box(box, quarters) for box in boxes):
             is_background = (
                 box[2] - box[0] > _BACKGROUND * width and box[3] - box[1] > _BACKGROUND * height
             )
             if not is_background:
                 found.rules.append(box)
         if len(boxes) == 1 and right - left > _LEAST_FILL < top - bottom:
-            _add_fill(found, shape, raw, turned_box(boxes[0], quarters))
+            _add_fill(found, shape, raw, turn_box(boxes[0], quarters))
     if has_forms and not found.pictured:
         shown = page.get_objects((raw.FPDF_PAGEOBJ_IMAGE,), max_depth=_FORMS_WITHIN)
         found.pictured = 0.01 if any(True for _ in shown) else 0.0
@@ -257,7 +263,7 @@ def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
         found.fills.append((box, 0 if is_white else 1 + (red << 16 | green << 8 | blue)))
 
 
-def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
+def _find_lines(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
     """Yield the vertical and horizontal lines among the segments of a path as thin boxes. Yields
     nothing if the path has curves. `segments` is the number of segments."""
     x, y, matrix = ctypes.c_float(), ctypes.c_float(), raw.FS_MATRIX()
@@ -278,14 +284,14 @@ def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
         if kind == raw.FPDF_SEGMENT_MOVETO:
             begin = point
         else:
-            found.append(_box_of(last, point))
+            found.append(_make_box(last, point))
         if raw.FPDFPathSegment_GetClose(segment):
-            found.append(_box_of(point, begin))
+            found.append(_make_box(point, begin))
         last = point
     yield from (box for box in found if min(box[2] - box[0], box[3] - box[1]) < _THIN)
 
 
-def _box_of(corner: tuple[float, float], other: tuple[float, float]) -> Box:
+def _make_box(corner: tuple[float, float], other: tuple[float, float]) -> Box:
     left, right = sorted((corner[0], other[0]))
     bottom, top = sorted((corner[1], other[1]))
     return left, bottom, right, top

@@ -14,7 +14,7 @@ from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, link_t
 from hopsyncd.formats.pdf_layout import Item, Line
 from hopsyncd.formats.pdf_metadata import Bookmark
 from hopsyncd.formats.pdf_spans import Box
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
@@ -67,7 +67,7 @@ class Page:
         return [item for item in self.items if isinstance(item, Line)]
 
 
-def running_lines(pages: Sequence[Page]) -> set[int]:
+def find_running_lines(pages: Sequence[Page]) -> set[int]:
     """Return the `id()` of each running head and foot: a line near the top or bottom that is at the
     same place on at least a fifth of the pages.
 
@@ -81,7 +81,7 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
         margin = {id(ln): ln for ln in (*by_height[:_MARGIN_LINES], *by_height[-_MARGIN_LINES:])}
         for line in margin.values():
             is_apart = line.parts > 1 or line is by_height[-1]
-            text, offset = _without_page_number(line.text, page.number, is_apart)
+            text, offset = _remove_page_number(line.text, page.number, is_apart)
             key = (text, offset, round(line.middle / 8))
             found[key].append(line)
             is_number[key] = bool(_PAGE.match(text))
@@ -93,7 +93,7 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
     return running
 
 
-def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
+def _remove_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
     """Return a simplified line for comparison, with `#` instead of a page number at the start or
     end. Also returns the difference between that number and `page`, or 0.
 
@@ -104,11 +104,11 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
     numbers = list(_NUMBER.finditer(key))
     for found in numbers[:1] + numbers[-1:]:
         before, after = key[: found.start()], key[found.end() :]
-        if len(found[0]) < 5 and (not before or not after or _PAGE.match(_key(before) + "#")):
-            rest = _key(before) + "#" + _key(after)
+        if len(found[0]) < 5 and (not before or not after or _PAGE.match(_make_key(before) + "#")):
+            rest = _make_key(before) + "#" + _make_key(after)
             if not before or _PAGE.match(rest) or (is_apart and not after):
                 return rest, int(found[0]) - page
-    return _key(text), 0
+    return _make_key(text), 0
 
 
 class Headings:
@@ -119,7 +119,7 @@ class Headings:
     ) -> None:
         self.running = running
         lines = [line for page in pages for line in page.lines if id(line) not in running]
-        self._levels = _levels(lines)
+        self._levels = _find_levels(lines)
         self._lines = lines
         # The first lines in larger type, unless full lines of text come before them.
         first = dropwhile(lambda ln: ln.size not in self._levels and not _is_full(ln), lines)
@@ -128,13 +128,13 @@ class Headings:
         self.missing: defaultdict[int, list[Bookmark]] = defaultdict(list)
         marked = {entry.page for entry in bookmarks}
         texts = {
-            page.number: _key(" ".join(line.text for line in page.lines))
+            page.number: _make_key(" ".join(line.text for line in page.lines))
             for page in pages
             if page.number in marked
         }
         for entry in bookmarks:
-            self._marked[entry.page, _key(entry.title)] = min(entry.level, _MOST_LEVELS)
-            if _key(entry.title) not in texts.get(entry.page, ""):
+            self._marked[entry.page, _make_key(entry.title)] = min(entry.level, _MOST_LEVELS)
+            if _make_key(entry.title) not in texts.get(entry.page, ""):
                 self.missing[entry.page].append(entry)
         for entries in self.missing.values():
             if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # such bookmarks belonged to removed pages
@@ -147,7 +147,7 @@ class Headings:
 
     def level(self, line: Line, page: int) -> int:
         """Return the level of a heading, or 0 for other lines."""
-        if self._marked and (marked := self._marked.get((page, _key(line.text)))):
+        if self._marked and (marked := self._marked.get((page, _make_key(line.text)))):
             return marked
         level = self._levels.get(line.size, 0)
         is_title = level == 1 and id(line) in self._title
@@ -172,7 +172,7 @@ def _can_be_heading(line: Line, is_title: bool) -> bool:
     return bool(_NUMBERED.match(text)) or not (is_value or line.parts > 2)
 
 
-def _levels(lines: Iterable[Line]) -> dict[float, int]:
+def _find_levels(lines: Iterable[Line]) -> dict[float, int]:
     """Return a heading level for each type size that is clearly larger than the most common
     size."""
     letters: Counter[float] = Counter()
@@ -195,12 +195,12 @@ def _levels(lines: Iterable[Line]) -> dict[float, int]:
     return levels
 
 
-def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
+def read_page(page: Page, headings: Headings) -> Iterator[Block]:
     """Read a page: its headings, paragraphs and tables, then its notes."""
     number = page.number
     for entry in headings.missing.get(number, ()):
         yield Block("heading", entry.title, number, number, min(entry.level, _MOST_LEVELS))
-    pitch = _pitch(page.lines)
+    pitch = _measure_pitch(page.lines)
     pending: list[Line] = []
     held_level = 0
     for item in page.items:
@@ -208,20 +208,20 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
             continue
         level = headings.level(item, number) if isinstance(item, Line) else 0
         if pending and _begins_block(pending, item, held_level, level, pitch):
-            yield _block(page, pending, held_level, headings)
+            yield _make_block(page, pending, held_level, headings)
             pending = []
         if isinstance(item, Line):
             pending.append(item)
             held_level = level
         else:
-            yield from table_blocks(item.table)
+            yield from make_table_blocks(item.table)
     if pending:
-        yield _block(page, pending, held_level, headings)
+        yield _make_block(page, pending, held_level, headings)
     for note in page.notes:
         yield Block("note", note, number, number)
 
 
-def _pitch(lines: Sequence[Line]) -> float:
+def _measure_pitch(lines: Sequence[Line]) -> float:
     """Return the median distance between the middles of neighbouring lines, in points."""
     gaps = [
         above.middle - line.middle
@@ -250,12 +250,12 @@ def _begins_block(
     return share < (_SHORT_AT_END if before.text.endswith(_ENDS) else _SHORT)
 
 
-def _block(page: Page, lines: Sequence[Line], level: int, headings: Headings) -> Block:
+def _make_block(page: Page, lines: Sequence[Line], level: int, headings: Headings) -> Block:
     text = _join(lines, headings)
     number = page.number
     if level:
         return Block("heading", " ".join(text.split()), number, number, level)
-    return Block("paragraph", text, number, number, links=_links(page, lines, text))
+    return Block("paragraph", text, number, number, links=_find_links(page, lines, text))
 
 
 def _join(lines: Sequence[Line], headings: Headings) -> str:
@@ -289,7 +289,7 @@ def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
     )
 
 
-def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
+def _find_links(page: Page, lines: Sequence[Line], text: str) -> Links:
     """Return the links on the lines of a block, with their offsets in its text. The text of a link
     is the whole line."""
     found = []
@@ -305,5 +305,5 @@ def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
     return tuple(sorted(found, key=lambda placed: placed[0]))
 
 
-def _key(text: str) -> str:
+def _make_key(text: str) -> str:
     return _NOT_ALNUM.sub("", text).casefold()

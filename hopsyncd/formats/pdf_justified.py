@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.pdf_spans import Span
-from hopsyncd.formats.pdf_tables import rows_of
+from hopsyncd.formats.pdf_tables import group_rows
 
 _LEAST_SPACES = 3  # in a justified line
 _SAME_SPACE = 0.06  # line heights: the difference between spaces of the same width
@@ -23,7 +23,7 @@ def join_justified(spans: Iterable[Span]) -> list[Span]:
     In a table whose columns are aligned, different words leave different spaces. The merged span
     must end where a line directly above or below ends, and begin there, except for an indent.
     """
-    rows = [list(_merge_runs(row)) for row in rows_of(spans)]
+    rows = [list(_merge_runs(row)) for row in group_rows(spans)]
     joined: list[Span] = []
     for index, row in enumerate(rows):
         neighbours = [*rows[max(index - 1, 0) : index], *rows[index + 1 : index + 2]]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hopsyncd.formats.pdf_justified import join_justified
-from hopsyncd.formats.pdf_ruled import grids_of, inside, ruled_table
+from hopsyncd.formats.pdf_ruled import build_ruled_table, find_grids, select_inside
 from hopsyncd.formats.pdf_spans import Box, PageText, Span
 from hopsyncd.formats.pdf_tables import (
     PlacedTable,
-    aligned_tables,
+    find_aligned_tables,
+    group_rows,
     join_spans,
-    rows_of,
-    without_leaders,
+    split_leaders,
 )
 
 _LEAST_LINES = 4  # the minimum number of lines in a text column.
@@ -68,9 +68,9 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
         _mirror((*spans, *page.turned))
     tables: list[PlacedTable] = []
     turned = page.turned
-    for grid in grids_of(rules) if spans else ():
-        within = inside(grid, (*spans, *turned))
-        table = ruled_table(grid, within, number) if len(within) > 3 else None
+    for grid in find_grids(rules) if spans else ():
+        within = select_inside(grid, (*spans, *turned))
+        table = build_ruled_table(grid, within, number) if len(within) > 3 else None
         if table:
             tables.append(table)
             taken = set(map(id, within))
@@ -78,7 +78,7 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
             turned = [span for span in turned if id(span) not in taken]
     if not is_mirrored:
         spans = join_justified(spans)
-    items = list(_in_columns(spans, number, _MAX_COLUMN_DEPTH))
+    items = list(_order_columns(spans, number, _MAX_COLUMN_DEPTH))
     for table in tables:
         items.insert(_place_of(table, items), table)
     if is_mirrored:
@@ -124,27 +124,27 @@ def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
     return index
 
 
-def _in_columns(spans: list[Span], number: int, depth: int) -> Iterator[Item]:
-    edge = _gutter(spans) if depth else None
+def _order_columns(spans: list[Span], number: int, depth: int) -> Iterator[Item]:
+    edge = _find_gutter(spans) if depth else None
     if edge is None:
-        yield from _in_rows(spans, number)
+        yield from _order_rows(spans, number)
         return
     zone: list[Span] = []
     wide: list[Span] = []
     for span in sorted(spans, key=lambda span: -span.middle):
         if _crosses(span, edge):
-            yield from _zone(zone, edge, number, depth)
+            yield from _read_zone(zone, edge, number, depth)
             zone = []
             wide.append(span)
         else:
-            yield from _in_rows(wide, number)
+            yield from _order_rows(wide, number)
             wide = []
             zone.append(span)
-    yield from _zone(zone, edge, number, depth)
-    yield from _in_rows(wide, number)
+    yield from _read_zone(zone, edge, number, depth)
+    yield from _order_rows(wide, number)
 
 
-def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[Item]:
+def _read_zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[Item]:
     """Read the spans between two lines that cross both columns. The second column begins at `edge`.
 
     `number` is the page number. Columns may themselves contain columns, up to `depth` levels.
@@ -152,14 +152,14 @@ def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[I
     left = [span for span in spans if span.left < edge - _EDGE]
     right = [span for span in spans if span.left >= edge - _EDGE]
     if left and right and not _are_columns(left, right, 2):
-        yield from _in_rows(spans, number)
+        yield from _order_rows(spans, number)
         return
     for side in (left, right):
         if side:
-            yield from _in_columns(side, number, depth - 1)
+            yield from _order_columns(side, number, depth - 1)
 
 
-def _gutter(spans: Sequence[Span]) -> float | None:
+def _find_gutter(spans: Sequence[Span]) -> float | None:
     """Return the x coordinate at which the second column begins, or None if the text has only one
     column."""
     if len(spans) < 2 * _LEAST_LINES:
@@ -221,9 +221,9 @@ def _overlap_vertically(left: Sequence[Span], right: Sequence[Span]) -> bool:
     return shared > 0.5 * min(tops[0] - ends[0], tops[1] - ends[1])
 
 
-def _in_rows(spans: Iterable[Span], number: int) -> list[Item]:
-    rows = aligned_tables(without_leaders(list(rows_of(spans))), number)
-    items = [row if isinstance(row, PlacedTable) else _line(row) for row in rows]
+def _order_rows(spans: Iterable[Span], number: int) -> list[Item]:
+    rows = find_aligned_tables(split_leaders(list(group_rows(spans))), number)
+    items = [row if isinstance(row, PlacedTable) else _make_line(row) for row in rows]
     lines = [item for item in items if isinstance(item, Line)]
     longest = max((len(line.text) for line in lines), default=0)
     for line in lines:
@@ -231,7 +231,7 @@ def _in_rows(spans: Iterable[Span], number: int) -> list[Item]:
     return items
 
 
-def _line(row: list[Span]) -> Line:
+def _make_line(row: list[Span]) -> Line:
     return Line(
         join_spans(row),
         row[0].left,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, in_one_line
+from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, join_lines
 
 _MAX_BOOKMARKS, _MAX_BOOKMARKS_OF_PAGE = 5_000, 50
 _MAX_DEPTH = 6
@@ -31,8 +31,10 @@ class Bookmark:
 def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Read the title of an open PDF as the only name, and the author and dates as (name, value)
     properties."""
-    values = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
-    dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
+    values = {key: join_lines(document.get_metadata_value(key)) for key in ("Title", "Author")}
+    dates = {
+        key: _format_date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")
+    }
     names = (values["Title"],) if is_title(values["Title"]) else ()
     author = values["Author"] if is_title(values["Author"]) else ""
     properties = (
@@ -57,10 +59,10 @@ def is_title(text: str) -> bool:
     )
 
 
-def _date(text: str) -> str:
+def _format_date(text: str) -> str:
     """Convert a PDF date to an ISO 8601 date. Returns "" for text that is not a date.
 
-    >>> _date("D:20240315120000Z"), _date("yesterday")
+    >>> _format_date("D:20240315120000Z"), _format_date("yesterday")
     ('2024-03-15', '')
     """
     found = _DATE.match(text)
@@ -69,12 +71,12 @@ def _date(text: str) -> str:
     return f"{found[1]}-{found[2]}-{found[3]}"
 
 
-def bookmarks_of(document: Any) -> Iterator[Bookmark]:
+def read_bookmarks(document: Any) -> Iterator[Bookmark]:
     """Yield the bookmarks that have a title and lead to a page of the document."""
     limit = min(_MAX_BOOKMARKS, _MAX_BOOKMARKS_OF_PAGE * len(document))
     for entry in islice(document.get_toc(max_depth=_MAX_DEPTH), limit):
         target = entry.get_dest()
         page = target.get_index() if target else None
-        title = in_one_line(entry.get_title() or "")
+        title = join_lines(entry.get_title() or "")
         if page is not None and page >= 0 and is_title(title):
             yield Bookmark(title, entry.level + 1, page + 1)

@@ -10,10 +10,10 @@ from typing import Any
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.images import color_png
-from hopsyncd.formats.pdf import init_forms, open_pdf
+from hopsyncd.formats.images import encode_color_png
+from hopsyncd.formats.pdf import load_forms, open_pdf
 from hopsyncd.formats.pdf_spans import Box, Span
-from hopsyncd.formats.pdf_text import read_text, turned_box
+from hopsyncd.formats.pdf_text import read_text, turn_box
 
 _WIDTH_PX = 1100
 _MOST_PIXELS = 2_500_000
@@ -23,7 +23,7 @@ _SHARE = 0.6  # share of a span's words that must be in the passage
 _MARGIN = 0.15  # the margin around a box, as a share of its height
 
 
-def page_preview(data: bytes, number: int, wanted: str) -> Block:
+def preview_page(data: bytes, number: int, wanted: str) -> Block:
     """Render the page `number` as a PNG in base64, and find the text `wanted` on that page.
 
     The block's properties are the size of the picture, the number of pages, and the boxes of the
@@ -37,7 +37,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
             raise DocumentUnreadable(
                 "the document", f"the PDF has {pages} pages", f"Choose a page from 1 to {pages}"
             )
-        init_forms(document, raw)
+        load_forms(document, raw)
         with closing(document[number - 1]) as page:
             width, height = page.get_size()
             scale = min(_WIDTH_PX / max(width, 1.0), math.sqrt(_MOST_PIXELS / (width * height)))
@@ -46,7 +46,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
             pixels, stride = memoryview(bitmap.buffer), bitmap.stride
             across = bitmap.width * bitmap.n_channels
             rows = (bytes(pixels[row * stride :][:across]) for row in range(bitmap.height))
-            png = color_png(bitmap.width, bitmap.height, rows, bitmap.n_channels)
+            png = encode_color_png(bitmap.width, bitmap.height, rows, bitmap.n_channels)
     properties = [
         ("size", f"{bitmap.width} {bitmap.height}"),
         ("pages", str(pages)),
@@ -64,12 +64,12 @@ def _find_boxes(
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
         text, upright_quarters = read_text(text_page, raw, quarters)
-    left, _, _, top = turned_box(page.get_bbox(), quarters)
+    left, _, _, top = turn_box(page.get_bbox(), quarters)
     lines = merge_lines(find_spans([*text.spans, *text.turned], wanted))
     for line in lines:
         margin = _MARGIN * (line[3] - line[1])
         with_margin = (line[0], line[1] - margin, line[2], line[3] + margin)
-        box = turned_box(with_margin, quarters - upright_quarters)
+        box = turn_box(with_margin, quarters - upright_quarters)
         edges = (box[0] - left, top - box[3], box[2] - left, top - box[1])
         x0, y0, x1, y1 = (round(edge * scale) for edge in edges)
         yield x0, y0, x1, y1
@@ -82,14 +82,14 @@ def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
     Short spans occur in many places. They count only between longer spans of the passage, or if the
     passage has no longer spans.
     """
-    words = _words(wanted)
+    words = _split_into_words(wanted)
     sequences = {
         tuple(words[start : start + _SEQUENCE]) for start in range(len(words) - _SEQUENCE + 1)
     }
     joined = f" {' '.join(words)} "
     long, short = list[Span](), list[Span]()
     for span in spans:
-        span_words = _words(span.text)
+        span_words = _split_into_words(span.text)
         if len(span_words) > _SEQUENCE:
             covered = set[int]()
             for start in range(len(span_words) - _SEQUENCE + 1):
@@ -120,10 +120,10 @@ def merge_lines(spans: Iterable[Span]) -> list[Box]:
     return boxes
 
 
-def _words(text: str) -> list[str]:
+def _split_into_words(text: str) -> list[str]:
     """Split text into words in lower case.
 
-    >>> _words("The well-known “Reader”")
+    >>> _split_into_words("The well-known “Reader”")
     ['the', 'well', 'known', 'reader']
     """
     return _WORD.findall(text.casefold())

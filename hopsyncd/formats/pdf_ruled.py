@@ -12,7 +12,7 @@ from hopsyncd.formats.pdf_tables import (
     PlacedTable,
     build_table,
     cut_span,
-    rows_of,
+    group_rows,
 )
 
 _TOUCH = 3.0  # points: lines that are closer count as touching
@@ -33,7 +33,7 @@ class Grid:
     rows: tuple[float, ...]
     lines: tuple[Box, ...] = ()
 
-    def region(
+    def find_region(
         self, column: int, row: int, taken: Container[tuple[int, int]]
     ) -> tuple[int, int, int, int]:
         """Return the first column, last column, bottom row and top row of the cell at a position.
@@ -69,15 +69,15 @@ class Grid:
     @cached_property
     def _uprights(self) -> set[tuple[int, int]]:
         sides = [((box[0], box[2]), box[1], box[3]) for box in self.lines]
-        return set(_edges_drawn(sides, self.columns, self.rows))
+        return set(_find_drawn_edges(sides, self.columns, self.rows))
 
     @cached_property
     def _levels(self) -> set[tuple[int, int]]:
         sides = [((box[1], box[3]), box[0], box[2]) for box in self.lines]
-        return set(_edges_drawn(sides, self.rows, self.columns))
+        return set(_find_drawn_edges(sides, self.rows, self.columns))
 
 
-def _edges_drawn(
+def _find_drawn_edges(
     sides: Iterable[tuple[tuple[float, float], float, float]],
     edges: Sequence[float],
     across: Sequence[float],
@@ -98,20 +98,20 @@ def _edges_drawn(
                     yield from ((edge, interval) for interval in passed)
 
 
-def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
+def find_grids(rules: Sequence[Box]) -> Iterator[Grid]:
     """Yield the grids that the ruling lines and boxes of a page form."""
     if len(rules) > _MAX_RULES:
         return
-    for group in _touching(rules):
-        columns = _cluster(x for box in group if _is_tall(box) for x in (box[0], box[2]))
-        rows = _cluster(y for box in group if _is_wide(box) for y in (box[1], box[3]))
+    for group in _group_touching(rules):
+        columns = _merge_places(x for box in group if _is_tall(box) for x in (box[0], box[2]))
+        rows = _merge_places(y for box in group if _is_wide(box) for y in (box[1], box[3]))
         left, right = min(box[0] for box in group), max(box[2] for box in group)
-        columns = _cluster((left, *columns, right))
+        columns = _merge_places((left, *columns, right))
         if len(columns) > 2 and len(rows) > 2:
             yield Grid(columns, rows, tuple(group))
 
 
-def _touching(rules: Sequence[Box]) -> list[list[Box]]:
+def _group_touching(rules: Sequence[Box]) -> list[list[Box]]:
     """Group the boxes that touch each other. Groups of one or two boxes are left out."""
     groups: list[tuple[list[float], list[Box]]] = []  # the bounds and the boxes of each group
     for box in sorted(rules):
@@ -144,7 +144,7 @@ def _is_wide(box: Box) -> bool:
     return box[2] - box[0] >= _LEAST_SIDE
 
 
-def _cluster(places: Iterable[float]) -> tuple[float, ...]:
+def _merge_places(places: Iterable[float]) -> tuple[float, ...]:
     found: list[float] = []
     for place in sorted(places):
         if not found or place - found[-1] > _TOUCH:
@@ -152,13 +152,13 @@ def _cluster(places: Iterable[float]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | None:
+def build_ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | None:
     """Build the table of a grid on page `page` from the spans inside the grid.
 
     Returns None if the lines only frame text: there are fewer than two rows or columns, one cell
     has most of the text, or the text in a cell has columns of its own.
     """
-    cells = _ruled_cells(grid, spans)
+    cells = _collect_cells(grid, spans)
     if any(map(_is_frame, cells.values())):
         return None
     rows: dict[int, list[Cell]] = {}
@@ -177,19 +177,19 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
         cell.columns = max(1, sum(cell.column <= column < end for column in used))
         cell.column = used.index(cell.column)
         cell.rows = max(1, sum(start <= top < start + cell.rows for top in tops))
-    lines = [line for row in rows.values() for line in _in_lines(row)]
+    lines = [line for row in rows.values() for line in _split_into_lines(row)]
     table = build_table(lines, len(used), page, is_ruled=True)
     return PlacedTable(table, max(span.middle for span in spans), grid.columns[0], grid.columns[-1])
 
 
-def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cell]:
+def _collect_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cell]:
     """Return the cells with text by (row, column). A row number is the negative index of a row of
     the grid, so row numbers ascend from the top down."""
     cells: dict[tuple[int, int], Cell] = {}
-    ordered = [part for row in rows_of(spans) for span in row for part in _split_at(grid, span)]
+    ordered = [part for row in group_rows(spans) for span in row for part in _split_at(grid, span)]
     places = [_place_in(grid, span) for span in ordered]
     taken = {(first, row) for first, _, row in places}
-    regions = [grid.region(first, row, taken) for first, _, row in places]
+    regions = [grid.find_region(first, row, taken) for first, _, row in places]
     heights: dict[tuple[int, int, int, int], set[float]] = {}
     for span, region in zip(ordered, regions, strict=True):
         heights.setdefault(region, set()).add(round(span.middle))
@@ -213,8 +213,8 @@ def _is_centered(grid: Grid, span: Span, first: int, last: int) -> bool:
 def _place_in(grid: Grid, span: Span) -> tuple[int, int, int]:
     """Return the first column, the last column and the row of a span."""
     inset = min(_TOUCH, (span.right - span.left) / 2)
-    first, last = (_slot(grid.columns, x) for x in (span.left + inset, span.right - inset))
-    return first, last, _slot(grid.rows, span.middle)
+    first, last = (_find_slot(grid.columns, x) for x in (span.left + inset, span.right - inset))
+    return first, last, _find_slot(grid.rows, span.middle)
 
 
 def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
@@ -232,16 +232,16 @@ def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
 def _is_frame(cell: Cell) -> bool:
     """Whether the text in a cell has columns of its own, and the ruling lines only frame the
     text."""
-    lines = list(rows_of(cell.spans)) if len(cell.spans) >= _LEAST_FRAMED else []
+    lines = list(group_rows(cell.spans)) if len(cell.spans) >= _LEAST_FRAMED else []
     several = sum(len(line) > 1 for line in lines)
     return len(lines) * 2 > _LEAST_FRAMED and several * 2 > len(lines)
 
 
-def _in_lines(row: list[Cell]) -> list[list[Cell]]:
+def _split_into_lines(row: list[Cell]) -> list[list[Cell]]:
     """Split a row of cells into one row for each line of text, if there are three or more lines and
     most of them have a label and a short value. Otherwise returns only `row`."""
     column_of = {id(span): cell for cell in row for span in cell.spans}
-    lines = list(rows_of(span for cell in row for span in cell.spans))
+    lines = list(group_rows(span for cell in row for span in cell.spans))
     split: list[list[Cell]] = []
     for line in lines:
         cells: dict[int, Cell] = {}
@@ -256,11 +256,11 @@ def _in_lines(row: list[Cell]) -> list[list[Cell]]:
     return split if len(split) > 2 and begun >= _LINES_BEGUN * len(split) and few else [row]
 
 
-def _slot(edges: Sequence[float], place: float) -> int:
+def _find_slot(edges: Sequence[float], place: float) -> int:
     return min(max(bisect_right(edges, place) - 1, 0), len(edges) - 2)
 
 
-def inside(grid: Grid, spans: Iterable[Span]) -> list[Span]:
+def select_inside(grid: Grid, spans: Iterable[Span]) -> list[Span]:
     """Return the spans whose middle is in a grid."""
     left, right, bottom, top = grid.columns[0], grid.columns[-1], grid.rows[0], grid.rows[-1]
     return [

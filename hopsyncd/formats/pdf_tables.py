@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hopsyncd.formats.cell_values import is_number, is_year
-from hopsyncd.formats.header_rows import columns_of_groups, has_only_number_columns
+from hopsyncd.formats.header_rows import has_only_number_columns, map_group_columns
 from hopsyncd.formats.pdf_spans import Span
 from hopsyncd.formats.tables import Table, TableBuilder
 
@@ -46,7 +46,7 @@ class Cell:
     rows: int = 1
 
 
-def rows_of(spans: Iterable[Span]) -> Iterator[list[Span]]:
+def group_rows(spans: Iterable[Span]) -> Iterator[list[Span]]:
     """Yield the spans at the same height, from the top down, each row from left to right."""
     row: list[Span] = []
     for span in sorted(spans, key=lambda span: -span.middle):
@@ -77,7 +77,7 @@ def _touches(before: Span, span: Span) -> bool:
     return is_beside and abs(span.left - before.right) < _NO_SPACE * height
 
 
-def without_leaders(rows: list[list[Span]]) -> list[list[Span]]:
+def split_leaders(rows: list[list[Span]]) -> list[list[Span]]:
     """Separate labels from values that are joined by leader dots, as in price lists."""
     parted = [[part for span in row for part in _split_at_dots(span)] for row in rows]
     known = {id(span) for row in rows for span in row}
@@ -122,16 +122,18 @@ def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, S
     )
 
 
-def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span] | PlacedTable]:
+def find_aligned_tables(
+    rows: Sequence[list[Span]], page: int
+) -> Iterator[list[Span] | PlacedTable]:
     """Yield the rows of a region in order. Rows that form a table are yielded as one table."""
     rows, start = [*map(_join_marker, rows)], 0
     while start < len(rows):
         end = _end_of_block(rows, start)
         block = rows[start:end]
-        table = _align(block, page) if len(block) > 1 or _has_value(block[0]) else None
+        table = _align_rows(block, page) if len(block) > 1 or _has_value(block[0]) else None
         if table:
             yield table
-        elif len(block) > 1 and (columns := _side_by_side(block)):
+        elif len(block) > 1 and (columns := _group_by_column(block)):
             for column in columns:
                 yield from ([span] for span in column)
         else:
@@ -163,7 +165,7 @@ def _end_of_block(rows: Sequence[list[Span]], start: int) -> int:
         if above[0].middle - row[0].middle > _MAX_ROW_GAP * height or len(row) > _MAX_COLUMNS:
             break
         if len(row) < 2 and not _continues(
-            row[0], rows[max(start, end - _ROWS_TO_COMPARE) : end], _below(rows, end)
+            row[0], rows[max(start, end - _ROWS_TO_COMPARE) : end], _find_rows_below(rows, end)
         ):
             break
         end += 1
@@ -185,7 +187,7 @@ def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
     return is_near and any(abs(cell.left - span.left) < _TOUCH for cell in above[-1][1:])
 
 
-def _below(rows: Sequence[list[Span]], index: int) -> Sequence[list[Span]]:
+def _find_rows_below(rows: Sequence[list[Span]], index: int) -> Sequence[list[Span]]:
     """Return the row below the cell that begins in row `index` and may have several lines. The
     result is empty if there is no such row."""
     end = index + 1
@@ -210,13 +212,13 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
         return abs(unfinished.left - span.left) < _TOUCH
     if not below or len(below[0]) < 2:
         return _is_wrapped([*above, [span]])
-    columns = _columns([*above, *below])
+    columns = _find_columns([*above, *below])
     if sum(_overlap(span, column) for column in columns) == 1:
         return True
-    return _noted_column(span, columns) > 0 and len(below[0]) >= _LEAST_NAMED
+    return _find_noted_column(span, columns) > 0 and len(below[0]) >= _LEAST_NAMED
 
 
-def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
+def _find_noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
     """Return the column, other than the first, whose left edge is the left edge of a span, or 0 if
     there is no such column."""
     for index, column in enumerate(columns[1:], 1):
@@ -225,7 +227,7 @@ def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
     return 0
 
 
-def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
+def _find_columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
     """Return the left and right edges of the columns, from the row with the most spans. A span that
     overlaps one column widens the column; a span that overlaps no column adds a column."""
     widest = max(rows, key=len)
@@ -248,12 +250,12 @@ def _split_at_columns(span: Span, columns: Sequence[tuple[float, float]]) -> tup
         return (span,)
     for offset, end, begin in span.gaps:
         before, after = cut_span(span, offset, end, begin)
-        if _column_at(before, columns) != _column_at(after, columns):
+        if _find_column(before, columns) != _find_column(after, columns):
             return (before, *_split_at_columns(after, columns))
     return (span,)
 
 
-def _column_at(span: Span, columns: Sequence[tuple[float, float]]) -> int:
+def _find_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
     """Return the column that overlaps most with a span."""
     shared = [min(span.right, right) - max(span.left, left) for left, right in columns]
     return max(range(len(columns)), key=shared.__getitem__)
@@ -263,8 +265,8 @@ def _overlap(span: Span, column: tuple[float, float]) -> bool:
     return span.left < column[1] and span.right > column[0]
 
 
-def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
-    columns = _columns(rows)
+def _align_rows(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
+    columns = _find_columns(rows)
     rows = [[part for span in row for part in _split_at_columns(span, columns)] for row in rows]
     full = [row for row in rows if len(row) > 1]
     spans = [span for row in rows for span in row]
@@ -274,13 +276,13 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
         return None
     if sum(len(span.text.split()) for span in spans) > _PROSE_WORDS * len(spans):
         return None
-    if sum(map(len, full)) < 0.4 * len(columns) * len(full) or _side_by_side(rows):
+    if sum(map(len, full)) < 0.4 * len(columns) * len(full) or _group_by_column(rows):
         return None
     placed: list[list[Cell]] = []
     pitch = min((upper[0].middle - lower[0].middle for upper, lower in pairwise(full)), default=0.0)
     for row in rows:
         if placed and len(row) == 1:
-            above = _noted_cell(row[0], placed[-1], columns)
+            above = _find_noted_cell(row[0], placed[-1], columns)
             above = above or _unfinished_cell(row[0], placed[-1], columns)
             if above := above or _wrapped_cell(row[0], placed[-1], columns, pitch):
                 above.spans.append(row[0])
@@ -298,14 +300,13 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     return PlacedTable(table, rows[0][0].middle, columns[0][0], columns[-1][1])
 
 
-def _noted_cell(
+def _find_noted_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """Return the cell of `row` above `span`, a note that is wider than the cell's column, or
-    None."""
+    """Return the cell of `row` above `span`, a note wider than the cell's column, or None."""
     if sum(_overlap(span, column) for column in columns) < 2:
         return None
-    noted = _noted_column(span, columns)
+    noted = _find_noted_column(span, columns)
     return next((cell for cell in row if cell.column == noted and noted), None)
 
 
@@ -335,10 +336,10 @@ def _wrapped_cell(
     return None
 
 
-def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
+def _group_by_column(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
     """Group spans by column if the file has the columns one after the other. Returns None for a
     table."""
-    columns = _columns(rows)
+    columns = _find_columns(rows)
     spans = sorted((span for row in rows for span in row), key=lambda span: span.order)
     if any(span.is_value for span in spans):
         return None
@@ -390,7 +391,7 @@ def _is_above_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     )
 
 
-def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
+def _count_shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
     """Count the rows at the top that can name columns and have a background of their own.
 
     The same background may occur in a few rows below, such as totals. If at least a third of the
@@ -408,7 +409,7 @@ def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
     return count if is_name and not all(map(is_number, texts)) else 0
 
 
-def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
+def _count_grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
     """Return 2 if the first row has group names and the second row has column names, or else 0.
 
     A number in parentheses may be below a name, as in "mAP" above "(0.75)". Below both rows, the
@@ -439,7 +440,7 @@ def _are_below_groups(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     for row, cells in zip(texts, rows, strict=False):
         for cell in cells:
             row[cell.column] = join_spans(cell.spans)
-    return bool(columns_of_groups(texts)) and has_only_number_columns(texts[1:])
+    return bool(map_group_columns(texts)) and has_only_number_columns(texts[1:])
 
 
 def build_table(
@@ -468,9 +469,9 @@ def build_table(
     most = len(rows) - 1 if spanning else len(rows) // 2
     if headers > most or any(is_bold[headers : headers + 1]):
         headers = 0
-    headers = headers or _shaded_headers(rows)
+    headers = headers or _count_shaded_headers(rows)
     headers = headers or int(_is_above_numbers(rows, width) or _is_turned(rows[0]))
-    headers = headers or _grouped_headers(rows, width) or 2 * _are_below_groups(rows, width)
+    headers = headers or _count_grouped_headers(rows, width) or 2 * _are_below_groups(rows, width)
     builder = TableBuilder()
     covered_rows: dict[int, int] = {}
     for index, row in enumerate(rows):

@@ -42,10 +42,10 @@ _ODD = {
 """Ligatures, invisible characters, and the bullets of symbol fonts."""
 
 
-def turned_box(box: Box, quarters: int) -> Box:
+def turn_box(box: Box, quarters: int) -> Box:
     """Rotate a box clockwise by `quarters` quarter turns, as a rotated page is displayed.
 
-    >>> turned_box((1, 2, 3, 4), 1), turned_box((1, 2, 3, 4), 2)
+    >>> turn_box((1, 2, 3, 4), 1), turn_box((1, 2, 3, 4), 2)
     ((2, -3, 4, -1), (-3, -4, -1, -2))
     """
     left, bottom, right, top = box
@@ -65,7 +65,7 @@ def read_text(text_page: Any, raw: Any, quarters: int) -> tuple[PageText, int]:
     upright, turned = (sum(len(s.text) for s in spans) for spans in (text.spans, text.turned))
     if turned <= _MOST_TURNED * upright:
         return text, quarters
-    upright_quarters = reader.quarters_of(text.turned)
+    upright_quarters = reader.find_quarters(text.turned)
     if upright_quarters == quarters:
         return text, quarters
     return TextReader(text_page, raw, upright_quarters).read(), upright_quarters
@@ -75,17 +75,17 @@ class TextReader:
     """Reads the words on a page through PDFium's raw functions."""
 
     def __init__(self, text_page: Any, raw: Any, quarters: int) -> None:
-        self._calls = _calls_of(raw)
+        self._calls = _find_calls(raw)
         self._page = ctypes.cast(text_page.raw, ctypes.c_void_p)
         self._buffer = ctypes.create_string_buffer(_MATRIX.size)
-        self._box = self._box_reader(quarters)
+        self._box = self._make_box_reader(quarters)
         self._is_page_turned = quarters % 2 == 1
         self._name = ctypes.create_string_buffer(_FONT_NAME_BYTES)
         self._text = text_page.get_text_range()
         count = raw.FPDFText_CountChars(text_page.raw)
         if len(self._text) != count:
             codes = [raw.FPDFText_GetUnicode(text_page.raw, index) for index in range(count)]
-            self._text = _text_of(codes)
+            self._text = _decode_codes(codes)
 
     def read(self) -> PageText:
         page, text, box = PageText(), self._text, self._box
@@ -109,7 +109,7 @@ class TextReader:
                 span = None
                 continue
             if tail[3] - tail[1] < _SMALL * (top - bottom):
-                word = self._with_marks(first, last)
+                word = self._read_marks(first, last)
             elif not is_clean and not (word.isascii() and word.isprintable()):
                 word = self._clean(word, first)
             left = tail[0] if tail[0] < left else left  # min and max are slower
@@ -130,14 +130,14 @@ class TextReader:
             if text[last] == HYPHEN:
                 span.is_broken, span = True, None
         page.spans = [span for span in page.spans if span.text]
-        page.turned = _in_turned_lines(page.turned)
+        page.turned = _join_turned_lines(page.turned)
         for span in (*page.spans, *page.turned):
             self._measure(span)
             if _LEAST_APART <= len(span.gaps) <= _MOST_APART:
                 join_letters(span)
         return page
 
-    def quarters_of(self, spans: Iterable[Span]) -> int:
+    def find_quarters(self, spans: Iterable[Span]) -> int:
         """Return the clockwise quarter turns that make most of the spans horizontal."""
         letters = Counter[int]()
         for span in spans:
@@ -153,14 +153,14 @@ class TextReader:
         if self._text[first : last + 1].isascii() and self._is_upright(first):
             page.spans += self._split_at_gaps(first, last, len(page.spans))
         else:
-            page.turned.append(self._turned_span(first, last))
+            page.turned.append(self._make_turned_span(first, last))
 
-    def _turned_span(self, first: int, last: int) -> Span:
+    def _make_turned_span(self, first: int, last: int) -> Span:
         """Build the span of a word whose letters are arranged vertically."""
         boxes = list(filter(None, (self._box(first), self._box(last))))
         left, bottom = (min(box[side] for box in boxes) for side in (0, 1))
         right, top = (max(box[side] for box in boxes) for side in (2, 3))
-        text = _plain(self._text[first : last + 1])
+        text = _replace_forms(self._text[first : last + 1])
         return Span(text, left, bottom, right, top, first=first, last=last)
 
     def _split_at_gaps(self, first: int, last: int, order: int) -> list[Span]:
@@ -171,7 +171,7 @@ class TextReader:
         """
         spans: list[Span] = []
         for index in range(first, last + 1):
-            box, letter = self._box(index), _plain(self._text[index])
+            box, letter = self._box(index), _replace_forms(self._text[index])
             if box is None or not letter:
                 continue
             if spans and _goes_on(spans[-1], *box):
@@ -181,7 +181,7 @@ class TextReader:
                 spans.append(Span(letter, *box, order + len(spans), first=index, last=index))
         return spans
 
-    def _box_reader(self, quarters: int) -> Callable[[int], Box | None]:
+    def _make_box_reader(self, quarters: int) -> Callable[[int], Box | None]:
         """Return a function that returns the box of the character at a position in the text."""
         call, page, buffer, edges = self._calls.box, self._page, self._buffer, _EDGES.unpack_from
 
@@ -190,17 +190,17 @@ class TextReader:
                 return None
             left, top, right, bottom = edges(buffer)
             if quarters:
-                return turned_box((left, bottom, right, top), quarters)
+                return turn_box((left, bottom, right, top), quarters)
             return left, bottom, right, top
 
         return box
 
     def _clean(self, word: str, first: int) -> str:
         if word.isascii():
-            return _plain(word)
-        return _plain(self._with_ligatures(word, first))
+            return _replace_forms(word)
+        return _replace_forms(self._reorder_ligatures(word, first))
 
-    def _with_ligatures(self, word: str, first: int) -> str:
+    def _reorder_ligatures(self, word: str, first: int) -> str:
         """Put lam before alef in a word where one glyph shows both.
 
         PDFium reverses right-to-left text, including the letters of such a glyph.
@@ -212,7 +212,7 @@ class TextReader:
                 letters[offset], letters[offset + 1] = letters[offset + 1], letters[offset]
         return _insert_spaces("".join(letters))
 
-    def _with_marks(self, first: int, last: int) -> str:
+    def _read_marks(self, first: int, last: int) -> str:
         """Return the text of a word. Letters that are smaller than the first letter, and raised or
         lowered, are marked as superscript or subscript."""
         text, run, mark = "", "", ""
@@ -221,14 +221,19 @@ class TextReader:
             box, now = self._box(index), ""
             is_low = box and line and (box[3] - box[1]) < _SMALL * (line[3] - line[1])
             # In some fonts the boxes of letters are only as high as their shapes.
-            if is_low and box and line and self._size(index) < _SMALL * self._size(first):
+            if (
+                is_low
+                and box
+                and line
+                and self._measure_size(index) < _SMALL * self._measure_size(first)
+            ):
                 rise = (box[1] - line[1]) / max(line[3] - line[1], 0.1)
                 now = "^" if rise > _RAISED else "_" if rise < -_LOWERED else ""
             if now != mark:
-                text += _with_mark(run, mark, text)
+                text += _add_mark(run, mark, text)
                 run, mark = "", now
-            run += _plain(self._text[index])
-        return text + _with_mark(run, mark, text)
+            run += _replace_forms(self._text[index])
+        return text + _add_mark(run, mark, text)
 
     def _measure(self, span: Span) -> None:
         """Set the font size of a span, and whether it is bold."""
@@ -239,7 +244,7 @@ class TextReader:
         first, last = letter.start(), span.last
         while not text[last].isalnum():
             last -= 1
-        span.size = round(min(self._size(first), self._size(last)), 1)
+        span.size = round(min(self._measure_size(first), self._measure_size(last)), 1)
         calls, name = self._calls, self._name
         calls.font(self._page, first, name, ctypes.c_size_t(_FONT_NAME_BYTES), None)
         weight = calls.weight(self._page, first)
@@ -252,7 +257,7 @@ class TextReader:
         across, along, *_ = _MATRIX.unpack_from(self._buffer)
         return bool(abs(along) < abs(across)) != self._is_page_turned
 
-    def _size(self, index: int) -> float:
+    def _measure_size(self, index: int) -> float:
         """Return the displayed height of a character. Many files scale a font of size one."""
         if not self._calls.matrix(self._page, index, self._buffer):
             return 0.0
@@ -276,7 +281,7 @@ class _Calls:
 
 
 @cache
-def _calls_of(raw: Any) -> _Calls:
+def _find_calls(raw: Any) -> _Calls:
     def bind(call: Any, result: Any) -> Any:
         address = ctypes.cast(call, ctypes.c_void_p).value or 0
         return ctypes.PYFUNCTYPE(result)(address)
@@ -295,10 +300,10 @@ def _is_bold(font: bytes) -> bool:
     return bool(_BOLD.search(font))
 
 
-def _text_of(codes: Iterable[int]) -> str:
+def _decode_codes(codes: Iterable[int]) -> str:
     """Return a character for each UTF-16 code unit. The second half of a pair is invisible.
 
-    >>> _text_of([0x41, 0xD842, 0xDF9F, 0xDF9F]) == "A\U00020b9f\u200b "
+    >>> _decode_codes([0x41, 0xD842, 0xDF9F, 0xDF9F]) == "A\U00020b9f\u200b "
     True
     """
     letters: list[str] = []
@@ -308,24 +313,24 @@ def _text_of(codes: Iterable[int]) -> str:
             letters[-1] = chr(0x10000 + ((high - 0xD800) << 10) + code - 0xDC00)
             letters.append("\u200b")
         else:
-            letters.append(_letter(code))
+            letters.append(_decode_letter(code))
         high = code if 0xD800 <= code < 0xDC00 else 0
     return "".join(letters)
 
 
-def _letter(code: int) -> str:
+def _decode_letter(code: int) -> str:
     if code == _HYPHEN_CODE:
         return HYPHEN
     return chr(code) if 0 < code <= 0x10FFFF and not 0xD800 <= code < 0xE000 else " "
 
 
-def _with_mark(run: str, mark: str, before: str) -> str:
+def _add_mark(run: str, mark: str, before: str) -> str:
     if not run or not mark:
         return run
     return write_superscript(run, before) if mark == "^" else write_subscript(run, before)
 
 
-def _plain(word: str) -> str:
+def _replace_forms(word: str) -> str:
     """Replace presentation forms of letters with the letters."""
     return word if word.isascii() and word.isprintable() else word.translate(_ODD)
 
@@ -339,7 +344,7 @@ def _insert_spaces(word: str) -> str:
     return _SCRIPTS_MEET.sub(" ", word)
 
 
-def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
+def _join_turned_lines(words: Iterable[Span]) -> list[Span]:
     """Join words with vertically arranged letters into lines."""
     lines: list[Span] = []
     for word in words:

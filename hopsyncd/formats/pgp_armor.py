@@ -13,7 +13,7 @@ _KINDS = {"SIGNATURE": "PGP signatures", "MESSAGE": "encrypted texts"}
 _KEYS = "PGP keys"
 
 
-def without_armor(text: str) -> tuple[str, dict[str, int]]:
+def remove_armor(text: str) -> tuple[str, dict[str, int]]:
     """Return the text without armor, and the number of removed blocks by kind.
 
     Signed text stays, but the lines around the text and the dashes that signing adds are removed.

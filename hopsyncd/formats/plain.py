@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block, Kind, WrittenLink, link_to_name
-from hopsyncd.formats.fields import are_fields, head_of, lead_in_of, lead_of
+from hopsyncd.formats.fields import are_fields, lead_in_of, lead_of, read_head
 from hopsyncd.formats.text_layout import (
     COLUMNS,
     ITEM,
@@ -24,13 +24,13 @@ from hopsyncd.formats.text_layout import (
     TAB,
     WRAPPED,
     Tag,
-    indent_of,
+    blank_page_lines,
+    find_numbered_headings,
+    find_tags,
     is_of_contents,
     join_over_pages,
-    numbered_headings,
-    pages_of,
-    runs_of,
-    tags_of,
+    measure_indent,
+    split_into_runs,
 )
 
 _MAX_TERM_CHARACTERS = 300
@@ -78,7 +78,7 @@ class _Lines:
         return "\n".join(self.lines)
 
 
-def plain_blocks(text: str) -> tuple[Block, ...]:
+def read_plain(text: str) -> tuple[Block, ...]:
     """Read text without markup: headings, fields, lists, terms with their text, paragraphs.
 
     Headings are lines that are in capitals, underlined, numbered or centered. In manual pages and
@@ -111,11 +111,11 @@ class _Reader:
     """Converts the runs of lines between blank lines to blocks, in one pass."""
 
     def __init__(self, lines: list[str]) -> None:
-        self._is_manual = _MANUAL.match(_first(lines)) is not None
-        pages = pages_of(lines, _first(lines).split()[0] if self._is_manual else "")
+        self._is_manual = _MANUAL.match(_find_first(lines)) is not None
+        pages = blank_page_lines(lines, _find_first(lines).split()[0] if self._is_manual else "")
         self._breaks = pages.breaks
-        self._runs = list(runs_of(pages.lines))
-        self._numbered = numbered_headings(self._runs)
+        self._runs = list(split_into_runs(pages.lines))
+        self._numbered = find_numbered_headings(self._runs)
         self._titles = frozenset(heading.text for heading in self._numbered.values())
         indented = sum(line[:1] in " \t" for _, run in self._runs for line in run)
         self._is_indented = 2 * indented > sum(len(run) for _, run in self._runs)
@@ -124,28 +124,28 @@ class _Reader:
         self._leads: list[tuple[float, str]] = []
 
     def blocks(self) -> Iterator[Block]:
-        return join_over_pages(self._blocks(), self._breaks)
+        return join_over_pages(self._read_blocks(), self._breaks)
 
-    def _blocks(self) -> Iterator[Block]:
+    def _read_blocks(self) -> Iterator[Block]:
         for index, (number, run) in enumerate(self._runs):
             following = self._runs[index + 1][1][0] if index + 1 < len(self._runs) else ""
             if index == 0 and are_fields(run):
-                yield from self._head(number, run)
+                yield from self._read_head(number, run)
                 continue
-            headings, used = self._headings(index, number, run, following)
+            headings, used = self._read_headings(index, number, run, following)
             if headings:
                 self._leads = []
             yield from headings
             if run[used:]:
-                yield from self._body(number + used, run[used:])
+                yield from self._read_body(number + used, run[used:])
 
-    def _head(self, number: int, run: list[str]) -> Iterator[Block]:
-        head = head_of(number, run)
+    def _read_head(self, number: int, run: list[str]) -> Iterator[Block]:
+        head = read_head(number, run)
         if head.title:
-            yield replace(self._heading(head.title, head.title_line, 1), names=head.names)
+            yield replace(self._make_heading(head.title, head.title_line, 1), names=head.names)
         yield from head.blocks
 
-    def _headings(
+    def _read_headings(
         self, index: int, number: int, run: list[str], following: str
     ) -> tuple[list[Block], int]:
         """Return the headings at the beginning of a run, and the number of their lines.
@@ -155,28 +155,28 @@ class _Reader:
         """
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
         if numbered := self._numbered.get(index):
-            return [self._heading(numbered.text, number, numbered.level)], numbered.lines
+            return [self._make_heading(numbered.text, number, numbered.level)], numbered.lines
         if len(run) > 1 and _UNDERLINE.match(run[1]) and _fits(run[1], run[0]):
             style = run[1][0]
             if style not in self._underlines:
                 self._underlines.append(style)
-            return [self._heading(line, number, self._underlines.index(style) + 1)], 2
+            return [self._make_heading(line, number, self._underlines.index(style) + 1)], 2
         if _UNDERLINE.match(run[0]) and len(run) > 2 and run[2].rstrip() == run[0].rstrip():
-            return [self._heading(run[1].strip(), number + 1, 1)], 3
+            return [self._make_heading(run[1].strip(), number + 1, 1)], 3
         if self._is_manual and (name := _MANUAL_NAME.match(below.strip())) and not self._has_title:
-            return [self._heading(name[1], number + 1, 1)], 1
-        level = self._level(run, below)
-        return ([self._heading(line, number, level)], 1) if level else ([], 0)
+            return [self._make_heading(name[1], number + 1, 1)], 1
+        level = self._find_level(run, below)
+        return ([self._make_heading(line, number, level)], 1) if level else ([], 0)
 
-    def _level(self, run: list[str], below: str) -> int:
+    def _find_level(self, run: list[str], below: str) -> int:
         """Return the heading level of a run's first line, or 0 if the line is not a heading.
         `below` is the line below it."""
-        line, indent = run[0].strip(), indent_of(run[0])
+        line, indent = run[0].strip(), measure_indent(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
         if ITEM.match(line) and not NUMBERED.match(line):
             return 0
-        deeper = indent_of(below) > indent
+        deeper = measure_indent(below) > indent
         if len(run) > 1 and not deeper:
             return 0
         if indent >= 10:
@@ -191,23 +191,23 @@ class _Reader:
         alone = len(run) == 1 and deeper and self._is_indented
         return 2 if alone and _is_title(line) and line[0].isupper() else 0
 
-    def _heading(self, text: str, number: int, level: int) -> Block:
+    def _make_heading(self, text: str, number: int, level: int) -> Block:
         self._has_title = self._has_title or level == 1
         return Block("heading", " ".join(text.split()), number, number, min(level, 6))
 
-    def _body(self, number: int, run: list[str]) -> Iterator[Block]:
+    def _read_body(self, number: int, run: list[str]) -> Iterator[Block]:
         if is_of_contents(run, self._titles):
             return
         if are_fields(run):
-            for field in head_of(number, run, with_title=False).blocks:
-                yield replace(field, leads=self._above(0))
+            for field in read_head(number, run, with_title=False).blocks:
+                yield replace(field, leads=self._list_leads_above(0))
             return
-        tags = tags_of(run)
+        tags = find_tags(run)
         if _is_code(run, in_columns=not tags):
-            yield self._code(number, run)
+            yield self._make_code(number, run)
             return
         # The terms of manual pages may be as long as a line.
-        segments = _segments(number, run, tags, sys.maxsize if self._is_manual else _MARGIN)
+        segments = _group_segments(number, run, tags, sys.maxsize if self._is_manual else _MARGIN)
         term: _Lines | None = None
         for index, segment in enumerate(segments):
             if term:
@@ -218,12 +218,12 @@ class _Reader:
             if following and (segment.is_tag or _is_term(segment, following)):
                 term = segment
             else:
-                yield self._text(segment)
+                yield self._make_text(segment)
 
     def _define_term(self, term: _Lines, segment: _Lines) -> Block:
         """Join a term with the text below it."""
         name = " ".join(term.text.split())
-        leads = self._above(term.indent)
+        leads = self._list_leads_above(term.indent)
         self._leads.append((term.indent, lead_of(name)))
         if _is_code(segment.lines):
             text = f"{name}\n{segment.text}"
@@ -232,10 +232,10 @@ class _Reader:
         text = f"{name}{joint}{segment.text}"
         return Block("list_item", text, term.number, segment.last, leads=leads)
 
-    def _text(self, segment: _Lines) -> Block:
+    def _make_text(self, segment: _Lines) -> Block:
         text = segment.text
         item = ITEM.match(text)
-        leads = self._above(segment.indent if item else segment.indent - 0.5)
+        leads = self._list_leads_above(segment.indent if item else segment.indent - 0.5)
         if item:
             self._leads.append((segment.indent, lead_of(text[item.end() :])))
             text = text[item.end() :] if text[0] in "-*+o\u2022" else text
@@ -246,12 +246,14 @@ class _Reader:
             kind = "code"
         return Block(kind, text, segment.number, segment.last, leads=leads)
 
-    def _code(self, number: int, run: list[str]) -> Block:
-        margin = min(map(indent_of, run))
+    def _make_code(self, number: int, run: list[str]) -> Block:
+        margin = min(map(measure_indent, run))
         text = "\n".join(line.expandtabs(TAB)[margin:].rstrip() if margin else line for line in run)
-        return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
+        return Block(
+            "code", text, number, number + len(run) - 1, leads=self._list_leads_above(margin)
+        )
 
-    def _above(self, indent: float) -> tuple[str, ...]:
+    def _list_leads_above(self, indent: float) -> tuple[str, ...]:
         """Return the leads that apply at an indentation, and forget the leads of deeper
         indentations."""
         while self._leads and self._leads[-1][0] >= indent:
@@ -259,11 +261,13 @@ class _Reader:
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
 
 
-def _first(lines: list[str]) -> str:
+def _find_first(lines: list[str]) -> str:
     return next((line for line in lines if line.strip()), "")
 
 
-def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int) -> list[_Lines]:
+def _group_segments(
+    number: int, run: list[str], tags: Mapping[int, Tag], margin: int
+) -> list[_Lines]:
     """Group the lines of a run by indentation. An item and its lines are one group; a tag and the
     text next to it are two groups.
 
@@ -272,7 +276,7 @@ def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int)
     found: list[_Lines] = []
     margin = max([margin, *(len(line.rstrip()) for line in run)])
     for place, line in enumerate(run):
-        line_number, indent, text = number + place, indent_of(line), line.strip()
+        line_number, indent, text = number + place, measure_indent(line), line.strip()
         before = found[-1] if found else None
         if tag := tags.get(place):
             found.append(_Lines(line_number, indent, [tag.term], is_tag=True))

@@ -6,8 +6,8 @@ from functools import partial
 from importlib import import_module
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, tidy
-from hopsyncd.formats.content_type import OFFICE_TYPES, refuse_old_office, type_of_content
+from hopsyncd.formats.blocks import Block, tidy_blocks
+from hopsyncd.formats.content_type import OFFICE_TYPES, detect_content_type, refuse_old_office
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.media_types import (
@@ -41,50 +41,50 @@ _TAG = re.compile(rb"<[a-zA-Z/!?]")
 # The readers by media type: a module of this package and a function in it. A module is loaded
 # when a document needs it, so that a worker starts fast and the daemon loads few modules.
 _TEXT = {
-    "text/markdown": "markdown:markdown_blocks",
-    "text/plain": "plain:plain_blocks",
-    "text/html": "html:html_blocks",
-    "text/x-python": "source_code:python_blocks",
-    "text/x-source": "source_code:source_blocks",
+    "text/markdown": "markdown:read_markdown",
+    "text/plain": "plain:read_plain",
+    "text/html": "html:read_html",
+    "text/x-python": "source_code:read_python",
+    "text/x-source": "source_code:read_source_code",
 }
 _DATA = {
-    "text/x-rst": "rst:rst_blocks",
-    "text/asciidoc": "asciidoc:asciidoc_blocks",
-    "text/x-tex": "latex:latex_blocks",
-    "text/x-bibtex": "bibliography:bibliography_blocks",
-    "text/org": "org:org_blocks",
-    "text/vtt": "subtitles:subtitle_blocks",
-    "text/vcard": "calendars:contact_blocks",
-    "text/csv": "data_rows:csv_blocks",
-    CALENDAR: "calendars:calendar_blocks",
-    "application/json": "data_rows:json_blocks",
-    IPYNB: "source_code:notebook_blocks",
-    CANVAS: "data_rows:canvas_blocks",
+    "text/x-rst": "rst:read_rst",
+    "text/asciidoc": "asciidoc:read_asciidoc",
+    "text/x-tex": "latex:read_latex",
+    "text/x-bibtex": "bibliography:read_bibliography",
+    "text/org": "org:read_org",
+    "text/vtt": "subtitles:read_subtitles",
+    "text/vcard": "calendars:read_contacts",
+    "text/csv": "data_rows:read_csv",
+    CALENDAR: "calendars:read_calendar",
+    "application/json": "data_rows:read_json",
+    IPYNB: "source_code:read_notebook",
+    CANVAS: "data_rows:read_canvas",
 }
 _BINARY = {
-    PDF: "pdf:pdf_blocks",
-    DOCX: "docx:docx_blocks",
-    ODP: "odt:odp_blocks",
-    ODT: "odt:odt_blocks",
-    RTF: "rtf:rtf_blocks",
-    PPTX: "pptx:pptx_blocks",
-    XLSX: "spreadsheet:xlsx_blocks",
-    XLS: "spreadsheet:xls_blocks",
-    ODS: "spreadsheet:ods_blocks",
-    EPUB: "epub:epub_blocks",
-    FICTION_BOOK: "fiction_book:fiction_book_blocks",
+    PDF: "pdf:read_pdf",
+    DOCX: "docx:read_docx",
+    ODP: "odt:read_odp",
+    ODT: "odt:read_odt",
+    RTF: "rtf:read_rtf",
+    PPTX: "pptx:read_pptx",
+    XLSX: "spreadsheet:read_xlsx",
+    XLS: "spreadsheet:read_xls",
+    ODS: "spreadsheet:read_ods",
+    EPUB: "epub:read_epub",
+    FICTION_BOOK: "fiction_book:read_fiction_book",
 }
 _WITH_PARTS = {
-    MAIL: "mail:mail_blocks",
-    MBOX: "mail:mbox_blocks",
-    OUTLOOK: "outlook:outlook_blocks",
+    MAIL: "mail:read_mail",
+    MBOX: "mail:read_mbox",
+    OUTLOOK: "outlook:read_outlook",
 }
 """The types that contain other documents. Their readers also receive `extract`."""
 
 MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
 
 
-def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
+def find_reader(kind: str) -> Callable[..., tuple[Block, ...]] | None:
     """Return the function that reads a media type, or None if there is no reader for the type.
 
     The function takes text or bytes. A mail reader also takes a function that reads attachments.
@@ -111,8 +111,8 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     ReaderUnavailable if a library is missing.
     """
     if is_light(media_type, data):
-        return tidy(_blocks(data, media_type))
-    return _run_reader(partial(_blocks, data, media_type))
+        return tidy_blocks(_read_blocks(data, media_type))
+    return _run_reader(partial(_read_blocks, data, media_type))
 
 
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
@@ -125,28 +125,28 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
     """
     kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
     if page_and_text:
-        from hopsyncd.formats.pdf_page import page_preview
+        from hopsyncd.formats.pdf_page import preview_page
 
         number, _, text = page_and_text.partition(";")
-        return _run_reader(lambda: (page_preview(data, int(number), text),))
+        return _run_reader(lambda: (preview_page(data, int(number), text),))
     kind, _, number = media_type.partition(PICTURE_OF_PAGE)
     if number:
-        from hopsyncd.formats.pdf import page_picture
+        from hopsyncd.formats.pdf import render_page
 
-        return _run_reader(lambda: (page_picture(data, int(number)),))
+        return _run_reader(lambda: (render_page(data, int(number)),))
     if not kind.endswith(PICTURES):
         return extract(data, media_type)
-    if kind_of(kind) in IMAGES:
+    if strip_parameters(kind) in IMAGES:
         return _run_reader(lambda: (Block("picture", "1", 1, 1),) if is_worth_reading(data) else ())
-    from hopsyncd.formats.pdf import pdf_blocks
+    from hopsyncd.formats.pdf import read_pdf
 
-    return _run_reader(lambda: pdf_blocks(data, with_pictures=True) if data else ())
+    return _run_reader(lambda: read_pdf(data, with_pictures=True) if data else ())
 
 
 def _run_reader(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
     """Run a reader. Every unexpected error of the reader is raised as DocumentUnreadable."""
     try:
-        return tidy(read())
+        return tidy_blocks(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):
         raise
     except Exception as error:
@@ -167,9 +167,9 @@ def _run_reader(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
         ) from error
 
 
-def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
+def _read_blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     kind, charset = _parse(media_type)
-    kind = type_of_content(data, kind)
+    kind = detect_content_type(data, kind)
     if data:
         refuse_old_office(data, kind)
     if kind in IMAGES:
@@ -179,7 +179,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
             'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or add the file'
             " to `ignore`",
         )
-    read = reader_of(kind)
+    read = find_reader(kind)
     if read is None:
         raise DocumentUnreadable(
             "the document",
@@ -199,7 +199,7 @@ def is_light(media_type: str, data: bytes = b"") -> bool:
 
     This is true for plain text, source code, and Markdown that contains no HTML.
     """
-    kind = kind_of(media_type)
+    kind = strip_parameters(media_type)
     if (
         kind in ("text/html", "text/x-rst")
         or kind in _BINARY
@@ -212,7 +212,7 @@ def is_light(media_type: str, data: bytes = b"") -> bool:
     return kind != "text/markdown" or not _TAG.search(data)
 
 
-def kind_of(media_type: str) -> str:
+def strip_parameters(media_type: str) -> str:
     """Return a media type without its parameters."""
     return _parse(media_type)[0]
 

@@ -18,16 +18,16 @@ from hopsyncd.formats.blocks import (
     Links,
     WrittenLink,
     link_to_address,
-    skipped_block,
+    make_skipped_block,
     with_title,
 )
-from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_of
+from hopsyncd.formats.fields import Head, are_fields, lead_in_of, lead_of, read_head
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
-from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.plain import read_plain
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import Table, TableBuilder
-from hopsyncd.formats.tex_formulas import formula_text
+from hopsyncd.formats.tex_formulas import format_formula
 
 rst_dialect.install()
 
@@ -49,7 +49,7 @@ _TITLED = (nodes.topic, nodes.sidebar, nodes.admonition)
 Leads = tuple[str, ...]
 
 
-def rst_blocks(text: str) -> tuple[Block, ...]:
+def read_rst(text: str) -> tuple[Block, ...]:
     """Read reStructuredText.
 
     Roles, links and emphasis become their visible text, and substitutions their replacement.
@@ -66,13 +66,13 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
         elements = list(document.findall(nodes.Element))
         blocks = tuple(_Reader(document, elements).read(document, (), 0))
     except RecursionError:  # deeply nested lists
-        return plain_blocks(text)
+        return read_plain(text)
     blocks = with_title((*head.blocks, *blocks), head.title, head.title_line)
-    names = (*head.names, *_targets(elements))
+    names = (*head.names, *_list_targets(elements))
     if blocks and names:
         blocks = (replace(blocks[0], names=names), *blocks[1:])
     comments = sum(isinstance(node, nodes.comment) for node in elements)
-    return (*blocks, skipped_block({"comments": comments})) if blocks and comments else blocks
+    return (*blocks, make_skipped_block({"comments": comments})) if blocks and comments else blocks
 
 
 def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
@@ -83,18 +83,18 @@ def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
     while end < len(lines) and lines[end].strip():
         end += 1
     run = [line.rstrip() for line in lines[start:end]]
-    return (head_of(start + 1, run), end) if are_fields(run) else (Head(), 0)
+    return (read_head(start + 1, run), end) if are_fields(run) else (Head(), 0)
 
 
 @cache
-def _default_settings() -> Any:
+def _load_default_settings() -> Any:
     """Return the default settings of docutils. They are cached, because collecting them takes
     longer than parsing a short document."""
     return get_default_settings(Parser)
 
 
 def _parse(text: str) -> nodes.document:
-    settings = _default_settings().copy()
+    settings = _load_default_settings().copy()
     settings.report_level = settings.halt_level = _NEVER
     settings.file_insertion_enabled = False
     settings.syntax_highlight = "none"
@@ -104,7 +104,7 @@ def _parse(text: str) -> nodes.document:
     return document
 
 
-def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
+def _list_targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
     """Return the names of targets in the document, to which other documents can refer."""
     found = (
         _TARGET.match(node.rawsource)
@@ -155,10 +155,10 @@ class _Reader:
         introduced: type[nodes.Node] | None = None
         for node in parent.children:
             if isinstance(node, nodes.paragraph):
-                block = self._text_block("paragraph", node, leads)
+                block = self._make_text_block("paragraph", node, leads)
                 lead = lead_in_of(block.text)
                 lead_in, introduced = (lead,) if lead else (), None
-                yield from self._with_notes(block, node)
+                yield from self._add_notes(block, node)
             elif isinstance(node, nodes.section):
                 yield from self.read(node, (), depth + 1)
                 lead_in = ()
@@ -177,15 +177,15 @@ class _Reader:
             yield from self.read(node, leads, depth)
 
     def _read_heading(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
-        line = max(1, _line_of(node) - 1)  # docutils reports the next line
-        text, links = self._text(node)
+        line = max(1, _find_line(node) - 1)  # docutils reports the next line
+        text, links = self._read_text(node)
         yield Block("heading", text, line, line, min(max(depth, 1), _MAX_DEPTH), links)
 
     def _read_lines(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
-        yield self._text_block("paragraph", node, leads)
+        yield self._make_text_block("paragraph", node, leads)
 
     def _read_list(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
-        numbers = _numbers_of(node) if isinstance(node, nodes.enumerated_list) else None
+        numbers = _make_numbers(node) if isinstance(node, nodes.enumerated_list) else None
         for item in node.children:
             yield from self._read_item(item, numbers.take() if numbers else "", leads, depth)
 
@@ -202,10 +202,10 @@ class _Reader:
         if not isinstance(first, nodes.paragraph):
             yield from self._read_children(item.children, leads, depth)
             return
-        block = self._text_block("list_item", first, leads)
+        block = self._make_text_block("list_item", first, leads)
         text, links = add_label(label, block.text, block.links)
         block = replace(block, text=text, links=links)
-        yield from self._with_notes(block, first)
+        yield from self._add_notes(block, first)
         yield from self._read_children(rest, (*leads, lead_of(block.text)), depth)
 
     def _read_named(
@@ -215,21 +215,23 @@ class _Reader:
         name = " : ".join(filter(None, (" ".join(part.astext().split()) for part in naming)))
         links = tuple(
             link for part in naming if isinstance(part, nodes.TextElement)
-            for link in self._text(part)[1]
+            for link in self._read_text(part)[1]
         )  # fmt: skip
         body = item.children[-1].children
-        line = item.line or _line_of(item)
+        line = item.line or _find_line(item)
         text, last, rest = name, line, [*body]
         if body and isinstance(body[0], nodes.paragraph):
-            content, more = self._text(body[0])
+            content, more = self._read_text(body[0])
             text = f"{name}{' ' if name[-1:] in ('.', ':', '?') else ': '}{content}"
             links += tuple((offset + len(text) - len(content), link) for offset, link in more)
-            last = _last_line(body[0])
+            last = _find_last_line(body[0])
             rest = [*body[1:]]
         elif isinstance(item, nodes.field):
             text = f"{name}:"
-        block = Block("list_item", text, line, max(line, last), links=links, leads=_near(leads))
-        yield from self._with_notes(block, item)
+        block = Block(
+            "list_item", text, line, max(line, last), links=links, leads=_select_near(leads)
+        )
+        yield from self._add_notes(block, item)
         yield from self._read_children(rest, (*leads, lead_of(name)), depth)
 
     def _read_children(
@@ -243,9 +245,9 @@ class _Reader:
         self, node: rst_dialect.described, leads: Leads, depth: int
     ) -> Iterator[Block]:
         argument = node.children[0]
-        block = self._text_block("paragraph", argument, leads)
+        block = self._make_text_block("paragraph", argument, leads)
         if block.text and node["is_shown"]:
-            yield from self._with_notes(block, argument)
+            yield from self._add_notes(block, argument)
         below = (*leads, lead_of(block.text)) if block.text and node["is_lead"] else leads
         yield from self._read_children(node.children[1:], below, depth)
 
@@ -254,7 +256,9 @@ class _Reader:
         if not isinstance(title, nodes.title):
             yield from self._read_children(node.children, leads, depth)
             return
-        block = replace(self._text_block("paragraph", title, leads), first_line=_line_of(node))
+        block = replace(
+            self._make_text_block("paragraph", title, leads), first_line=_find_line(node)
+        )
         block = replace(block, last_line=block.first_line)
         yield block
         yield from self._read_children(rest, (*leads, lead_of(block.text)), depth)
@@ -263,7 +267,7 @@ class _Reader:
         shown = False
         for child in node.children:
             if isinstance(child, nodes.caption):
-                yield self._text_block("figure", child, leads)
+                yield self._make_text_block("figure", child, leads)
                 shown = True
             elif isinstance(child, nodes.legend):
                 yield from self.read(child, leads, depth)
@@ -272,20 +276,22 @@ class _Reader:
                 yield from _read_image(image, leads)
 
     def _read_table(self, node: nodes.table, leads: Leads, depth: int) -> Iterator[Block]:
-        yield from table_blocks(self._grid(node), _near(leads))
+        yield from make_table_blocks(self._build_grid(node), _select_near(leads))
 
-    def _grid(self, node: nodes.table) -> Table:
+    def _build_grid(self, node: nodes.table) -> Table:
         title = next((child for child in node.children if isinstance(child, nodes.title)), None)
-        builder = TableBuilder(caption=self._text(title)[0] if title else "")
+        builder = TableBuilder(caption=self._read_text(title)[0] if title else "")
         parts = [part for group in node.children for part in group.children]
         stubs = [part.get("stub", 0) for part in parts if isinstance(part, nodes.colspec)]
         for row in (row for part in parts if isinstance(part, _ROWS) for row in part.children):
             # Cells of a csv-table have no line numbers.
-            line = max(_line_of(node), min(filter(None, map(_first_line, row.children)), default=1))
+            line = max(
+                _find_line(node), min(filter(None, map(_find_first_line, row.children)), default=1)
+            )
             is_head = isinstance(row.parent, nodes.thead)
             builder.begin_row(line, is_header=is_head)
             for column, entry in enumerate(row.children):
-                text, links, inner = self._cell(entry)
+                text, links, inner = self._read_cell(entry)
                 builder.add(
                     text,
                     is_header=column < len(stubs) and bool(stubs[column]),
@@ -294,10 +300,12 @@ class _Reader:
                     links=links,
                     inner=inner,
                 )
-                builder.extend_row(max([line, *map(_last_line, entry.findall(nodes.paragraph))]))
+                builder.extend_row(
+                    max([line, *map(_find_last_line, entry.findall(nodes.paragraph))])
+                )
         return builder.build()
 
-    def _cell(self, entry: nodes.Element) -> tuple[str, Links, tuple[Table, ...]]:
+    def _read_cell(self, entry: nodes.Element) -> tuple[str, Links, tuple[Table, ...]]:
         """Return the text of a cell, its links, and the tables in it."""
         text, links = "", Links()
         inner = [child for child in entry.children if isinstance(child, nodes.table)]
@@ -309,9 +317,9 @@ class _Reader:
             start = len(text) + len(joint)
             text += joint + part.text
             links += tuple((start + offset, link) for offset, link in part.links)
-        return text, links, tuple(map(self._grid, inner))
+        return text, links, tuple(map(self._build_grid, inner))
 
-    def _with_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:
+    def _add_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:
         """Yield a block, then the footnotes that it refers to."""
         yield block
         for reference in node.findall(nodes.footnote_reference) if self._has_notes else ():
@@ -331,15 +339,17 @@ class _Reader:
             yield replace(block, kind=kind, text=mark + block.text)
             mark = ""
 
-    def _text_block(self, kind: Kind, node: nodes.Node, leads: Leads) -> Block:
-        text, links = self._text(node)
-        first = _line_of(node)
-        return Block(kind, text, first, _last_line(node), links=links, leads=_near(leads))
+    def _make_text_block(self, kind: Kind, node: nodes.Node, leads: Leads) -> Block:
+        text, links = self._read_text(node)
+        first = _find_line(node)
+        return Block(
+            kind, text, first, _find_last_line(node), links=links, leads=_select_near(leads)
+        )
 
-    def _text(self, node: nodes.Node) -> tuple[str, Links]:
+    def _read_text(self, node: nodes.Node) -> tuple[str, Links]:
         """Return the visible text of a node with inline markup, and its links."""
         text, links = "", list[tuple[int, WrittenLink]]()
-        for part, link in self._inline(node, 0):
+        for part, link in self._list_inline_parts(node, 0):
             if link:
                 links.append((len(text), link))
             if isinstance(part, nodes.superscript):
@@ -347,12 +357,12 @@ class _Reader:
             elif isinstance(part, nodes.subscript):
                 text += write_subscript(part.astext(), text)
             elif isinstance(part, nodes.math):
-                text += formula_text(part.astext())
+                text += format_formula(part.astext())
             else:
                 text += part.astext() if isinstance(part, nodes.Node) else part
         return text, tuple(links)
 
-    def _inline(
+    def _list_inline_parts(
         self, node: nodes.Node, depth: int
     ) -> Iterator[tuple[nodes.Node | str, WrittenLink | None]]:
         """Yield the pieces of text inside a node, each with the link that begins at that piece, or
@@ -361,11 +371,11 @@ class _Reader:
             if isinstance(child, nodes.reference):
                 address = child.get("refuri") or self._addresses.get(child.get("refname", ""), "")
                 yield "", link_to_address(address, child.astext()) if address else None
-                yield from self._inline(child, depth)
+                yield from self._list_inline_parts(child, depth)
             elif isinstance(child, nodes.substitution_reference):
                 substitution = self._substitutions.get(child.get("refname", ""))
                 known = substitution is not None and depth <= _MAX_SUBSTITUTIONS
-                yield from self._inline(substitution if known else child, depth + 1)
+                yield from self._list_inline_parts(substitution if known else child, depth + 1)
             elif isinstance(child, rst_dialect.linked):
                 yield child, child["link"]
             elif isinstance(child, nodes.image):
@@ -373,22 +383,22 @@ class _Reader:
             elif isinstance(child, (nodes.footnote_reference, nodes.citation_reference)):
                 yield f"[{child.astext()}]" if child.astext() else "", None
             elif isinstance(child, nodes.line):
-                yield from self._inline(child, depth)
+                yield from self._list_inline_parts(child, depth)
                 yield "\n", None
             elif isinstance(child, _LEAVES):
                 yield child, None
             elif not isinstance(child, nodes.raw):
-                yield from self._inline(child, depth)
+                yield from self._list_inline_parts(child, depth)
 
 
 def _read_code(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Block]:
-    text, first = node.astext(), _line_of(node)
-    yield Block("code", text, first, first + text.count("\n"), leads=_near(leads))
+    text, first = node.astext(), _find_line(node)
+    yield Block("code", text, first, first + text.count("\n"), leads=_select_near(leads))
 
 
 def _read_formula(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Block]:
-    line = _line_of(node)
-    yield Block("paragraph", formula_text(node.astext()), line, line, leads=_near(leads))
+    line = _find_line(node)
+    yield Block("paragraph", format_formula(node.astext()), line, line, leads=_select_near(leads))
 
 
 def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Iterator[Block]:
@@ -399,27 +409,27 @@ def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Itera
 
 
 def _read_contents(node: rst_dialect.contents, leads: Leads, depth: int) -> Iterator[Block]:
-    line = _line_of(node)
+    line = _find_line(node)
     yield Block("paragraph", "", line, line, links=tuple((0, link) for link in node["links"]))
 
 
 def _read_image(node: nodes.image, leads: Leads, depth: int = 0) -> Iterator[Block]:
-    line = _line_of(node)
+    line = _find_line(node)
     if text := node.get("alt", "").strip():
-        yield Block("figure", text, line, line, leads=_near(leads))
+        yield Block("figure", text, line, line, leads=_select_near(leads))
 
 
-def _numbers_of(items: nodes.enumerated_list) -> ItemNumbers:
+def _make_numbers(items: nodes.enumerated_list) -> ItemNumbers:
     return ItemNumbers(items.get("start", 1), _NUMBER_STYLES.get(items["enumtype"], "1"))
 
 
-def _near(leads: Leads) -> Leads:
+def _select_near(leads: Leads) -> Leads:
     """Return the innermost leads, without consecutive duplicates, so that deeply nested text does
     not repeat all leads."""
     return tuple(lead for lead, _ in groupby(leads) if lead)[-_MAX_LEADS:]
 
 
-def _line_of(node: nodes.Node) -> int:
+def _find_line(node: nodes.Node) -> int:
     """Return the line of a node, or of its nearest ancestor that has a line."""
     around: nodes.Node | None = node
     while around is not None:
@@ -429,10 +439,10 @@ def _line_of(node: nodes.Node) -> int:
     return 1
 
 
-def _first_line(node: nodes.Node) -> int:
+def _find_first_line(node: nodes.Node) -> int:
     return min((part.line for part in node.findall() if part.line), default=0)
 
 
-def _last_line(node: nodes.Node) -> int:
+def _find_last_line(node: nodes.Node) -> int:
     source = getattr(node, "rawsource", "") or node.astext()
-    return _line_of(node) + source.strip("\n").count("\n")
+    return _find_line(node) + source.strip("\n").count("\n")

@@ -149,7 +149,7 @@ class _Described(_Skipped):
         return [node]
 
 
-def _tolerant(known: type[Directive]) -> type[Directive]:
+def _make_tolerant(known: type[Directive]) -> type[Directive]:
     """Make a subclass of a docutils directive that accepts unknown options and records its line."""
 
     def run(self: Directive) -> list[nodes.Node]:
@@ -177,7 +177,7 @@ def _find_directive(
     if name.lower() in _OF_DOCUTILS:
         found, messages = _docutils_directive(name, language, document)
         if found:
-            return _tolerant(found), messages
+            return _make_tolerant(found), messages
     return _Described, []
 
 

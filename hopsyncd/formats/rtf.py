@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block, skipped_block, with_title
-from hopsyncd.formats.office_text import read_metadata, symbol_of, with_metadata
-from hopsyncd.formats.rtf_story import Story, margins_of
+from hopsyncd.formats.blocks import Block, make_skipped_block, with_title
+from hopsyncd.formats.office_text import find_symbol, read_metadata, with_metadata
+from hopsyncd.formats.rtf_story import Story, read_margins
 from hopsyncd.formats.rtf_tokens import (
     CHARACTERS,
     SYMBOLS,
-    charset_encoding,
-    code_page,
-    tokens_of,
+    find_charset_encoding,
+    find_code_page,
+    split_into_tokens,
 )
 
 _MAX_DEPTH, _MAX_ENTRIES, _MAX_NESTED_TABLES = 1000, 10_000, 8
@@ -67,7 +67,7 @@ class _State:
     link_start: int = 0
 
 
-def rtf_blocks(data: bytes) -> tuple[Block, ...]:
+def read_rtf(data: bytes) -> tuple[Block, ...]:
     """Read an RTF document. Line numbers count paragraphs and table rows."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not data.startswith(b"{\\rtf"):
@@ -103,7 +103,7 @@ class _Reader:
         self._about: list[Element] = []
 
     def blocks(self, data: bytes) -> tuple[Block, ...]:
-        for kind, value, number in tokens_of(data):
+        for kind, value, number in split_into_tokens(data):
             self._take(kind, value, number)
         self._flush()
         while self._stack:
@@ -116,11 +116,11 @@ class _Reader:
         known = {" ".join(block.text.split()) for block in blocks}
         margins = [margin for margin in self._margins if not _PAGE_NUMBER.match(margin.text)]
         skipped["page headers and footers that repeat"] += len(self._margins) - len(margins)
-        if shown := tuple(margins_of(margins, known, skipped)):
+        if shown := tuple(read_margins(margins, known, skipped)):
             line = self.number
             blocks += (Block("heading", "", line, line, level=1), *shown)
         blocks = with_metadata(blocks, titles, properties)
-        return (*blocks, skipped_block(skipped)) if skipped.total() else blocks
+        return (*blocks, make_skipped_block(skipped)) if skipped.total() else blocks
 
     def _next(self) -> int:
         self.number += 1
@@ -138,7 +138,7 @@ class _Reader:
             return
         if kind == "word" and value == b"u":
             self._flush()
-            self._unicode(number or 0)
+            self._read_unicode(number or 0)
             return
         is_character = value in (CHARACTERS if kind == "word" else SYMBOLS)
         if self._to_skip and is_character and kind in ("word", "symbol"):
@@ -155,9 +155,9 @@ class _Reader:
         elif kind == "}":
             self._close()
         elif kind == "symbol":
-            self._symbol(value)
+            self._read_symbol(value)
         else:
-            self._word(value, number)
+            self._read_word(value, number)
 
     def _open(self) -> None:
         if len(self._stack) >= _MAX_DEPTH:
@@ -185,15 +185,15 @@ class _Reader:
         elif ended.kind in (b"fonttbl", b"stylesheet") and ended.sink:
             self._end_entry(ended)
 
-    def _symbol(self, value: bytes) -> None:
+    def _read_symbol(self, value: bytes) -> None:
         if value == b"*":
             self._is_starred = self._is_new
         elif value in (b"\r", b"\n", b"\r\n"):
-            self._word(b"par", None)
+            self._read_word(b"par", None)
         elif value in SYMBOLS:
             self._add(SYMBOLS[value])
 
-    def _unicode(self, number: int) -> None:
+    def _read_unicode(self, number: int) -> None:
         self._is_new = False
         self._to_skip = self._state.fallback
         code = number + 0x10000 if number < 0 else number
@@ -203,15 +203,15 @@ class _Reader:
         if 0xDC00 <= code < 0xE000 and self._half:
             code = 0x10000 + ((self._half - 0xD800) << 10) + code - 0xDC00
         self._half = 0
-        name = self._font()[1]
+        name = self._find_font()[1]
         if 0xF000 <= code < 0xF100:
-            self._add(symbol_of(code, name if name.casefold() == "wingdings" else "symbol"))
+            self._add(find_symbol(code, name if name.casefold() == "wingdings" else "symbol"))
         elif 0 < code <= 0x10FFFF and not 0xD800 <= code < 0xE000:
             self._add(chr(code))
         else:
             self._add("\ufffd")
 
-    def _font(self) -> tuple[str, str]:
+    def _find_font(self) -> tuple[str, str]:
         font = self._state.font if self._state.font >= 0 else self._default_font
         return self._fonts.get(font, ("", ""))
 
@@ -219,13 +219,13 @@ class _Reader:
         """Add the collected bytes as text, decoded with the encoding of the current font."""
         if not self._bytes:
             return
-        encoding, name = self._font()
+        encoding, name = self._find_font()
         data = bytes(self._bytes)
         self._bytes.clear()
         if self._state.kind in (b"fonttbl", b"stylesheet"):
             encoding, name = self._charset, ""
         if name.casefold() in ("symbol", "wingdings"):
-            text = "".join(symbol_of(code, name) or chr(code) for code in data)
+            text = "".join(find_symbol(code, name) or chr(code) for code in data)
         else:
             text = data.decode(encoding or self._encoding, "replace")
         self._add(text)
@@ -243,10 +243,10 @@ class _Reader:
         story.line.add(text, state.mark)
         if text.strip():
             story.is_bold = state.is_bold and story.is_bold is not False
-            story.level = self._level(state)
+            story.level = self._find_level(state)
             story.depth = max(story.depth, state.depth)
 
-    def _level(self, state: _State) -> int:
+    def _find_level(self, state: _State) -> int:
         if 0 <= state.outline <= 9:
             return state.outline + 1 if state.outline < 9 else 0
         return self._levels.get(state.style, 0)
@@ -303,7 +303,7 @@ class _Reader:
             element.text = text
             self._about.append(element)
 
-    def _word(self, word: bytes, number: int | None) -> None:
+    def _read_word(self, word: bytes, number: int | None) -> None:
         state = self._state
         is_new, self._is_new = self._is_new, False
         is_starred, self._is_starred = self._is_starred, False
@@ -383,7 +383,7 @@ class _Reader:
         state.is_bold = False
 
     def set_code_page(self, number: int | None) -> None:
-        self._encoding = code_page(number) if number else self._encoding
+        self._encoding = find_code_page(number) if number else self._encoding
 
     def set_mac(self, _: int | None) -> None:
         self._encoding = "mac_roman"
@@ -401,10 +401,10 @@ class _Reader:
         self._state.font = number or 0
 
     def set_charset(self, number: int | None) -> None:
-        self._charset = charset_encoding(number or 0)
+        self._charset = find_charset_encoding(number or 0)
 
     def set_font_page(self, number: int | None) -> None:
-        self._charset = code_page(number) if number else self._charset
+        self._charset = find_code_page(number) if number else self._charset
 
     def set_fallback(self, number: int | None) -> None:
         self._state.fallback = max(0, 1 if number is None else number)

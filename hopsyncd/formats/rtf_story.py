@@ -11,7 +11,7 @@ from hopsyncd.formats.blocks import Block, Links
 from hopsyncd.formats.header_rows import may_name_columns
 from hopsyncd.formats.list_numbers import add_label
 from hopsyncd.formats.office_text import Line, ListLeads
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 _NEAR = 20  # cell edges this close, in twips, are equal
@@ -81,8 +81,8 @@ class Grid:
         """Yield the rows, each followed by its notes."""
         builder = TableBuilder()
         placed = _place_cells(self.rows)
-        spans = _spans_down(placed)
-        headers = _bold_headers(self.rows)
+        spans = _find_row_spans(placed)
+        headers = _count_bold_headers(self.rows)
         for number, (row, cells) in enumerate(zip(self.rows, placed, strict=True)):
             builder.begin_row(row.line, is_header=row.is_header or number < headers)
             for cell in cells:
@@ -95,7 +95,7 @@ class Grid:
                     links=cell.links,
                 )
         beside = sorted(self.beside.items())
-        for block in table_blocks(builder.build(), leads):
+        for block in make_table_blocks(builder.build(), leads):
             while beside and block.kind == "table" and beside[0][0] < block.first_line:
                 yield from beside.pop(0)[1]
             yield block
@@ -126,7 +126,7 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
     return result
 
 
-def _bold_headers(rows: list[_Row]) -> int:
+def _count_bold_headers(rows: list[_Row]) -> int:
     """Return how many bold rows at the top of a table can be the headers of the other rows."""
     bold = takewhile(lambda row: row.is_bold, rows)
     names = [[text for text, _ in row.cells if text] for row in bold]
@@ -134,7 +134,7 @@ def _bold_headers(rows: list[_Row]) -> int:
     return len(names) if len(names) < len(rows) and are_names else 0
 
 
-def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
+def _find_row_spans(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
     """Return the number of rows that each cell spans, by (row, column).
 
     Continuation cells that have no first cell are included.
@@ -286,7 +286,7 @@ class Story:
             self._beside = []
 
 
-def margins_of(blocks: list[Block], known: set[str], skipped: Counter[str]) -> Iterator[Block]:
+def read_margins(blocks: list[Block], known: set[str], skipped: Counter[str]) -> Iterator[Block]:
     """Yield the text of page headers and footers that occurs nowhere else in the document."""
     for block in blocks:
         text = " ".join(block.text.split())

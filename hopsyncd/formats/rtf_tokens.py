@@ -29,7 +29,7 @@ _NAMES = {
 }
 
 
-def tokens_of(data: bytes) -> Iterator[Token]:
+def split_into_tokens(data: bytes) -> Iterator[Token]:
     """Yield the tokens of a document, without embedded binary data."""
     offset = 0
     while match := _TOKEN.match(data, offset):
@@ -50,7 +50,7 @@ def tokens_of(data: bytes) -> Iterator[Token]:
             yield "symbol", symbol, None
 
 
-def code_page(number: int) -> str:
+def find_code_page(number: int) -> str:
     """Return the encoding of a code page, or Windows-1252 if the code page is unknown."""
     name = _NAMES.get(number, f"cp{number}")
     try:
@@ -59,7 +59,7 @@ def code_page(number: int) -> str:
         return "cp1252"
 
 
-def charset_encoding(charset: int) -> str:
+def find_charset_encoding(charset: int) -> str:
     """Return the encoding of a font's character set, or "" if the document's encoding applies."""
     number = _CHARSETS.get(charset)
-    return code_page(number) if number else ""
+    return find_code_page(number) if number else ""

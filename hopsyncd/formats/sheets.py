@@ -7,8 +7,8 @@ from itertools import islice, takewhile
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.header_rows import columns_of_groups, is_data, may_name_columns
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.header_rows import is_data, map_group_columns, may_name_columns
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import Row, TableBuilder
 
 _PART_ROWS = 1000
@@ -47,7 +47,7 @@ class SheetRow:
         return len(cells) > 1 and all(cell.is_bold for cell in cells)
 
 
-def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
+def read_sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
     """Yield the blocks of a table of a spreadsheet or CSV file. The header is guessed from the
     content, because few of these tables mark their header.
 
@@ -58,19 +58,19 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
     caption: str | None = None
     remaining = iter(rows)
     while part := list(islice(remaining, _PART_ROWS)):
-        if caption is None and (above := _rows_above_header(part)):
-            yield from table_blocks(_build_part((), part[:above], frozenset()).build())
+        if caption is None and (above := _count_rows_above_header(part)):
+            yield from make_table_blocks(_build_part((), part[:above], frozenset()).build())
             part = part[above:]
-        marked = _header_rows(part, is_first=caption is None)
+        marked = _find_header_rows(part, is_first=caption is None)
         table = _build_part(headers, part, marked).build(guess_header=caption is None)
-        if caption is None and not table.header_rows and (below := _bold_below_title(part)):
+        if caption is None and not table.header_rows and (below := _find_bold_below_title(part)):
             table = _build_part((), part, marked | below).build(guess_header=True)
         headers = table.rows[: table.header_rows]
         if caption is None:
             caption = table.caption
-            yield from table_blocks(table)
+            yield from make_table_blocks(table)
         else:
-            yield from table_blocks(table, (lead_of(caption),) if caption else ())
+            yield from make_table_blocks(table, (lead_of(caption),) if caption else ())
 
 
 def _build_part(
@@ -95,7 +95,7 @@ def _build_part(
     return builder
 
 
-def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
+def _find_header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
     """Return the positions of the bold rows that name columns: rows inside a column of numbers and,
     if `is_first`, rows at the top."""
     bold = [row.is_bold for row in part]
@@ -115,7 +115,7 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
     return frozenset((*range(top), *inside))
 
 
-def _bold_below_title(part: Sequence[SheetRow]) -> frozenset[int]:
+def _find_bold_below_title(part: Sequence[SheetRow]) -> frozenset[int]:
     """Return the position of the first bold row below a title, or nothing if the row does not name
     the columns of other rows."""
     index = next((index for index, row in enumerate(part) if sum(map(bool, row.texts)) > 1), 0)
@@ -131,7 +131,7 @@ def _interrupts(above: str, text: str, below: str) -> bool:
     return is_number(above) and is_number(below) and bool(text) and not is_number(text)
 
 
-def _rows_above_header(part: Sequence[SheetRow]) -> int:
+def _count_rows_above_header(part: Sequence[SheetRow]) -> int:
     """Return the number of rows above the header that describe the table, such as the customer and
     date of an invoice. A title alone does not count.
 
@@ -145,7 +145,7 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
         below = [row.texts for row in part[index + 1 : index + 4]]
         if count >= most - 1 and count > 2 and _is_above_numbers(texts, below):
             groups = [*takewhile(_names_groups, reversed(part[:index]))]
-            has_groups = index > 0 and columns_of_groups([part[index - 1].texts, texts, *below])
+            has_groups = index > 0 and map_group_columns([part[index - 1].texts, texts, *below])
             above = index - 1 if len(groups) == 1 or has_groups else index
             is_told = max(counts[:above], default=0) > 1  # a title alone is the table's caption
             return above if is_told else 0

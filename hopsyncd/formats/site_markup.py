@@ -52,24 +52,24 @@ _INDENT = 4
 _SIGNS = (":::", "!!!", "???", '=== "', "{", "import ", "label=", "title=", "summary=")
 
 
-def without_site_markup(text: str) -> tuple[str, Counter[str]]:
+def remove_site_markup(text: str) -> tuple[str, Counter[str]]:
     r"""Remove the markup of site generators. Return the text, and the number of omissions by kind.
 
-    >>> without_site_markup(":::tip[Save often]\nAnd early.\n:::")[0]
+    >>> remove_site_markup(":::tip[Save often]\nAnd early.\n:::")[0]
     'Save often:\nAnd early.\n'
-    >>> without_site_markup('!!! note "Save often"\n    And early.')[0]
+    >>> remove_site_markup('!!! note "Save often"\n    And early.')[0]
     'Save often:\nAnd early.'
     """
     skipped: Counter[str] = Counter()
     if not any(sign in text for sign in _SIGNS):
         return text, skipped
     lines = text.split("\n")
-    codes = [*_code_lines(lines)]
+    codes = [*_mark_code_lines(lines)]
     if "{/*" in text or "comment" in text:
         for begin, end in _COMMENTS:
-            lines = _without_comments(lines, codes, begin, end, skipped)
+            lines = _remove_comments(lines, codes, begin, end, skipped)
     if _IS_MDX.search(text):
-        lines = _without_imports(lines, codes, skipped)
+        lines = _remove_imports(lines, codes, skipped)
     indents: list[int] = []  # the indentation of the text of each open admonition
     read: list[str] = []
     for line, is_code in zip(lines, codes, strict=True):
@@ -86,7 +86,7 @@ def without_site_markup(text: str) -> tuple[str, Counter[str]]:
     return "\n".join(read), skipped
 
 
-def _code_lines(lines: Sequence[str]) -> Iterator[bool]:
+def _mark_code_lines(lines: Sequence[str]) -> Iterator[bool]:
     """Yield whether each line belongs to fenced code. The fences count as code."""
     mark = ""
     for line in lines:
@@ -100,7 +100,7 @@ def _code_lines(lines: Sequence[str]) -> Iterator[bool]:
             yield bool(mark)
 
 
-def _without_comments(
+def _remove_comments(
     lines: Sequence[str],
     codes: Sequence[bool],
     begin: re.Pattern[str],
@@ -126,7 +126,7 @@ def _without_comments(
     return remaining
 
 
-def _without_imports(
+def _remove_imports(
     lines: Sequence[str], codes: Sequence[bool], skipped: Counter[str]
 ) -> list[str]:
     """Remove the imports and exports of MDX outside code. They end at an empty line at the latest.
@@ -155,27 +155,27 @@ def _read_line(line: str, skipped: Counter[str]) -> tuple[str, bool]:
     bare = line.strip()
     if bare.startswith(":::"):
         found = _NAMED.match(bare.strip(":").strip())
-        return _with_colon(found[1] or found[2] if found else ""), False
+        return _add_colon(found[1] or found[2] if found else ""), False
     if bare.startswith(("!!! ", "??? ", "???+ ", '=== "')):
         title = _QUOTED.search(bare)
-        return _with_colon(title[1] if title else ""), True
+        return _add_colon(title[1] if title else ""), True
     if bare.startswith("<") and (found := _COMPONENT.match(line)):
-        return _with_colon(found[1] or found[2]), False
+        return _add_colon(found[1] or found[2]), False
     if "{" not in line:
         return line, False
     if found := _CODE_TAG.match(line):
         return "```" if found[1] or found[3] else f"```{found[2] or found[4] or ''}", False
     if bare.startswith("#") and _ATTRIBUTES.match(bare, start := bare.rfind("{")):
         return bare[:start].rstrip(), False
-    return _TAG.sub(lambda tag: _shown_of(tag, skipped), line), False
+    return _TAG.sub(lambda tag: _read_shortcode(tag, skipped), line), False
 
 
-def _with_colon(title: str) -> str:
+def _add_colon(title: str) -> str:
     title = title.strip()
     return title if not title or title[-1] in ".:!?" else f"{title}:"
 
 
-def _shown_of(tag: re.Match[str], skipped: Counter[str]) -> str:
+def _read_shortcode(tag: re.Match[str], skipped: Counter[str]) -> str:
     """Return the titles and captions in a shortcode, or else the tag itself.
 
     The tag is later removed with the other markup of its paragraph.

@@ -17,14 +17,20 @@ from zipfile import ZipFile
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats import library
-from hopsyncd.formats.archive import attribute, local_name, open_archive, targets_of, tree_of
-from hopsyncd.formats.blocks import Block, skipped_block
-from hopsyncd.formats.charts import chart_blocks
-from hopsyncd.formats.media_types import cell_number
+from hopsyncd.formats.archive import (
+    get_attribute,
+    get_local_name,
+    open_archive,
+    parse_member,
+    read_targets,
+)
+from hopsyncd.formats.blocks import Block, make_skipped_block
+from hopsyncd.formats.charts import read_chart
+from hopsyncd.formats.media_types import number_cell
 from hopsyncd.formats.numbers import show_plainly, show_value
-from hopsyncd.formats.odt import count_of, table_rows
-from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
-from hopsyncd.formats.xls_styles import Style, is_encrypted, styles_of
+from hopsyncd.formats.odt import count_of, list_table_rows
+from hopsyncd.formats.sheets import SheetCell, SheetRow, read_sheet
+from hopsyncd.formats.xls_styles import Style, is_encrypted, read_styles
 
 _MAX_REPEATED = 1000  # copies of a repeated row or cell; cells of a merged area
 _MAX_COLUMNS = 16_384  # the limit of Excel and LibreOffice
@@ -56,35 +62,35 @@ class _Place:
         return first <= column <= last
 
 
-def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
+def read_xlsx(data: bytes) -> tuple[Block, ...]:
     """Read an Excel workbook, with comments, text boxes and the text of charts.
 
     Formulas show their saved values; formulas without a value are counted. If openpyxl rejects the
-    workbook or finds no sheet in it, `xls_blocks` reads the workbook: programs other than Excel
+    workbook or finds no sheet in it, `read_xls` reads the workbook: programs other than Excel
     write parts that openpyxl does not support.
     """
     archive = open_archive(data)  # refuses an archive that is too large when unpacked
     try:
-        blocks = _formatted_blocks(data, archive)
+        blocks = _read_formatted(data, archive)
     except Exception as error:
         if isinstance(error, ReaderUnavailable | MemoryError):
             raise
         with suppress(Exception):
-            return xls_blocks(data)
+            return read_xls(data)
         raise
-    return blocks or xls_blocks(data)
+    return blocks or read_xls(data)
 
 
-def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
+def _read_formatted(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
     """Read a workbook with its number formats, comments, drawings and marked headers."""
     openpyxl = library("openpyxl")
-    library("openpyxl.worksheet._read_only").WorkSheetParser = _lenient_parser()
+    library("openpyxl.worksheet._read_only").WorkSheetParser = _make_lenient_parser()
     blocks: list[Block] = []
     without_value = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        bold = _bold_styles(book)
+        bold = _find_bold_styles(book)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # the dimensions that files declare can be wrong
             member = sheet._worksheet_path
@@ -92,19 +98,19 @@ def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
             merged = [found.decode() for found in _MERGED.findall(source)]
             place = replace(
-                _parse_merged_ranges(merged), headers=_header_ranges(archive, member, source)
+                _parse_merged_ranges(merged), headers=_find_header_ranges(archive, member, source)
             )
-            rows = _excel_rows(sheet.iter_rows(), place, bold)
-            blocks += _sheet(rows)
+            rows = _read_excel_rows(sheet.iter_rows(), place, bold)
+            blocks += _read_sheet(rows)
             without_value += len(_WITHOUT_VALUE.findall(source))
             blocks += _read_attached(archive, member)
     if without_value:
-        blocks.append(skipped_block({"formulas without a saved value": without_value}))
+        blocks.append(make_skipped_block({"formulas without a saved value": without_value}))
     return tuple(blocks)
 
 
 @cache
-def _lenient_parser() -> Any:
+def _make_lenient_parser() -> Any:
     """Make a subclass of openpyxl's sheet parser that reads only rows, and reads a cell with an
     invalid value as text.
 
@@ -137,10 +143,10 @@ def _lenient_parser() -> Any:
     return LenientParser
 
 
-def xls_blocks(data: bytes) -> tuple[Block, ...]:
+def read_xls(data: bytes) -> tuple[Block, ...]:
     """Read a workbook with calamine: .xls, and .xlsx files that openpyxl cannot read."""
     calamine = library("python_calamine")
-    styles = styles_of(data)
+    styles = read_styles(data)
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
@@ -155,7 +161,9 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             first_row, first_column = sheet.start or (0, 0)
             values = sheet.to_python(skip_empty_area=True)
             start = first_row + 1, first_column + 1
-            blocks += _sheet(_plain_rows(values, *start, place, styles.get(sheet.name, {})))
+            blocks += _read_sheet(
+                _read_plain_rows(values, *start, place, styles.get(sheet.name, {}))
+            )
         return tuple(blocks)
     except BaseException as error:
         if is_encrypted(data):
@@ -174,30 +182,30 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
         ) from error
 
 
-def ods_blocks(data: bytes) -> tuple[Block, ...]:
+def read_ods(data: bytes) -> tuple[Block, ...]:
     """Read an OpenDocument spreadsheet (.ods). Its cells contain the text as displayed."""
-    body = tree_of(open_archive(data), "content.xml").find("{*}body/{*}spreadsheet")
+    body = parse_member(open_archive(data), "content.xml").find("{*}body/{*}spreadsheet")
     blocks: list[Block] = []
     for table in () if body is None else body.iterfind("{*}table"):
-        blocks.append(Block("heading", attribute(table, "name"), 1, 1, level=1))
-        blocks += _sheet(_ods_rows(table))
+        blocks.append(Block("heading", get_attribute(table, "name"), 1, 1, level=1))
+        blocks += _read_sheet(_read_ods_rows(table))
     return tuple(blocks)
 
 
-def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
+def _read_sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
     """Read the tables of a sheet, one below the other."""
     run: list[SheetRow] = []
     for row in rows:
         if any(cell is None or cell.text for cell in row.cells):
             run.append(row)
         elif run:
-            yield from _tables(run)
+            yield from _read_tables(run)
             run = []
     if run:
-        yield from _tables(run)
+        yield from _read_tables(run)
 
 
-def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
+def _read_tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
     """Yield the blocks of the tables in consecutive non-empty rows.
 
     Two tables can touch at a corner if they share no column. Tables that are side by side have an
@@ -208,20 +216,20 @@ def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
         for column, cell in enumerate(row.cells):
             if cell is None or cell.text:
                 filled[column] = (filled.get(column, (number, 0))[0], number)
-    if number := _corner(filled, len(rows)):
-        yield from _tables(rows[:number])
-        yield from _tables(rows[number:])
+    if number := _find_corner(filled, len(rows)):
+        yield from _read_tables(rows[:number])
+        yield from _read_tables(rows[number:])
         return
-    parts = _parts_beside_one_another(filled)
+    parts = _group_columns_by_table(filled)
     for columns in parts:
         part = [_cut(row, columns) for row in rows]
         if len(parts) > 1:
-            yield from _sheet(part)
+            yield from _read_sheet(part)
         else:
-            yield from sheet_blocks(part)
+            yield from read_sheet(part)
 
 
-def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:
+def _group_columns_by_table(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:
     """Group the columns by table. `filled` contains the first and last row with text of each
     column."""
     groups: list[list[int]] = []
@@ -245,7 +253,7 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
     return [columns for _, columns in parts]
 
 
-def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
+def _find_corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
     """Return the number of rows above the lower of two tables that share no column, or 0 if the
     rows do not consist of two such tables.
 
@@ -270,13 +278,13 @@ def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
     return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
 
 
-def _bold_styles(book: Any) -> frozenset[int]:
+def _find_bold_styles(book: Any) -> frozenset[int]:
     """Return the numbers of the bold cell styles."""
     styles, fonts = book._cell_styles, book._fonts
     return frozenset(index for index, style in enumerate(styles) if fonts[style.fontId].b)
 
 
-def _excel_rows(
+def _read_excel_rows(
     rows: Iterable[Sequence[Any]], place: _Place, bold: frozenset[int]
 ) -> Iterator[SheetRow]:
     """Yield the rows of a sheet. Consecutive rows without cells count as one row, because there may
@@ -293,22 +301,22 @@ def _excel_rows(
             None
             if (number, column) in place.covered
             else SheetCell(
-                _cell_text(cell),
+                _format_cell(cell),
                 *place.spans.get((number, column), (1, 1)),
                 is_header=place.is_header(number, column),
                 is_bold=getattr(cell, "_style_id", 0) in bold,
             )
             for column, cell in enumerate(row, 1)
         ]
-        yield _row(number, 1, cells)
+        yield _make_row(number, 1, cells)
 
 
-def _row(number: int, column: int, cells: Sequence[SheetCell | None]) -> SheetRow:
-    begin = cell_number(number, column)
+def _make_row(number: int, column: int, cells: Sequence[SheetCell | None]) -> SheetRow:
+    begin = number_cell(number, column)
     return SheetRow(begin, begin + max(len(cells) - 1, 0), tuple(cells))
 
 
-def _cell_text(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     value = cell.value
     if value is None or isinstance(value, str):
         return _unescape(value or "")
@@ -323,17 +331,17 @@ def _unescape(text: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text).replace("\0", "")
 
 
-def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:
+def _find_header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:
     """Return the first and last column of each filter and table of the sheet `member`, by header
     row. `source` is the XML of the sheet."""
     sources = [source] if b"autoFilter" in source else []
-    for kind, name in targets_of(archive, member).values():
+    for kind, name in read_targets(archive, member).values():
         if kind == "table" and name in archive.NameToInfo:
             table = archive.read(name)
             sources += [] if b'headerRowCount="0"' in table else [table]
     found = (match for source in sources for match in _FILTER.finditer(source))
     return {
-        int(row): (_column_number(first.decode()), _column_number(last.decode()))
+        int(row): (_number_column(first.decode()), _number_column(last.decode()))
         for first, row, last in (match.groups() for match in found)
     }
 
@@ -343,16 +351,16 @@ def _parse_merged_ranges(ranges: Iterable[str]) -> _Place:
     return _span_cells(
         (
             int(found_range[2]),
-            _column_number(found_range[1]),
+            _number_column(found_range[1]),
             int(found_range[4]),
-            _column_number(found_range[3]),
+            _number_column(found_range[3]),
         )
         for found_range in found
         if found_range
     )
 
 
-def _column_number(letters: str) -> int:
+def _number_column(letters: str) -> int:
     number = 0
     for letter in letters:
         number = number * 26 + ord(letter) - ord("A") + 1
@@ -378,7 +386,7 @@ def _span_cells(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
     return _Place(spans, frozenset(covered))
 
 
-def _plain_rows(
+def _read_plain_rows(
     values: Iterable[Sequence[object]],
     first_row: int,
     first_column: int,
@@ -406,27 +414,27 @@ def _plain_rows(
             text = show_plainly(value) if is_plain else show_value(value, style.number_format)
             span = place.spans.get((number, column), (1, 1))
             cells.append(SheetCell(text, *span, is_bold=style.is_bold))
-        yield _row(number, first_column, cells)
+        yield _make_row(number, first_column, cells)
 
 
-def _ods_rows(table: Element) -> Iterator[SheetRow]:
+def _read_ods_rows(table: Element) -> Iterator[SheetRow]:
     number = 0
-    for row, is_header in table_rows(table, False):
-        cells = _ods_cells(row, is_header)
+    for row, is_header in list_table_rows(table, False):
+        cells = _read_ods_cells(row, is_header)
         repeated = count_of(row, "rows-repeated")
         for _ in range(min(repeated, _MAX_REPEATED) if cells else 1):
             number += 1
-            yield _row(number, 1, cells)
+            yield _make_row(number, 1, cells)
         number += 0 if cells else repeated - 1
 
 
-def _ods_cells(row: Element, is_header: bool) -> list[SheetCell | None]:
+def _read_ods_cells(row: Element, is_header: bool) -> list[SheetCell | None]:
     """Return the cells of a row up to the last cell with text."""
     cells: list[SheetCell | None] = []
     gaps: list[tuple[SheetCell | None, int]] = []  # cells without text, and how often they repeat
     for cell in row:
         repeated = count_of(cell, "columns-repeated")
-        if local_name(cell) != "table-cell":
+        if get_local_name(cell) != "table-cell":
             gaps.append((None, repeated))
             continue
         text = "\n".join("".join(part.itertext()) for part in cell.iterfind("{*}p"))
@@ -445,28 +453,28 @@ def _ods_cells(row: Element, is_header: bool) -> list[SheetCell | None]:
 
 def _read_attached(archive: ZipFile, member: str) -> Iterator[Block]:
     """Read the comments of a sheet, and the text of its drawings and charts."""
-    for kind, name in targets_of(archive, member).values():
+    for kind, name in read_targets(archive, member).values():
         if name not in archive.namelist():
             continue
         if kind in ("comments", "threadedComment"):
-            for comment in tree_of(archive, name).iterfind(".//{*}comment"):
+            for comment in parse_member(archive, name).iterfind(".//{*}comment"):
                 text = " ".join("".join(comment.itertext()).split())
                 place = _parse_merged_ranges(
                     [f"{comment.get('ref', 'A1')}:{comment.get('ref', 'A1')}"]
                 )
                 row, column = next(iter(place.spans), (1, 1))
-                line = cell_number(row, column)
+                line = number_cell(row, column)
                 yield Block("note", text, line, line)
         elif kind == "drawing":
-            yield from _drawing(archive, name)
+            yield from _read_drawing(archive, name)
 
 
-def _drawing(archive: ZipFile, name: str) -> Iterator[Block]:
-    drawing = tree_of(archive, name)
+def _read_drawing(archive: ZipFile, name: str) -> Iterator[Block]:
+    drawing = parse_member(archive, name)
     for paragraph in drawing.iterfind(".//{*}txBody/{*}p"):
         text = " ".join("".join(part.text or "" for part in paragraph.iterfind(".//{*}t")).split())
         if text:
             yield Block("paragraph", text, 1, 1)
-    for kind, chart in targets_of(archive, name).values():
+    for kind, chart in read_targets(archive, name).values():
         if kind == "chart" and chart in archive.namelist():
-            yield from chart_blocks(tree_of(archive, chart), 1)
+            yield from read_chart(parse_member(archive, chart), 1)

@@ -27,15 +27,15 @@ class _Cue:
     last_line: int
 
 
-def subtitle_blocks(text: str) -> tuple[Block, ...]:
+def read_subtitles(text: str) -> tuple[Block, ...]:
     """Read subtitles. Cues are joined into paragraphs, which end with a sentence or at a pause.
 
     Each paragraph begins with its time. Cue numbers, styles and author's notes are left out.
     """
-    return tuple(_paragraphs(_cues(text.split("\n"))))
+    return tuple(_join_cues(_read_cues(text.split("\n"))))
 
 
-def _cues(lines: list[str]) -> Iterator[_Cue]:
+def _read_cues(lines: list[str]) -> Iterator[_Cue]:
     index = 0
     previous = ""
     while index < len(lines):
@@ -58,7 +58,7 @@ def _cues(lines: list[str]) -> Iterator[_Cue]:
             previous = shown
 
 
-def _paragraphs(cues: Iterator[_Cue]) -> Iterator[Block]:
+def _join_cues(cues: Iterator[_Cue]) -> Iterator[Block]:
     waiting: list[_Cue] = []
     length = 0
     for cue in cues:
@@ -67,15 +67,15 @@ def _paragraphs(cues: Iterator[_Cue]) -> Iterator[Block]:
             or length + len(cue.text) > _MOST_CHARACTERS
             or (length >= _ENOUGH_CHARACTERS and _END.search(waiting[-1].text))
         ):
-            yield _paragraph(waiting)
+            yield _make_paragraph(waiting)
             waiting, length = [], 0
         waiting.append(cue)
         length += len(cue.text) + 1
     if waiting:
-        yield _paragraph(waiting)
+        yield _make_paragraph(waiting)
 
 
-def _paragraph(cues: list[_Cue]) -> Block:
+def _make_paragraph(cues: list[_Cue]) -> Block:
     hours, rest = divmod(cues[0].begin_s, 3600)
     time = f"{hours}:{rest // 60:02}:{rest % 60:02}"
     text = "\n".join(cue.text for cue in cues)

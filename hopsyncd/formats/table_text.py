@@ -33,7 +33,7 @@ _TOTAL = re.compile(r"(?:(?:grand|overall) )?total|sum\b|summe\b|gesamt", re.IGN
 _NO_COLUMNS: frozenset[int] = frozenset()
 
 
-def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
+def label_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     """Return the label of each column: the path from its outermost header to its own header.
 
     Empty and repeated headers add nothing to the path, and a long label is shortened. If the table
@@ -53,7 +53,7 @@ def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     )
 
 
-def table_blocks(
+def make_table_blocks(
     table: Table, leads: tuple[str, ...] = (), outer: str = "", column: str = ""
 ) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
@@ -73,28 +73,28 @@ def table_blocks(
         leads = (*leads, lead_of(table.caption))
     if not data:
         headers, data = (), table.rows
-    labels = _affordable(labels_of_columns(headers, column), data)
-    links = _links_of(headers)
+    labels = _shorten_labels(label_columns(headers, column), data)
+    links = _list_links(headers)
     width = table.width
-    begins = _columns_with_own_cells(data, width)
+    begins = _find_columns_with_own_cells(data, width)
     notes = _note_rows(data, width)
     empty = _empty_columns(labels, headers, data, notes)
-    yield from _header_blocks(headers, labels, empty, leads)
+    yield from _make_header_blocks(headers, labels, empty, leads)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
     group: tuple[str, ...] = ()
     for index, row in enumerate(data):
         if headers and _is_repeated(row, headers):
             continue
         if headers and _is_new_header(row, data[index + 1 : index + 2]):
-            labels = _affordable(labels_of_columns([row], column), data[index + 1 :])
-            links += _links_of([row])
+            labels = _shorten_labels(label_columns([row], column), data[index + 1 :])
+            links += _list_links([row])
             empty = _empty_columns(labels, headers, data, notes, index + 1)
-            yield from _header_blocks([row], labels, empty, leads)
+            yield from _make_header_blocks([row], labels, empty, leads)
             continue
         is_group = _is_group(row, width)
         has_labels = not is_group and index not in notes
         known = (labels, empty or _NO_COLUMNS) if has_labels else ((), _NO_COLUMNS)
-        text, row_links = _row_text(row, known[0], begins, known[1])
+        text, row_links = _format_row(row, known[0], begins, known[1])
         if not (text or row_links or row.has_tables):
             continue
         empty = empty if is_group else _NO_COLUMNS
@@ -103,7 +103,7 @@ def table_blocks(
         above = leads if is_apart else leads + group
         own_head = text.partition(JOINT)[0]
         start = f"{outer}{JOINT}" if outer and len(outer) <= _MAX_OUTER_CHARACTERS else ""
-        inner = tuple(_inner_blocks(row, start + own_head, labels, above))
+        inner = tuple(_make_inner_blocks(row, start + own_head, labels, above))
         links += row_links
         is_told = text == own_head and len(start + own_head) <= _MAX_OUTER_CHARACTERS
         if links or not (inner and is_told):
@@ -115,7 +115,7 @@ def table_blocks(
         group = (lead_of(row.distinct[0].text),) if has_name and row.distinct else group
 
 
-def _header_blocks(
+def _make_header_blocks(
     headers: Iterable[Row],
     labels: Sequence[str],
     empty: frozenset[int] | None,
@@ -125,7 +125,7 @@ def _header_blocks(
     columns without values (`empty` is None)."""
     is_shown = empty is None or any(label.endswith(_CUT) for label in labels)
     for row in headers if is_shown else ():
-        text, _ = _row_text(row, (), [True] * len(row.cells))
+        text, _ = _format_row(row, (), [True] * len(row.cells))
         yield Block("table", text, row.first_line, row.last_line, leads=leads)
 
 
@@ -168,7 +168,7 @@ def _is_total(row: Row) -> bool:
     return bool(row.distinct) and _TOTAL.match(row.distinct[0].text) is not None
 
 
-def _inner_blocks(
+def _make_inner_blocks(
     row: Row, outer: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
     """Yield the blocks of the tables in the cells of a row."""
@@ -176,21 +176,21 @@ def _inner_blocks(
         starts = {cell: index for index, cell in reversed([*enumerate(row.cells)])}
         for index, cell in ((starts[cell], cell) for cell in row.own):
             for table in cell.inner:
-                yield from table_blocks(
+                yield from make_table_blocks(
                     table, leads, outer, labels[index] if index < len(labels) else ""
                 )
 
 
-def _links_of(rows: Iterable[Row]) -> Links:
+def _list_links(rows: Iterable[Row]) -> Links:
     return tuple((0, link) for row in rows for cell in row.own for _, link in cell.links)
 
 
-def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
+def _find_columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
     """Return for each column whether a cell with text begins in it."""
     begins = [False] * width
     for row in rows:
         for index, (before, cell) in enumerate(pairwise((None, *row.cells))):
-            if cell is not before and _text(cell):
+            if cell is not before and _get_text(cell):
                 begins[index] = True
     return begins
 
@@ -251,7 +251,7 @@ def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
     return not any(is_number(cell.text) for cell in row.distinct)
 
 
-def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
+def _shorten_labels(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
     """Return the labels. The labels are shortened if they would make the table many times
     longer."""
     characters = sum(len(cell.text) for row in rows for cell in row.own)
@@ -264,7 +264,7 @@ def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + _CUT
 
 
-def _row_text(
+def _format_row(
     row: Row,
     labels: Sequence[str],
     begins: Sequence[bool],
@@ -279,7 +279,7 @@ def _row_text(
     links: list[tuple[int, WrittenLink]] = []
     length = 0
     missing = max(empty, default=-1) + 1 - len(row.cells)
-    for cell, columns in _runs((*row.cells, *[None] * missing)):
+    for cell, columns in _group_spanned_columns((*row.cells, *[None] * missing)):
         text = cell.text if cell else ""
         if not text and columns[0] in empty:
             parts.append(f"{labels[columns[0]]}:")
@@ -308,14 +308,14 @@ def _row_text(
     return JOINT.join(parts), tuple(links)
 
 
-def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
+def _group_spanned_columns(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
     """Yield each cell with the columns that it spans. An empty cell spans one column."""
     places = enumerate(cells)
-    keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
+    keyed = groupby(places, key=lambda place: place[1] if _get_text(place[1]) else place[0])
     for _, run in keyed:
         columns = list(run)
         yield columns[0][1], [index for index, _ in columns]
 
 
-def _text(cell: Cell | None) -> str:
+def _get_text(cell: Cell | None) -> str:
     return cell.text if cell else ""

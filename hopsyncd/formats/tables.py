@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from hopsyncd.formats.blocks import Links, squeeze
+from hopsyncd.formats.blocks import Links, squeeze_spaces
 from hopsyncd.formats.cell_values import is_number, is_year
-from hopsyncd.formats.fields import labels_of
+from hopsyncd.formats.fields import find_labels
 from hopsyncd.formats.header_rows import (
     are_of_several_kinds,
-    columns_of_groups,
     counts_columns,
     has_only_number_columns,
     is_data,
+    map_group_columns,
 )
 
 _SHORT_LABEL_CHARACTERS = 40
@@ -122,7 +122,7 @@ class TableBuilder:
         inner: tuple[Table, ...] = (),
     ) -> None:
         """Add the row's next cell. A `rowspan` of 0 extends to the end of the table."""
-        text, links = squeeze(text, links)
+        text, links = squeeze_spaces(text, links)
         cell = Cell(text, is_header or self._is_header, links, inner)
         self._places += _PLACES_PER_CELL
         self._fill()
@@ -155,11 +155,11 @@ class TableBuilder:
             or (guess_header and len(rows[begin].distinct) < 2)
         ):
             begin += 1
-        if groups := _row_of_groups(rows[begin:], guess_header=guess_header):
+        if groups := _find_group_row(rows[begin:], guess_header=guess_header):
             rows = (*rows[:begin], groups, *rows[begin + 1 :])
-        count = 2 if groups else _marked_headers(rows[begin:], width)
+        count = 2 if groups else _count_marked_headers(rows[begin:], width)
         if not count and guess_header:
-            count = _guessed_headers(rows[begin:])
+            count = _guess_headers(rows[begin:])
         is_below_header = begin > 0 and is_header_row(rows[begin - 1])
         if not count and is_below_header and not _has_headers(rows[begin:]):
             if begin < len(rows) and _is_above_numbers(rows[begin:]):
@@ -209,18 +209,18 @@ def is_one_cell(row: Row, width: int) -> bool:
     return width > 1 and len(set(row.cells)) == 1 and bool(row.distinct)
 
 
-def _row_of_groups(rows: Sequence[Row], *, guess_header: bool) -> Row | None:
+def _find_group_row(rows: Sequence[Row], *, guess_header: bool) -> Row | None:
     """Return the first row if it names groups of columns, with the name of each group repeated in
     all columns of the group. Returns None for other tables."""
     if not rows or not (guess_header or is_header_row(rows[0])):
         return None
-    columns = columns_of_groups([row.texts for row in rows[:5]])
+    columns = map_group_columns([row.texts for row in rows[:5]])
     cells = rows[0].cells
     spread = tuple(cells[index] if index < len(cells) else None for index in columns)
     return replace(rows[0], cells=spread) if columns else None
 
 
-def _marked_headers(rows: Sequence[Row], width: int) -> int:
+def _count_marked_headers(rows: Sequence[Row], width: int) -> int:
     """Count the rows at the top that the document marks as headers. If no data follows them, the
     result is 1.
 
@@ -236,10 +236,10 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
         if count and all(map(is_number, texts)) and not all(map(is_year, texts)):
             break  # a row of bold numbers is data
         count += 1
-    return _rows_spanned(rows, count) if 0 < count < len(rows) else min(count, 1)
+    return _count_spanned_rows(rows, count) if 0 < count < len(rows) else min(count, 1)
 
 
-def _rows_spanned(rows: Sequence[Row], count: int) -> int:
+def _count_spanned_rows(rows: Sequence[Row], count: int) -> int:
     """Count the header rows: the first `count` rows, and the rows into which their cells span.
 
     The result is `count` if such a row has a cell that is not a name, or no text of its own.
@@ -263,7 +263,7 @@ def is_header_row(row: Row) -> bool:
     return bool(cells) and all(c is None or (c.is_header and not c.inner) for c in cells)
 
 
-def _guessed_headers(rows: Sequence[Row]) -> int:
+def _guess_headers(rows: Sequence[Row]) -> int:
     """Guess from the content how many rows at the top name the columns.
 
     The result is 1 if all cells are short and different names (the top left cell may be empty), or
@@ -297,9 +297,9 @@ def _is_name(text: str) -> bool:
 
 def _is_row_of_names(rows: Sequence[Row]) -> bool:
     texts = rows[0].texts
-    if len(texts) == 2 and are_of_several_kinds(_column(rows[1:], 1)):
+    if len(texts) == 2 and are_of_several_kinds(_list_column(rows[1:], 1)):
         return False  # names and values, as in a form
-    if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
+    if find_labels(texts) or (len(texts) > 2 and not texts[0] and find_labels(texts[1:])):
         return True
     return _is_above_numbers(rows) or counts_columns(
         [row.texts for row in rows[:_MAX_COMPARED_ROWS]]
@@ -328,12 +328,12 @@ def _is_above_numbers(rows: Sequence[Row]) -> bool:
         return False
     if not all(is_year(text) or not is_number(text) for text in names):
         return False
-    below = [_column(rows[1:4], index) for index in range(1, len(texts)) if texts[index]]
+    below = [_list_column(rows[1:4], index) for index in range(1, len(texts)) if texts[index]]
     return any(
         column and all(map(is_number, column)) and not all(map(is_year, column)) for column in below
     )
 
 
-def _column(rows: Sequence[Row], index: int) -> list[str]:
+def _list_column(rows: Sequence[Row], index: int) -> list[str]:
     cells = (row.cells[index] for row in rows if index < len(row.cells))
     return [cell.text for cell in cells if cell and cell.text]

@@ -20,10 +20,10 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 _FORMULA_START = re.compile(r"\\[(\[]|\$\$")
 
 
-def formula_text(tex: str) -> str:
+def format_formula(tex: str) -> str:
     r"""Write a formula in one line of characters.
 
-    >>> formula_text(r"\frac{a+b}{2} \leq \sqrt{x^2}")
+    >>> format_formula(r"\frac{a+b}{2} \leq \sqrt{x^2}")
     '(a+b)/2 ≤ √(x^2)'
     """
     source = Source.tokenize(tex)
@@ -54,7 +54,7 @@ def match_formula(text: str, start: int, end: int) -> tuple[str, int] | None:
     is_name = text[start] == "$" and found[1] is None and (after.isalnum() or after == "_")
     if is_name or not is_formula(tex):
         return None
-    written = formula_text(tex)
+    written = format_formula(tex)
     return (written, found.end()) if written else None
 
 

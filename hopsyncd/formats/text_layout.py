@@ -26,11 +26,11 @@ _MAX_GAP = 3  # the most missing numbers between two headings, which may not be 
 _LOOK_BACK = 12  # earlier headings to compare
 
 
-def indent_of(line: str) -> int:
+def measure_indent(line: str) -> int:
     return len(line[: len(line) - len(line.lstrip())].expandtabs(TAB))
 
 
-def runs_of(lines: Iterable[str]) -> Iterator[Run]:
+def split_into_runs(lines: Iterable[str]) -> Iterator[Run]:
     start, run = 0, list[str]()
     for number, line in enumerate(lines, 1):
         if line and not line.isspace():
@@ -52,13 +52,13 @@ class TextPages:
     breaks: list[int]  # line numbers, ascending
 
 
-def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
+def blank_page_lines(lines: Sequence[str], name: str = "") -> TextPages:
     """Blank the lines that repeat on each page; `name` is a manual page's name, such as `mill(1)`.
 
     Running heads and feet are recognized in RFCs and manual pages. In other documents they are
     first or last lines that occur on three or more pages between form feeds, ignoring page numbers.
     """
-    recurring = _recurring(lines)
+    recurring = _find_recurring(lines)
     shown_lines, breaks = [], []
     for index, line in enumerate(lines):
         is_foot = name and line[:1] != " " and line.rstrip().endswith(f" {name}")
@@ -72,7 +72,7 @@ def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
     return TextPages(shown_lines, breaks)
 
 
-def _recurring(lines: Sequence[str]) -> set[int]:
+def _find_recurring(lines: Sequence[str]) -> set[int]:
     """Return the positions of the running heads and feet among the first and last lines of
     pages."""
     edges: list[int] = []
@@ -146,7 +146,7 @@ class _Candidate:
         return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
 
 
-def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
+def find_numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
     """Return the runs that are numbered headings, by their position.
 
     A numbered heading is short, is not a sentence, and has blank lines around it. An unindented
@@ -156,7 +156,9 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
     several numbers.
     """
     seen = {
-        index: candidate for index in range(len(runs)) if (candidate := _candidate(runs, index))
+        index: candidate
+        for index in range(len(runs))
+        if (candidate := _make_candidate(runs, index))
     }
     last = {candidate.text: index for index, candidate in seen.items()}
     candidates = {
@@ -185,11 +187,11 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
         heading.run_index: NumberedHeading(
             heading.text, min(level, 6), len(runs[heading.run_index][1])
         )
-        for heading, level in zip(headings, _levels(headings), strict=True)
+        for heading, level in zip(headings, _find_levels(headings), strict=True)
     }
 
 
-def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
+def _find_levels(headings: Sequence[_Candidate]) -> Iterator[int]:
     """Yield the level of each heading: 2 for "1.", 3 for "1.1." and so on. A lettered heading is
     nested below the numbered heading before it, unless no numbered heading follows."""
     last = max(
@@ -204,9 +206,9 @@ def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
             yield level
 
 
-def _candidate(runs: Sequence[Run], index: int) -> _Candidate | None:
+def _make_candidate(runs: Sequence[Run], index: int) -> _Candidate | None:
     run = runs[index][1]
-    line, indent = run[0].strip(), indent_of(run[0])
+    line, indent = run[0].strip(), measure_indent(run[0])
     found = NUMBERED.match(line)
     if not found or indent > _MAX_INDENT or found.end() == len(line):
         return None
@@ -214,7 +216,7 @@ def _candidate(runs: Sequence[Run], index: int) -> _Candidate | None:
         len(run) == 2
         and "." in found["number"]
         and len(run[0].rstrip()) >= WRAPPED
-        and indent_of(run[1]) == indent + found.end()
+        and measure_indent(run[1]) == indent + found.end()
     ):
         return None
     title = " ".join(" ".join([line[found.end() :], *run[1:]]).split())
@@ -225,7 +227,7 @@ def _candidate(runs: Sequence[Run], index: int) -> _Candidate | None:
         return None
     if not of_letters and not (found["dot"] and title[0].isalnum()):
         return None
-    is_above_text = index + 1 < len(runs) and indent_of(runs[index + 1][1][0]) > indent
+    is_above_text = index + 1 < len(runs) and measure_indent(runs[index + 1][1][0]) > indent
     if not (is_above_text or found["dot"] or "." in found["number"]):
         return None  # such as `12 Main Street`
     number = tuple(
@@ -295,17 +297,17 @@ class Tag:
     is_apart: bool
 
 
-def tags_of(run: list[str]) -> dict[int, Tag]:
+def find_tags(run: list[str]) -> dict[int, Tag]:
     """Return the lines of a run that have a term followed by text, by their position.
 
     The text continues below in the same column. A term with two spaces before its text counts
     unless it is inside other text. A term that fills its column counts only next to terms with two
     spaces.
     """
-    indents = [indent_of(line) for line in run]
+    indents = [measure_indent(line) for line in run]
     found: dict[int, Tag] = {}
     for column in sorted({*indents})[1 : _MOST + 1]:
-        tags = {index: tag for index, line in enumerate(run) if (tag := _tag_at(line, column))}
+        tags = {index: tag for index, line in enumerate(run) if (tag := _find_tag(line, column))}
         edges = [indents[index] for index, tag in tags.items() if tag.is_apart]
         if not edges:
             continue
@@ -330,7 +332,7 @@ def _is_text_at(indents: Sequence[int], index: int, tags: Mapping[int, Tag]) -> 
     )
 
 
-def _tag_at(line: str, column: int) -> Tag | None:
+def _find_tag(line: str, column: int) -> Tag | None:
     """Return the term before the text that begins at `column`, or None if there is no such term.
 
     A term that fills its column must be a single word.

@@ -61,7 +61,7 @@ class Unit(NamedTuple):
     leads: tuple[str, ...] = ()
 
 
-def tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens in `text`: a quarter of its UTF-8 bytes, rounded up.
 
     The vocabulary of all-MiniLM-L6-v2 has 4.4 bytes per token in English, 3.4 in Japanese, 2.2 in
@@ -71,7 +71,7 @@ def tokens(text: str) -> int:
     return (size + 3) // 4
 
 
-def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
+def split_into_units(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     """Yield a block as one unit if it has at most `whole` tokens, otherwise in smaller units.
 
     Code is split into lines, other text into sentences, and sentences of more than `sentence`
@@ -80,18 +80,18 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     `glue`, because only the caller knows the separator between blocks.
     """
     laid_out = block.kind in ("code", "table")
-    if tokens(block.text) <= whole:
+    if estimate_tokens(block.text) <= whole:
         text = block.text if laid_out else unwrap_lines(block.text)
         begun = tuple(link for _, link in block.links)
-        yield Unit(text, "", tokens(text), block.first_line, block.last_line, begun)
+        yield Unit(text, "", estimate_tokens(text), block.first_line, block.last_line, begun)
         return
     if block.kind == "table":
-        yield from _row_units(block, sentence)
+        yield from _split_row(block, sentence)
         return
     line, joint, offset, links = block.first_line, "", 0, deque(block.links)
     # An image at the end may show no text.
     end = len(block.text)
-    for piece in _pieces(block.text, laid_out, sentence):
+    for piece in _split_text(block.text, laid_out, sentence):
         bare = piece.rstrip()
         text, after = bare if laid_out else unwrap_lines(bare), piece[len(bare) :]
         lead = len(piece) - len(piece.lstrip("\n")) if piece[0] == "\n" else 0
@@ -102,11 +102,11 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
         if text:
             glue = joint if laid_out else " " if joint else ""
             begun = tuple(_take_links(links, offset if offset < end else end + 1)) if links else ()
-            yield Unit(text, glue, tokens(glue + text), first, max(first, last), begun)
+            yield Unit(text, glue, estimate_tokens(glue + text), first, max(first, last), begun)
         joint = (after if text else joint + after)[:2]
 
 
-def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
+def _split_row(block: Block, sentence: int) -> Iterator[Unit]:
     """Split a long row into lines of about `sentence` tokens. Each line begins with the first cell,
     which usually names the row, unless that cell is long."""
     head, _, rest = block.text.partition(_CELL)
@@ -115,11 +115,11 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
     offset, links = len(block.text) - len(rest), deque(block.links)
     line, glue = start, ""
     for cell in rest.split(_CELL):
-        for number, piece in enumerate([*_pieces(cell, False, sentence)] or [""]):
+        for number, piece in enumerate([*_split_text(cell, False, sentence)] or [""]):
             joint = _CELL if number == 0 and line != start else ""
-            if line != start and tokens(line + joint + piece) > sentence:
+            if line != start and estimate_tokens(line + joint + piece) > sentence:
                 links_before = tuple(_take_links(links, offset))
-                size = tokens(glue + line)
+                size = estimate_tokens(glue + line)
                 yield Unit(
                     line.rstrip(), glue, size, block.first_line, block.last_line, links_before
                 )
@@ -128,22 +128,22 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
             offset += len(piece)
         offset += len(_CELL)
     links_before = tuple(link for _, link in links)
-    size = tokens(glue + line)
+    size = estimate_tokens(glue + line)
     yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, links_before)
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_into_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of `text`, each with the white space after it. Joined, the results equal
     `text`.
 
     Punctuation ends a sentence before white space, unless a lower-case letter follows or a known
     abbreviation or initial precedes. The full stops of Chinese and Japanese always end a sentence.
 
-    >>> list(sentences("Dr. J. Smith left. He was 4.5 km away."))
+    >>> list(split_into_sentences("Dr. J. Smith left. He was 4.5 km away."))
     ['Dr. J. Smith left. ', 'He was 4.5 km away.']
-    >>> list(sentences("12. Stir it. Serve."))
+    >>> list(split_into_sentences("12. Stir it. Serve."))
     ['12. Stir it. ', 'Serve.']
-    >>> list(sentences("Sie begann am 31. Januar. Er kam 1998. Juli war es."))
+    >>> list(split_into_sentences("Sie begann am 31. Januar. Er kam 1998. Juli war es."))
     ['Sie begann am 31. Januar. ', 'Er kam 1998. ', 'Juli war es.']
     """
     start = 0
@@ -174,10 +174,10 @@ def _take_links(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[
         yield links.popleft()[1]
 
 
-def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
-    parts = text.splitlines(keepends=True) if laid_out else sentences(text)
+def _split_text(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
+    parts = text.splitlines(keepends=True) if laid_out else split_into_sentences(text)
     for part in parts:
-        if tokens(part) <= sentence:
+        if estimate_tokens(part) <= sentence:
             yield part
         else:
             yield from (found[0] for found in _WORD.finditer(part))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from hopsyncd.formats.archive import Children, attribute, child_of, local_name
+from hopsyncd.formats.archive import Children, find_child, get_attribute, get_local_name
 from hopsyncd.formats.list_numbers import number_text, parse_number
 
 TITLE = -1  # the level of the document's title, above all headings
@@ -49,11 +49,11 @@ class Styles:
     def __getitem__(self, name: str) -> Style:
         """Return the style with the id `name`, or the empty style."""
         if name not in self._known:
-            self._known[name] = _style(name, self._found)
+            self._known[name] = _resolve_style(name, self._found)
         return self._known[name]
 
 
-def _style(name: str, found: Children) -> Style:
+def _resolve_style(name: str, found: Children) -> Style:
     """Return the style with the id `name`, including inherited settings. `found` finds the element
     of each style."""
     level, number, mark = 0, "", ""
@@ -63,50 +63,50 @@ def _style(name: str, found: Children) -> Style:
         style = found.get(name)
         if style is None:
             break
-        named = _value_of(style, "name").casefold()
-        level = level or _level_of(named, style)
+        named = _read_value(style, "name").casefold()
+        level = level or _find_level(named, style)
         is_caption = is_caption or named in ("caption", "table caption", "image caption")
-        mark = mark or script_mark(child_of(style, "rPr"))
+        mark = mark or find_script_mark(find_child(style, "rPr"))
         own_number, own_depth = number_of(style)
         number = number or own_number
         depth = own_depth if depth is None else depth
-        name = _value_of(style, "basedOn")
+        name = _read_value(style, "basedOn")
     return Style(level, number, depth, mark, is_caption)
 
 
-def _level_of(named: str, style: Element) -> int:
+def _find_level(named: str, style: Element) -> int:
     if heading := _HEADING_NAME.match(named):
         return min(int(heading[1]), 6)
-    return TITLE if named in _TITLE_NAMES else outline_of(style)
+    return TITLE if named in _TITLE_NAMES else find_outline_level(style)
 
 
-def outline_of(element: Element) -> int:
+def find_outline_level(element: Element) -> int:
     """Return the heading level in the element's own properties, or 0 if they state no level."""
-    level = _value_of(element, "pPr", "outlineLvl")
+    level = _read_value(element, "pPr", "outlineLvl")
     return min(int(level) + 1, 6) if level.isdecimal() and int(level) < 9 else 0
 
 
-def script_mark(properties: Element | None) -> str:
+def find_script_mark(properties: Element | None) -> str:
     """Return the mark of a run: "^" for superscript, "_" for subscript, "" for normal text.
 
     A run that is moved up or down by several points also counts.
     """
     if properties is None:
         return ""
-    if mark := {"superscript": "^", "subscript": "_"}.get(_value_of(properties, "vertAlign"), ""):
+    if mark := {"superscript": "^", "subscript": "_"}.get(_read_value(properties, "vertAlign"), ""):
         return mark
-    found = _POSITION.match(_value_of(properties, "position"))
+    found = _POSITION.match(_read_value(properties, "position"))
     return "" if not found else "_" if found[1] else "^"
 
 
 def number_of(element: Element) -> tuple[str, int | None]:
     """Return the list id of a paragraph or style ("" outside lists), and its level in that list, or
     None if the element states no level."""
-    found = child_of(element, "pPr", "numPr")
+    found = find_child(element, "pPr", "numPr")
     if found is None:
         return "", None
-    depth = _value_of(found, "ilvl")
-    return _value_of(found, "numId"), int(depth) if depth in _DEPTHS else None
+    depth = _read_value(found, "ilvl")
+    return _read_value(found, "numId"), int(depth) if depth in _DEPTHS else None
 
 
 # Half-points: smaller shifts only align text with pictures and symbols.
@@ -141,7 +141,7 @@ class Numbering:
         depth."""
         if number not in self._lists:
             abstract, overridden = self._read_list(number)
-            if linked := self._style_of(abstract):
+            if linked := self._find_style(abstract):
                 other = self._styles[linked].number
                 if self._said.get(other) is not None:
                     abstract, above = self._read_list(other)
@@ -149,10 +149,10 @@ class Numbering:
             self._lists[number] = (abstract, overridden)
         return self._lists[number]
 
-    def _style_of(self, abstract: str) -> str:
+    def _find_style(self, abstract: str) -> str:
         """Return the id of the style from which an abstract list inherits its levels, or ""."""
         found = self._said_abstract.get(abstract)
-        return "" if found is None else _value_of(found, "numStyleLink")
+        return "" if found is None else _read_value(found, "numStyleLink")
 
     def _read_list(self, number: str) -> tuple[str, dict[int, _Level]]:
         definition = self._said.get(number)
@@ -160,28 +160,28 @@ class Numbering:
             return "", {}
         overridden: dict[int, _Level] = {}
         restarts: dict[int, int] = {}
-        for override in (part for part in definition if local_name(part) == "lvlOverride"):
-            overridden |= _levels_of(override)
-            depth, start = attribute(override, "ilvl"), _value_of(override, "startOverride")
+        for override in (part for part in definition if get_local_name(part) == "lvlOverride"):
+            overridden |= _read_levels(override)
+            depth, start = get_attribute(override, "ilvl"), _read_value(override, "startOverride")
             if depth in _DEPTHS and start.isdecimal() and len(start) < 10:
                 restarts[int(depth)] = int(start)
         self._restarts.setdefault(number, restarts)
-        return _value_of(definition, "abstractNumId"), overridden
+        return _read_value(definition, "abstractNumId"), overridden
 
-    def depth_of(self, number: str, style: str) -> int:
+    def find_depth(self, number: str, style: str) -> int:
         """Return the level of the list `number` that uses a style, or 0 if no level of the list
         names the style."""
-        levels = self._levels(number)
+        levels = self._find_list_levels(number)
         return next(
             (depth for depth, settings in levels.items() if style and settings.style == style), 0
         )
 
-    def next_label(self, number: str, depth: int) -> str:
+    def make_next_label(self, number: str, depth: int) -> str:
         """Count an item of the list `number`. Returns its label, such as "1.2" or "a)", or "" for a
         bullet."""
         if self._said.get(number) is None:
             return ""
-        levels = self._levels(number)
+        levels = self._find_list_levels(number)
         counts = self._counts.setdefault(self._list(number)[0], [None] * _LEVELS)
         restarts = self._restarts[number]
         if depth in restarts:
@@ -206,27 +206,27 @@ class Numbering:
 
         return _PLACE.sub(write_number, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 
-    def _levels(self, number: str) -> dict[int, _Level]:
+    def _find_list_levels(self, number: str) -> dict[int, _Level]:
         abstract, overridden = self._list(number)
         if abstract not in self._abstract:
             found = self._said_abstract.get(abstract)
-            self._abstract[abstract] = {} if found is None else _levels_of(found)
+            self._abstract[abstract] = {} if found is None else _read_levels(found)
         return self._abstract[abstract] | overridden
 
 
-def _levels_of(parent: Element) -> dict[int, _Level]:
+def _read_levels(parent: Element) -> dict[int, _Level]:
     levels: dict[int, _Level] = {}
     for child in parent:
-        depth = attribute(child, "ilvl")
-        if local_name(child) != "lvl" or depth not in _DEPTHS:
+        depth = get_attribute(child, "ilvl")
+        if get_local_name(child) != "lvl" or depth not in _DEPTHS:
             continue
         level = _Level(
-            kind=_value_of(child, "numFmt") or "decimal",
-            text=_value_of(child, "lvlText"),
-            is_legal=child_of(child, "isLgl") is not None,
-            style=_value_of(child, "pStyle"),
+            kind=_read_value(child, "numFmt") or "decimal",
+            text=_read_value(child, "lvlText"),
+            is_legal=find_child(child, "isLgl") is not None,
+            style=_read_value(child, "pStyle"),
         )
-        start, restart = _value_of(child, "start"), _value_of(child, "lvlRestart")
+        start, restart = _read_value(child, "start"), _read_value(child, "lvlRestart")
         level.start = parse_number(start, 1)
         if restart in _DEPTHS:
             level.restarts_after = int(restart)
@@ -237,11 +237,12 @@ def _levels_of(parent: Element) -> dict[int, _Level]:
 def is_on(properties: Iterable[Element], name: str) -> bool:
     """Whether the property `name` is present and not turned off."""
     return any(
-        local_name(element) == name and attribute(element, "val") not in ("0", "false", "off")
+        get_local_name(element) == name
+        and get_attribute(element, "val") not in ("0", "false", "off")
         for element in properties
     )
 
 
-def _value_of(element: Element, *path: str) -> str:
-    found = child_of(element, *path)
-    return "" if found is None else attribute(found, "val")
+def _read_value(element: Element, *path: str) -> str:
+    found = find_child(element, *path)
+    return "" if found is None else get_attribute(found, "val")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from hopsyncd.formats.archive import attribute, child_of, local_name, outermost
+from hopsyncd.formats.archive import find_child, find_outermost, get_attribute, get_local_name
 from hopsyncd.formats.blocks import Links
-from hopsyncd.formats.header_rows import header_rows, may_name_columns
+from hopsyncd.formats.header_rows import count_header_rows, may_name_columns
 from hopsyncd.formats.tables import Table, TableBuilder
 from hopsyncd.formats.word_styles import is_on
 
@@ -44,12 +44,12 @@ class WordTable:
         self.rows: list[list[WordCell]] = []
         self._marked: list[bool] = []
         self._says_first_row = _says_first_row(table)
-        for row in outermost(table, "tr"):
-            properties = child_of(row, "trPr")
-            if properties is not None and child_of(properties, "del") is not None:
+        for row in find_outermost(table, "tr"):
+            properties = find_child(row, "trPr")
+            if properties is not None and find_child(properties, "del") is not None:
                 continue
             self._marked.append(properties is not None and is_on(properties, "tblHeader"))
-            self.rows.append(_cells(row, properties))
+            self.rows.append(_read_cells(row, properties))
 
     @property
     def only_cell(self) -> Element | None:
@@ -75,7 +75,7 @@ class WordTable:
                 for cell in row
             ]
             rows.append((line, contents))
-        headers = self._header_rows([[cell.text for cell in cells] for _, cells in rows])
+        headers = self._find_header_rows([[cell.text for cell in cells] for _, cells in rows])
         for index, (row, (line, contents)) in enumerate(zip(self.rows, rows, strict=True)):
             is_header = index in headers
             builder.begin_row(line, is_header=is_header)
@@ -87,14 +87,14 @@ class WordTable:
                 if not _continues(columns, index, cell):
                     builder.add(
                         content.text,
-                        rowspan=_rows_of(columns, index, cell),
+                        rowspan=_count_rows(columns, index, cell),
                         colspan=cell.span,
                         links=content.links,
                         inner=content.inner,
                     )
         return builder.build()
 
-    def _header_rows(self, texts: Sequence[Sequence[str]]) -> set[int]:
+    def _find_header_rows(self, texts: Sequence[Sequence[str]]) -> set[int]:
         """Return the positions of the header rows: rows that repeat on each page or, if there are
         none, the first row if it stands out or looks like a header.
 
@@ -108,39 +108,39 @@ class WordTable:
             return marked
         if _stands_out(self.rows[first]) and not _stands_out(self.rows[-1]):
             return {*range(first + 1)} if may_name_columns(texts[first]) else set()
-        count = header_rows(texts, has_title=has_title) if self._says_first_row else 0
+        count = count_header_rows(texts, has_title=has_title) if self._says_first_row else 0
         return {*range(count)}
 
 
 def _says_first_row(table: Element) -> bool:
-    look = child_of(table, "tblPr", "tblLook")
+    look = find_child(table, "tblPr", "tblLook")
     if look is None:
         return False
-    if first_row := attribute(look, "firstRow"):
+    if first_row := get_attribute(look, "firstRow"):
         return first_row in ("1", "true", "on")
-    value = attribute(look, "val")
+    value = get_attribute(look, "val")
     return bool(re.fullmatch("[0-9A-Fa-f]{1,4}", value) and int(value, 16) & _FIRST_ROW)
 
 
-def _cells(row: Element, properties: Element | None) -> list[WordCell]:
+def _read_cells(row: Element, properties: Element | None) -> list[WordCell]:
     column = 0
-    if properties is not None and (before := child_of(properties, "gridBefore")) is not None:
-        column = _span(attribute(before, "val"), 0)
+    if properties is not None and (before := find_child(properties, "gridBefore")) is not None:
+        column = _parse_span(get_attribute(before, "val"), 0)
     cells = []
-    for cell in outermost(row, "tc"):
-        cell_properties = child_of(cell, "tcPr")
+    for cell in find_outermost(row, "tc"):
+        cell_properties = find_child(cell, "tcPr")
         span, merge = 1, ""
         for element in cell_properties if cell_properties is not None else ():
-            if local_name(element) == "gridSpan":
-                span = _span(attribute(element, "val"), 1)
-            elif local_name(element) == "vMerge":
-                merge = attribute(element, "val") or "continue"
+            if get_local_name(element) == "gridSpan":
+                span = _parse_span(get_attribute(element, "val"), 1)
+            elif get_local_name(element) == "vMerge":
+                merge = get_attribute(element, "val") or "continue"
         cells.append(WordCell(cell, column, span, merge))
         column += span
     return cells
 
 
-def _span(value: str, default: int) -> int:
+def _parse_span(value: str, default: int) -> int:
     known = value.isdecimal() and len(value) < 4
     return min(max(int(value), default), _MAX_SPAN) if known else default
 
@@ -150,7 +150,7 @@ def _continues(columns: Sequence[dict[int, WordCell]], row_index: int, cell: Wor
     return cell.merge == "continue" and above is not None and bool(above.merge)
 
 
-def _rows_of(columns: Sequence[dict[int, WordCell]], row_index: int, cell: WordCell) -> int:
+def _count_rows(columns: Sequence[dict[int, WordCell]], row_index: int, cell: WordCell) -> int:
     """Return the number of rows that a cell in row `row_index` spans. `columns` has the cells of
     each row, by column."""
     end = row_index + 1
@@ -173,8 +173,8 @@ def _stands_out(row: Sequence[WordCell]) -> bool:
 
 
 def _is_shaded(cell: Element) -> bool:
-    shading = child_of(cell, "tcPr", "shd")
-    fill = "" if shading is None else attribute(shading, "fill").casefold()
+    shading = find_child(cell, "tcPr", "shd")
+    fill = "" if shading is None else get_attribute(shading, "fill").casefold()
     return fill not in ("", "auto", "ffffff")
 
 
@@ -184,7 +184,7 @@ def _is_bold(cell: Element) -> bool | None:
     for run in cell.iterfind(".//{*}r"):
         if not any((text.text or "").strip() for text in run.iterfind("{*}t")):
             continue
-        properties = child_of(run, "rPr")
+        properties = find_child(run, "rPr")
         if properties is None or not is_on(properties, "b"):
             return False
         found = True

@@ -40,7 +40,7 @@ class _Book:
     sheets: list[tuple[str, int]] = field(default_factory=list)
 
 
-def styles_of(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
+def read_styles(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
     """Return the styles of cells, by sheet and by (row, column), both counted from 1.
 
     Cells in the default style are left out. A damaged workbook may lack styles.
@@ -49,16 +49,16 @@ def styles_of(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
     if not data.startswith(_MAGIC):
         return found
     with suppress(OSError, struct.error, IndexError, ValueError):
-        book = _Book(_stream_of(data))
+        book = _Book(_read_stream(data))
         _read_globals(book)
-        styles = _styles(book)
+        styles = _list_styles(book)
         # Each part of the data is read once, even if several sheets claim it.
         begins = sorted({begin: sheet for sheet, begin in book.sheets}.items())
         ends = [begin for begin, _ in begins[1:]] + [len(book.data)]
         for (begin, sheet), end in zip(begins, ends, strict=True):
             found[sheet] = {
                 (row + 1, column + 1): styles[style]
-                for row, column, style in _cells(book.data, begin, end)
+                for row, column, style in _read_cells(book.data, begin, end)
                 if style in styles
             }
     return found
@@ -67,19 +67,21 @@ def styles_of(data: bytes) -> dict[str, dict[tuple[int, int], Style]]:
 def is_encrypted(data: bytes) -> bool:
     """Whether a workbook is protected by a password."""
     with suppress(OSError, struct.error, IndexError, ValueError):
-        book = _stream_of(data) if data.startswith(_MAGIC) else b""
-        return any(kind == _PASSWORD for kind, _, _ in islice(_records(book, 0, len(book)), 20))
+        book = _read_stream(data) if data.startswith(_MAGIC) else b""
+        return any(
+            kind == _PASSWORD for kind, _, _ in islice(_read_records(book, 0, len(book)), 20)
+        )
     return False
 
 
-def _stream_of(data: bytes) -> bytes:
+def _read_stream(data: bytes) -> bytes:
     """Return the records of the workbook in a compound file."""
     with library("olefile").OleFileIO(io.BytesIO(data)) as file:
         name = next((name for name in _STREAMS if file.exists(name)), "")
         return file.openstream(name).read() if name else b""
 
 
-def _records(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _read_records(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the records of a part of the workbook: type, position of the content, length.
 
     Nested parts, such as charts, are left out.
@@ -98,7 +100,7 @@ def _records(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]
 
 def _read_globals(book: _Book) -> None:
     data = book.data
-    for kind, offset, length in _records(data, 0, len(data)):
+    for kind, offset, length in _read_records(data, 0, len(data)):
         if kind == _BEGIN:
             book.is_biff8 = struct.unpack_from("<H", data, offset)[0] >= _BIFF8
         elif kind == _FONT:
@@ -106,7 +108,7 @@ def _read_globals(book: _Book) -> None:
                 book.fonts.append(False)
             book.fonts.append(struct.unpack_from("<H", data, offset + 6)[0] >= _BOLD_WEIGHT)
         elif kind == _FORMAT:
-            book.formats[struct.unpack_from("<H", data, offset)[0]] = _text(
+            book.formats[struct.unpack_from("<H", data, offset)[0]] = _decode_text(
                 data[offset + 2 : offset + length],
                 2 if book.is_biff8 else 1,
                 is_biff8=book.is_biff8,
@@ -114,11 +116,11 @@ def _read_globals(book: _Book) -> None:
         elif kind == _STYLE:
             book.styles.append(struct.unpack_from("<HH", data, offset))
         elif kind == _SHEET:
-            text = _text(data[offset + 6 : offset + length], 1, is_biff8=book.is_biff8)
+            text = _decode_text(data[offset + 6 : offset + length], 1, is_biff8=book.is_biff8)
             book.sheets.append((text, struct.unpack_from("<I", data, offset)[0]))
 
 
-def _text(data: bytes, length_bytes: int, *, is_biff8: bool) -> str:
+def _decode_text(data: bytes, length_bytes: int, *, is_biff8: bool) -> str:
     """Decode text that is preceded by its length, a number of `length_bytes` bytes."""
     count = int.from_bytes(data[:length_bytes], "little")
     text = data[length_bytes:]
@@ -129,7 +131,7 @@ def _text(data: bytes, length_bytes: int, *, is_biff8: bool) -> str:
     return text[1 : 1 + count].decode("latin-1")
 
 
-def _styles(book: _Book) -> Mapping[int, Style]:
+def _list_styles(book: _Book) -> Mapping[int, Style]:
     """Return each style that differs from the default, by its number."""
     known = library("openpyxl.styles.numbers").BUILTIN_FORMATS
     styles = {
@@ -142,9 +144,9 @@ def _styles(book: _Book) -> Mapping[int, Style]:
     return {number: style for number, style in styles.items() if style != Style()}
 
 
-def _cells(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _read_cells(data: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the row and column, counted from 0, and the style number of each cell of a sheet."""
-    for kind, start, length in _records(data, begin, end):
+    for kind, start, length in _read_records(data, begin, end):
         if kind in _CELLS:
             yield struct.unpack_from("<HHH", data, start)
         elif kind == _NUMBERS_IN_A_ROW and length >= 6:

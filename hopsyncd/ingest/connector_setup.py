@@ -31,7 +31,7 @@ from hopsyncd.config.source_kinds import (
     SqliteSource,
     WebSource,
 )
-from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
+from hopsyncd.formats.sandbox.tesseract import Tesseract, find_tesseract
 from hopsyncd.ingest.plan import Source
 from hopsyncd.ingest.source_thread import SourceThread, WriterThread
 from store.contract import Connection
@@ -174,7 +174,7 @@ def _make_connector(source: SourceConfig, config: Config) -> Connector:
 def tesseract_of(config: Config) -> Tesseract | None:
     """Return Tesseract, or None if text recognition is off or Tesseract is not installed."""
     formats = config.formats
-    return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
+    return find_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
 
 
 def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:

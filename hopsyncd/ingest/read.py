@@ -26,15 +26,15 @@ from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, EncoderUnavailable, ReaderUnavailable
 from hopsyncd.formats.blocks import (
     Block,
-    in_one_line,
+    count_skipped,
+    join_lines,
     link_to_name,
     names_of,
-    skipped_of,
     title_from_path,
     with_title,
 )
-from hopsyncd.formats.chunking import Chunk, chunks
-from hopsyncd.formats.content_type import type_of_content
+from hopsyncd.formats.chunking import Chunk, yield_passages
+from hopsyncd.formats.content_type import detect_content_type
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Action, Scope, Source, Step
@@ -124,7 +124,7 @@ def read_step(
     except ReaderUnavailable as problem:
         seen = Seen(source.id, item.id, RETRY, None, problem.why, problem.hint)
         return Reading(seen, waits=True)
-    seen = replace(seen, skipped=json.dumps(skipped_of(blocks), sort_keys=True))
+    seen = replace(seen, skipped=json.dumps(count_skipped(blocks), sort_keys=True))
     titled = with_title(blocks, _title_of(fetched, item.id, blocks), 1)
     pieces = _cut(titled, passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
@@ -151,7 +151,9 @@ def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:
     """Return the hint for a document without text: which parts were omitted, and what to do."""
-    skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
+    skipped = ", ".join(
+        f"{kind} ({count})" for kind, count in sorted(count_skipped(blocks).items())
+    )
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}If the file is not a document, add it to `ignore`"
 
@@ -163,7 +165,7 @@ def _has_content(data: bytes) -> bool:
 
 def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEdits) -> list[Chunk]:
     pieces: list[Chunk] = []
-    for piece in chunks(blocks, passage_tokens):
+    for piece in yield_passages(blocks, passage_tokens):
         pieces.append(piece)
         yield_to_edits()
     return pieces
@@ -191,7 +193,7 @@ def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
     If the document has no `modified` date, the date from the source or the file is added.
     """
     facts = {
-        (name, in_one_line(value))
+        (name, join_lines(value))
         for block in blocks
         if block.kind != "skipped"
         for name, value in block.properties
@@ -223,7 +225,7 @@ def _fetch(connector: Connector, item: Item) -> Fetched:
             f"the source's connector failed ({type(error).__name__}: {error})",
             f"Report the error in the log to the maintainers of {kind}.",
         ) from error
-    return replace(fetched, media_type=type_of_content(fetched.data, fetched.media_type))
+    return replace(fetched, media_type=detect_content_type(fetched.data, fetched.media_type))
 
 
 def _origin_text(fetched: Fetched) -> str:

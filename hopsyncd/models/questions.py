@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 
 from hopsyncd.errors import LlmError
-from hopsyncd.formats.units import sentences as split_sentences
+from hopsyncd.formats.units import split_into_sentences as split_sentences
 from hopsyncd.models.encoder import Encoder, encode_questions
 from hopsyncd.models.keywords import Mention, topic_of
 from hopsyncd.models.language import Language

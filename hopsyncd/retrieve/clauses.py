@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hopsyncd.formats.units import sentences
+from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.retrieve.likeness import OF_LIKENESS, compare_best_vectors
 from hopsyncd.retrieve.query_context import QueryContext
@@ -60,7 +60,7 @@ def split_clauses(question: str) -> list[str]:
 
 
 def _split(question: str) -> Iterator[str]:
-    for sentence in sentences(question):
+    for sentence in split_into_sentences(question):
         for part in sentence.split("; "):
             yield from _JOIN.split(part)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.config.schedule import date_ms
 from hopsyncd.errors import BadRequest
-from hopsyncd.formats.units import sentences
+from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.arrays import expand_ranges
 from hopsyncd.index.filters import DATE_KEYS, KEYS, Condition, Filter, apply_filter
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
@@ -133,7 +133,7 @@ def _find_near_key(key: str) -> str | None:
 
 def split_mixed_question(question: str) -> list[str]:
     """Split a question into sentences if some of them ask and some do not. Otherwise returns []."""
-    parts = [sentence.strip() for sentence in sentences(question)]
+    parts = [sentence.strip() for sentence in split_into_sentences(question)]
     asking = sum(part.endswith(_ASKS) for part in parts)
     return parts if 0 < asking < len(parts) else []
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hopsyncd.config.values import Search
 from hopsyncd.display import mail_name
-from hopsyncd.formats.media_types import cell_name, location_text, unit_of
+from hopsyncd.formats.media_types import describe_location, find_unit, name_cell
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.questions import ask_about_name
 from hopsyncd.responses.results import (
@@ -288,15 +288,15 @@ def _place(place: Place | None, passage: Passage) -> PassagePlace:
             "location": None,
             "origin": None,
         }
-    unit = unit_of(place.media_type)
+    unit = find_unit(place.media_type)
     first, last = place.first_line, place.last_line
     return {
         "source": place.source,
         "document": place.document,
         "lines": [first, last] if unit == "line" else None,
         "unit": unit,
-        "span": [cell_name(first), cell_name(last)] if unit == "range" else [first, last],
-        "location": location_text(unit, first, last, passage.heading),
+        "span": [name_cell(first), name_cell(last)] if unit == "range" else [first, last],
+        "location": describe_location(unit, first, last, passage.heading),
         "origin": place.origin,
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from hopsyncd.display import CELL_SHOWN, document_name, document_title, show_cells, title_of
-from hopsyncd.formats.units import sentences
+from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.words import index_terms, terms_of_each
 from hopsyncd.web.reading import show_box
@@ -122,7 +122,7 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
     flat = flatten_text(text)
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
-    parts = list(sentences(flat))
+    parts = list(split_into_sentences(flat))
     by_part = terms_of_each(parts)
     scores = [len(terms & set(by_part[part])) for part in parts]
     best = max(range(len(parts)), key=lambda index: (scores[index], -index))

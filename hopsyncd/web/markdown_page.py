@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from hopsyncd.formats.front_matter import without_front_matter
+from hopsyncd.formats.front_matter import remove_front_matter
 from hopsyncd.web.reading import show_box
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Ma
     >>> print(markdown_html("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
     <p class="marked" id="marked" tabindex="-1">She &lt;b&gt;wrote&lt;/b&gt;.</p>
     """
-    body, _ = without_front_matter(text)
+    body, _ = remove_front_matter(text)
     parser = _parser()
     tokens = parser.parse(_WIKI_LINK.sub(lambda found: found[2] or found[1], body))
     if title and [token.type for token in tokens[:2]] == ["heading_open", "inline"]:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.chunking import Chunk, chunk
+from hopsyncd.formats.chunking import Chunk, split_into_passages
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import tokens
+from hopsyncd.formats.units import estimate_tokens
 
 PARAGRAPHS = 200
 EDITS = 15
@@ -33,7 +33,9 @@ def document(random: Random, repeated: float, pool: int, run: int, longest: int)
 
 
 def passages(texts: Sequence[str]) -> tuple[Chunk, ...]:
-    return chunk([Block("paragraph", text, 2 * n + 1, 2 * n + 1) for n, text in enumerate(texts)])
+    return split_into_passages(
+        [Block("paragraph", text, 2 * n + 1, 2 * n + 1) for n, text in enumerate(texts)]
+    )
 
 
 def contents(texts: Sequence[str]) -> set[tuple[tuple[str, ...], str]]:
@@ -95,7 +97,10 @@ def test_an_edit_in_a_long_paragraph_makes_at_most_three_new_passages(seed: int)
 
 def led(lead: str, texts: Sequence[str]) -> set[tuple[tuple[str, ...], str]]:
     items = [Block("list_item", text, n, n, leads=(lead,)) for n, text in enumerate(texts, 2)]
-    return {(unit.heading, unit.text) for unit in chunk([Block("paragraph", lead, 1, 1), *items])}
+    return {
+        (unit.heading, unit.text)
+        for unit in split_into_passages([Block("paragraph", lead, 1, 1), *items])
+    }
 
 
 @settings(max_examples=25, deadline=None)
@@ -119,7 +124,7 @@ def test_passages_cover_all_text_in_order(seed: int, longest: int) -> None:
     assert " ".join(passage.text for passage in made).split() == " ".join(texts).split()
     ends = [line for passage in made for line in (passage.first_line, passage.last_line)]
     assert ends == sorted(ends)
-    assert all(tokens(passage.text) <= 400 for passage in made)
+    assert all(estimate_tokens(passage.text) <= 400 for passage in made)
     assert made == passages(texts)
 
 
@@ -136,7 +141,7 @@ def test_any_text_gives_blocks_in_order_inside_the_file(text: str, media_type: s
     assert all(1 <= block.first_line <= block.last_line <= last for block in blocks)
     firsts = [block.first_line for block in blocks if block.kind != "heading"]
     assert firsts == sorted(firsts)
-    assert all(passage.text.strip() for passage in chunk(blocks))
+    assert all(passage.text.strip() for passage in split_into_passages(blocks))
 
 
 @pytest.mark.parametrize(
@@ -144,9 +149,9 @@ def test_any_text_gives_blocks_in_order_inside_the_file(text: str, media_type: s
     [("one\n\ntwo", "one\n\ntwo"), ("# T\n\none\n* a\n* b", "one\n\na\nb")],
 )
 def test_small_documents_are_one_passage(text: str, expected: str) -> None:
-    assert [passage.text for passage in chunk(extract(text.encode(), "text/markdown"))] == [
-        expected
-    ]
+    assert [
+        passage.text for passage in split_into_passages(extract(text.encode(), "text/markdown"))
+    ] == [expected]
 
 
 def test_the_result_is_the_same_on_every_platform() -> None:

@@ -41,10 +41,10 @@ from hopsyncd.api.requests import (
 )
 from hopsyncd.errors import HopsyncdError
 from hopsyncd.formats.blocks import link_to_name, names_of
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import sentences
+from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.filters import Condition, _path_test, type_words
 from hopsyncd.index.links import NamedDocument, list_candidates, list_document_keys
 from hopsyncd.logs import redact
@@ -284,7 +284,7 @@ def _page(media: str, text: str) -> object:
 def _document(kind: str, text: str) -> object:
     blocks = extract(text.encode("utf-8", "replace"), kind)
     names = names_of(blocks, None)
-    pieces = chunk(blocks)
+    pieces = split_into_passages(blocks)
     for piece in pieces:
         for link in piece.links:
             list_candidates(link.target, "s", "a/b.md")
@@ -337,7 +337,7 @@ PARSERS: dict[str, Parser] = {
     "filters": Parser(
         lambda text: parse_question("q", [f"since:{text}"], datetime(2026, 1, 1)), 400
     ),
-    "sentences": Parser(lambda text: list(sentences(text))),
+    "sentences": Parser(lambda text: list(split_into_sentences(text))),
     "words": Parser(_words),
     "request, JSON": Parser(_validate_json),
     "request, a JSON field": Parser(_validate_field),

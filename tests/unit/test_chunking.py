@@ -3,8 +3,8 @@ from itertools import pairwise
 import pytest
 
 from hopsyncd.formats.blocks import Block, Kind
-from hopsyncd.formats.chunking import Chunk, chunk
-from hopsyncd.formats.units import sentences, tokens
+from hopsyncd.formats.chunking import Chunk, split_into_passages
+from hopsyncd.formats.units import estimate_tokens, split_into_sentences
 
 
 def heading(text: str, level: int, line: int = 1) -> Block:
@@ -26,7 +26,7 @@ def test_each_passage_has_its_heading_path() -> None:
         heading("", 1, 7),
         block("d", 7),
     )
-    assert chunk(blocks) == (
+    assert split_into_passages(blocks) == (
         Chunk(("A",), "lead", 1, 1),
         Chunk(("A", "B"), "b", 4, 4),
         Chunk(("A", "C"), "c", 6, 6),
@@ -43,17 +43,23 @@ def test_blocks_are_joined_by_kind_and_wrapped_lines_flow() -> None:
         block("1 | 2", 9, "table"),
         block("3 | 4", 10, "table"),
     )
-    assert chunk(blocks) == (Chunk((), "one two\n\nx\ny\n\na\n  b\n\n1 | 2\n3 | 4", 1, 10),)
+    assert split_into_passages(blocks) == (
+        Chunk((), "one two\n\nx\ny\n\na\n  b\n\n1 | 2\n3 | 4", 1, 10),
+    )
 
 
 def test_wrapped_chinese_flows_without_spaces() -> None:
-    assert chunk((block("今天天气\n很好"),))[0].text == "今天天气很好"
+    assert split_into_passages((block("今天天气\n很好"),))[0].text == "今天天气很好"
 
 
 def test_headings_without_text_are_text() -> None:
-    assert chunk((heading("A", 1), heading("B", 2), block("b"))) == (Chunk(("A", "B"), "b", 1, 1),)
-    assert chunk((heading("A", 1, 1), heading("B", 2, 3))) == (Chunk(("A",), "A\n\nB", 1, 3),)
-    assert chunk((heading("", 1),)) == ()
+    assert split_into_passages((heading("A", 1), heading("B", 2), block("b"))) == (
+        Chunk(("A", "B"), "b", 1, 1),
+    )
+    assert split_into_passages((heading("A", 1, 1), heading("B", 2, 3))) == (
+        Chunk(("A",), "A\n\nB", 1, 3),
+    )
+    assert split_into_passages((heading("", 1),)) == ()
     log = (
         heading("Log", 1, 1),
         heading("Order 4471 shipped", 2, 2),
@@ -63,7 +69,7 @@ def test_headings_without_text_are_text() -> None:
         heading("Date: 2020-03-18", 3, 6),
         heading("Invoice 9981 unpaid", 2, 7),
     )
-    assert chunk(log) == (
+    assert split_into_passages(log) == (
         Chunk(("Log",), "Order 4471 shipped\nOrder 4472 cancelled", 2, 3),
         Chunk(("Log", "Notes"), "All others are open.", 5, 5),
         Chunk(("Log", "Notes"), "Date: 2020-03-18", 6, 6),
@@ -72,35 +78,35 @@ def test_headings_without_text_are_text() -> None:
 
 
 def test_text_before_the_first_heading_stands_below_the_title() -> None:
-    assert chunk((block("by Ada"), heading("Engines", 1, 2), block("b", 3))) == (
+    assert split_into_passages((block("by Ada"), heading("Engines", 1, 2), block("b", 3))) == (
         Chunk(("Engines",), "by Ada", 1, 1),
         Chunk(("Engines",), "b", 3, 3),
     )
     chapters = (block("by Ada"), heading("One", 1, 2), block("b", 3), heading("Two", 1, 4))
-    assert chunk(chapters)[0] == Chunk((), "by Ada", 1, 1)
+    assert split_into_passages(chapters)[0] == Chunk((), "by Ada", 1, 1)
 
 
 def test_a_paragraph_that_fits_is_not_split() -> None:
     text = "A sentence of words. " * 50
-    assert tokens(text) < 300
-    assert [passage.text for passage in chunk((block(text),))] == [text.strip()]
+    assert estimate_tokens(text) < 300
+    assert [passage.text for passage in split_into_passages((block(text),))] == [text.strip()]
 
 
 def test_a_long_paragraph_is_split_at_sentences_with_their_lines() -> None:
     text = "\n".join(f"Sentence number {n} says\nthat {n * n} is a square." for n in range(200))
-    passages = chunk((block(text, 11),))
+    passages = split_into_passages((block(text, 11),))
     assert " ".join(passage.text for passage in passages) == " ".join(text.split())
     assert all(passage.text.endswith("square.") for passage in passages)
     assert passages[0].first_line == 11
     assert passages[-1].last_line == 410
     for before, after in pairwise(passages):
         assert after.first_line == before.last_line + 1
-    assert all(60 <= tokens(passage.text) <= 400 for passage in passages)
+    assert all(60 <= estimate_tokens(passage.text) <= 400 for passage in passages)
 
 
 def test_long_code_is_split_at_lines_and_keeps_blank_ones() -> None:
     text = "\n".join(f"    call({n})" if n % 5 else "" for n in range(1, 600))
-    passages = chunk((block(text, 1, "code"),))
+    passages = split_into_passages((block(text, 1, "code"),))
     assert len(passages) > 5
     lines = text.split("\n")
     for passage in passages:
@@ -109,36 +115,36 @@ def test_long_code_is_split_at_lines_and_keeps_blank_ones() -> None:
 
 @pytest.mark.parametrize("text", ["word " * 5000, "字" * 5000, "x" * 20_000, "字。" * 3000])
 def test_text_without_sentences_still_has_a_limit(text: str) -> None:
-    passages = chunk((block(text.strip()),))
+    passages = split_into_passages((block(text.strip()),))
     assert len(passages) > 1
-    assert all(tokens(passage.text) <= 400 for passage in passages)
+    assert all(estimate_tokens(passage.text) <= 400 for passage in passages)
     assert "".join("".join(p.text.split()) for p in passages) == "".join(text.split())
 
 
 def test_text_is_split_into_sentences() -> None:
     text = 'Dr. J. Smith (b. 1950) left. "Why?" he asked. See e.g. No. 5, 4.5 km off... Done!'
-    assert [sentence.strip() for sentence in sentences(text)] == [
+    assert [sentence.strip() for sentence in split_into_sentences(text)] == [
         "Dr. J. Smith (b. 1950) left.",
         '"Why?" he asked.',
         "See e.g. No. 5, 4.5 km off...",
         "Done!",
     ]
-    assert list(sentences("今日は。明日も!はい。")) == ["今日は。", "明日も!はい。"]
+    assert list(split_into_sentences("今日は。明日も!はい。")) == ["今日は。", "明日も!はい。"]
 
 
 def test_tokens_are_counted_without_knowing_the_language() -> None:
-    assert tokens("") == 0
-    assert tokens("four words of text") == 5
-    assert 14 <= tokens("今日は天気がいいので散歩に行きましょう") <= 22
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("four words of text") == 5
+    assert 14 <= estimate_tokens("今日は天気がいいので散歩に行きましょう") <= 22
 
 
 def test_a_larger_target_gives_longer_passages() -> None:
     blocks = [block(f"Paragraph {n} is about the number {n}.", 2 * n + 1) for n in range(300)]
-    small, large = chunk(blocks, 50), chunk(blocks, 200)
+    small, large = split_into_passages(blocks, 50), split_into_passages(blocks, 200)
     assert len(small) > 2 * len(large)
-    assert max(tokens(passage.text) for passage in small) <= 100
+    assert max(estimate_tokens(passage.text) for passage in small) <= 100
     with pytest.raises(ValueError, match="at least 1"):
-        chunk(blocks, 0)
+        split_into_passages(blocks, 0)
 
 
 def test_nested_list_items_are_indented() -> None:
@@ -151,13 +157,13 @@ def test_nested_list_items_are_indented() -> None:
         item("Read the gauge twice.", "1. Open the valve.", "Wait for 2 bar."),
         item("2. Start the pump."),
     ]
-    (whole,) = chunk(items)
+    (whole,) = split_into_passages(items)
     assert whole.text.splitlines() == [
         "1. Open the valve.",
         "  Wait for 2 bar.",
         "    Read the gauge twice.",
         "2. Start the pump.",
     ]
-    first, second, *_ = chunk(items, target_tokens=5)
+    first, second, *_ = split_into_passages(items, target_tokens=5)
     assert first.text == "1. Open the valve."
     assert second.text == "Open the valve.\n  Wait for 2 bar.", "it begins inside the list"

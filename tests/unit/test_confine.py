@@ -12,7 +12,7 @@ from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from tests.unit.test_sandbox import BAD
 
-has_landlock = pytest.mark.skipif(kernel.landlock_version() < 1, reason="no Landlock here")
+has_landlock = pytest.mark.skipif(kernel.find_landlock_version() < 1, reason="no Landlock here")
 O_RDONLY, O_CREAT_WRONLY = "0", str(os.O_CREAT | os.O_WRONLY)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.media_type import is_document_name, media_type
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.content_type import DOC, PPT, type_of_content
+from hopsyncd.formats.content_type import DOC, PPT, detect_content_type
 from hopsyncd.formats.media_types import DOCX, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
 from hopsyncd.formats.readers import extract, is_light
 
@@ -51,14 +51,17 @@ def test_a_sheet_is_read_by_its_content() -> None:
 
 
 def test_the_type_of_other_content_is_unchanged() -> None:
-    assert type_of_content(word_document(), DOCX) == DOCX
-    assert type_of_content(workbook(), XLSX) == XLSX
-    assert type_of_content(OLD, OUTLOOK) == OUTLOOK
-    assert type_of_content(OLD, XLS) == XLS
-    assert type_of_content(b"PK\x03\x04 broken", PPTX) == PPTX
-    assert type_of_content(b"<html>", "text/markdown") == "text/markdown"
-    assert type_of_content(b"", DOC) == DOC
-    assert (type_of_content(rb"{\rtf1}", PDF), type_of_content(b"%PDF-1.4", RTF)) == (RTF, PDF)
+    assert detect_content_type(word_document(), DOCX) == DOCX
+    assert detect_content_type(workbook(), XLSX) == XLSX
+    assert detect_content_type(OLD, OUTLOOK) == OUTLOOK
+    assert detect_content_type(OLD, XLS) == XLS
+    assert detect_content_type(b"PK\x03\x04 broken", PPTX) == PPTX
+    assert detect_content_type(b"<html>", "text/markdown") == "text/markdown"
+    assert detect_content_type(b"", DOC) == DOC
+    assert (detect_content_type(rb"{\rtf1}", PDF), detect_content_type(b"%PDF-1.4", RTF)) == (
+        RTF,
+        PDF,
+    )
 
 
 @pytest.mark.parametrize("kind", [DOC, PPT])

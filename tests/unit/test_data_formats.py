@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import skipped_of
+from hopsyncd.formats.blocks import count_skipped
 from hopsyncd.formats.media_types import IPYNB
 from hopsyncd.formats.readers import extract
 
@@ -54,7 +54,7 @@ def test_headings_of_old_notebooks_are_read_and_outputs_counted() -> None:
     found = extract(json.dumps({"worksheets": [{"cells": cells}]}).encode(), IPYNB)
     told = [(b.kind, b.level, b.text) for b in found if b.text]
     assert told == [("heading", 2, "Tides"), ("code", 0, "tide()"), ("paragraph", 0, "As is.")]
-    assert skipped_of(found) == {"outputs": 1}
+    assert count_skipped(found) == {"outputs": 1}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import docx
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import DOCX
 from hopsyncd.formats.readers import extract
 
@@ -220,7 +220,7 @@ def test_items_in_a_cell_are_separate_and_hidden_text_is_counted() -> None:
     assert texts_of(body) == ["Ann | Tasks; Shop; Cook", "Bo"]
     blocks = blocks_of(paragraph(run("Seen"), run(" unseen", "<w:vanish/>")))
     assert blocks[0].text == "Seen"
-    assert skipped_of(blocks) == {"hidden texts": 1}
+    assert count_skipped(blocks) == {"hidden texts": 1}
 
 
 def test_superscripts_subscripts_and_formulas_are_read() -> None:
@@ -349,7 +349,7 @@ def test_page_headers_are_read_once_at_the_end_and_repetitions_counted() -> None
     document.save(buffer)
     blocks = extract(buffer.getvalue(), DOCX)
     assert [block.text for block in blocks if block.kind == "note"] == ["Decision 17"]
-    assert skipped_of(blocks) == {"page headers and footers that repeat": 2}
+    assert count_skipped(blocks) == {"page headers and footers that repeat": 2}
     assert blocks[0].names == ("Harbour dues",)
     assert ("author", "Tove Lund") in blocks[0].properties
 

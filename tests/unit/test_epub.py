@@ -7,8 +7,8 @@ import pytest
 
 from connectors.media_type import media_type
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block, skipped_of
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.blocks import Block, count_skipped
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.media_types import EPUB
 from hopsyncd.formats.readers import extract
 
@@ -68,7 +68,7 @@ def test_a_damaged_chapter_is_counted_and_the_others_are_read() -> None:
     data = book("<p>Low.</p>", f"<p>{MARK.decode()}</p>", "<p>High.</p>")
     blocks = extract(data.replace(MARK, MARK.swapcase()), EPUB)
     assert [text for level, text in told(blocks) if not level][1:] == ["Low.", "High."]
-    assert skipped_of(blocks)["damaged chapters"] == 1
+    assert count_skipped(blocks)["damaged chapters"] == 1
 
 
 def test_a_book_of_which_all_chapters_are_damaged_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_a_chapter_without_heading_has_its_title_from_the_table_of_contents() ->
     data = book("<p>Low.</p>", "<h1>Flow</h1><p>High.</p>", contents=contents)
     blocks = extract(data, EPUB)
     assert [text for level, text in told(blocks) if level] == ["Tides", "Low water", "Flow"]
-    assert skipped_of(blocks) == {"tables of contents": 1}
+    assert count_skipped(blocks) == {"tables of contents": 1}
 
 
 def test_the_title_of_a_book_stands_above_its_only_chapter_and_no_file_title_does() -> None:
@@ -131,6 +131,6 @@ def test_the_title_stands_above_chapters_without_headings() -> None:
     title = "<description><title-info><book-title>Harbour</book-title></title-info></description>"
     parts = "<section><p>First.</p></section><section><p>Second.</p></section>"
     book = f'<FictionBook xmlns="x">{title}<body>{parts}</body></FictionBook>'.encode()
-    passages = chunk(extract(book, media_type("a.fb2")))
+    passages = split_into_passages(extract(book, media_type("a.fb2")))
     assert {passage.heading for passage in passages} == {("Harbour",)}
     assert "\n\n".join(passage.text for passage in passages) == "First.\n\nSecond."

@@ -7,8 +7,8 @@ import pytest
 from markdown_it.token import Token
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.chunking import chunk
-from hopsyncd.formats.markdown_inline import without_hidden
+from hopsyncd.formats.chunking import split_into_passages
+from hopsyncd.formats.markdown_inline import drop_hidden
 from hopsyncd.formats.readers import extract
 from store.records import Passage
 
@@ -33,7 +33,7 @@ HOSTILE = (
 def test_an_empty_document_has_no_blocks(media_type: str) -> None:
     assert extract(b"", media_type) == ()
     assert extract(b"\xef\xbb\xbf \r\n\r\n", media_type) == ()
-    assert chunk(()) == ()
+    assert split_into_passages(()) == ()
 
 
 @pytest.mark.parametrize("media_type", TYPES)
@@ -89,7 +89,7 @@ def test_a_declared_charset_is_used_unless_the_text_is_utf_8() -> None:
     ],
 )
 def test_a_character_that_utf_8_cannot_encode_is_replaced(data: bytes, media_type: str) -> None:
-    (passage,) = chunk(extract(data, media_type))
+    (passage,) = split_into_passages(extract(data, media_type))
     assert "half ? a pair" in passage.text
     assert Passage(passage.heading, passage.text).id
 
@@ -104,7 +104,7 @@ def test_damaged_utf_16_is_refused() -> None:
 def test_hostile_repetition_takes_linear_time(piece: str, media_type: str) -> None:
     data = (piece * (20_000 // len(piece))).encode()
     start = time.process_time()
-    passages = chunk(extract(data, media_type))
+    passages = split_into_passages(extract(data, media_type))
     assert time.process_time() - start < 4
     assert all(len(passage.text.encode()) <= 1700 for passage in passages)
 
@@ -134,7 +134,7 @@ def test_a_long_paragraph_with_tags_is_read_in_linear_time() -> None:
         )
     )
     start = time.process_time()
-    assert without_hidden([ruby, *[text, tag] * 20_000])
+    assert drop_hidden([ruby, *[text, tag] * 20_000])
     assert time.process_time() - start < 2
 
 
@@ -142,7 +142,7 @@ def test_a_long_paragraph_with_tags_is_read_in_linear_time() -> None:
 def test_a_huge_line_is_read_in_bounded_time(media_type: str) -> None:
     data = b"lorem ipsum dolor sit amet. " * 75_000
     start = time.process_time()
-    passages = chunk(extract(data, media_type))
+    passages = split_into_passages(extract(data, media_type))
     assert time.process_time() - start < 20
     assert passages
 

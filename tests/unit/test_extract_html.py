@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.readers import extract
 
 
@@ -42,7 +42,7 @@ def test_the_title_is_a_heading_unless_the_h1_says_it() -> None:
 def test_scripts_styles_and_comments_are_dropped() -> None:
     text = "<script>if (a<b) '</p>'</script><style>p{}</style><!-- <p>no --><p>yes<!doctype x>"
     assert [block.text for block in blocks(text) if block.text] == ["yes"]
-    assert skipped_of(blocks(text)) == {"scripts": 1, "styles": 1}
+    assert count_skipped(blocks(text)) == {"scripts": 1, "styles": 1}
 
 
 def test_text_in_broken_markup_is_kept() -> None:
@@ -213,7 +213,7 @@ def test_navigation_and_handles_are_left_out_and_counted() -> None:
         "<aside>Read on: <a href=/x>Ten mills that you must see</a></aside></body>"
     )
     assert texts(page) == ["Mill", "It grinds corn all day long."]
-    assert skipped_of(blocks(page)) == {
+    assert count_skipped(blocks(page)) == {
         "buttons": 1,
         "page headers and footers": 3,
     }
@@ -456,7 +456,7 @@ def test_hidden_cells_move_no_value_under_the_header_of_another() -> None:
         "Name: Ann | Age: 30",
         "Name: Bo | Age: 31",
     ]
-    assert skipped_of(read) == {"hidden parts": 3}
+    assert count_skipped(read) == {"hidden parts": 3}
 
 
 def test_a_picture_in_a_cell_says_what_it_stands_for() -> None:

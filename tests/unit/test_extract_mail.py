@@ -5,8 +5,8 @@ from email.message import EmailMessage
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block, skipped_of
-from hopsyncd.formats.media_types import MBOX, unit_of
+from hopsyncd.formats.blocks import Block, count_skipped
+from hopsyncd.formats.media_types import MBOX, find_unit
 from hopsyncd.formats.readers import extract, is_light
 
 MAIL = "message/rfc822"
@@ -78,7 +78,7 @@ def test_encoded_words_and_bodies_are_decoded() -> None:
 )
 def test_what_a_reply_quotes_is_left_out_and_counted(written: str, own: list[str]) -> None:
     assert body(mail(written)) == own
-    assert skipped_of(blocks(mail(written)))["quotes"] == max(written.count("\n\n>"), 1)
+    assert count_skipped(blocks(mail(written)))["quotes"] == max(written.count("\n\n>"), 1)
 
 
 def test_a_message_that_only_quotes_keeps_it() -> None:
@@ -208,7 +208,7 @@ def test_an_mbox_file_is_one_document_with_a_section_for_each_message() -> None:
         (0, "It is.", 2),
     ]
     assert not any(block.names or block.links for block in found)
-    assert unit_of(MBOX) == "message"
+    assert find_unit(MBOX) == "message"
 
 
 def test_a_file_that_is_no_mbox_file_is_refused() -> None:

@@ -4,7 +4,7 @@ import pytest
 from markdown_it.token import Token
 
 from hopsyncd.formats import markdown_rules
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.readers import extract
 
 
@@ -237,7 +237,7 @@ Beta.
         "Note: Beta.",
         "",
     ]
-    assert skipped_of(blocks(text)) == {"comments": 1}
+    assert count_skipped(blocks(text)) == {"comments": 1}
     assert ("/leave/", "here") in links(text)
 
 
@@ -286,7 +286,7 @@ See:
 
 - [Corn](#corn)
 """
-    assert skipped_of(blocks(text)) == {"tables of contents": 2}
+    assert count_skipped(blocks(text)) == {"tables of contents": 2}
     assert [block.text for block in blocks(text) if not block.level and block.text] == [
         "In short: see stones.",
         "Corn",
@@ -310,7 +310,7 @@ def test_a_heading_that_says_the_title_is_not_repeated_below_text() -> None:
 def test_omitted_parts_of_embedded_html_are_counted() -> None:
     text = "---\nweight: heavy\n---\n<script>x()</script>\n\n# T\n\nold ~~a~~ b\n"
     found = extract(text.encode(), "text/markdown")
-    assert skipped_of(found) == {"deletions": 1, "scripts": 1}
+    assert count_skipped(found) == {"deletions": 1, "scripts": 1}
     assert found[-1].kind == "skipped" and found[0].kind != "skipped"
 
 
@@ -400,7 +400,7 @@ def test_the_markup_of_site_generators_shows_titles_only() -> None:
     last = read[-2]
     assert (last.first_line, last.text[:5]) == (text.count("\n"), "After")
     assert dict(read[0].properties).get("tag") is None
-    assert skipped_of(read) == {"comments": 2, "imports and exports": 3, "shortcodes": 2}
+    assert count_skipped(read) == {"comments": 2, "imports and exports": 3, "shortcodes": 2}
 
 
 def test_code_and_what_only_looks_like_markup_stay() -> None:
@@ -458,7 +458,7 @@ def test_a_numbered_item_that_begins_with_a_heading_keeps_its_number() -> None:
 
 def test_the_time_for_many_definitions_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     token = Token("definition", "", 0)
-    monkeypatch.setattr(markdown_rules, "_definition", lambda *_: token)
+    monkeypatch.setattr(markdown_rules, "_make_definition", lambda *_: token)
 
     def time_s(count: int) -> float:
         lines = {

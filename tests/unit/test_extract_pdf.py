@@ -10,7 +10,7 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.pdf_layout import arrange
 from hopsyncd.formats.pdf_spans import PageText, Span
@@ -147,7 +147,7 @@ def test_running_heads_and_page_numbers_are_skipped_and_counted() -> None:
     assert said.count("Lofoten Harbour Report") == 1
     assert "Page " not in said
     assert said.count("nobody") == 20
-    assert skipped_of(blocks) == {"page headers and footers that repeat": 7}
+    assert count_skipped(blocks) == {"page headers and footers that repeat": 7}
 
 
 def test_real_hyphens_stay_and_broken_words_are_joined() -> None:
@@ -193,7 +193,7 @@ def test_a_scan_with_a_small_line_of_text_is_counted() -> None:
         canvas.drawImage(ImageReader(Image.new("L", (60, 80), 200)), 0, 0, 600, 800)
         canvas.drawString(50, 20, "Page 1 of the file")
 
-    assert skipped_of(read(draw)) == {"scanned pages": 1}
+    assert count_skipped(read(draw)) == {"scanned pages": 1}
 
 
 def test_a_damaged_file_says_what_to_do() -> None:

@@ -1,7 +1,7 @@
 """Plain text, read by its layout."""
 
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.readers import extract
 
 MANUAL = """MILL(1)                          Mill Manual                          MILL(1)
@@ -89,7 +89,9 @@ def test_a_manual_page_has_its_name_sections_and_options() -> None:
 
 def test_a_passage_that_begins_inside_an_option_says_which() -> None:
     more = "\n\n".join(f"           Reason {n} is that stones are worn." for n in range(40))
-    found = chunk(blocks(MANUAL.replace("           Nothing is worn by it.", more)), 100)
+    found = split_into_passages(
+        blocks(MANUAL.replace("           Nothing is worn by it.", more)), 100
+    )
     inside = [one.text for one in found if one.text.endswith(("worn.", "quiet.")) and one]
     assert len(inside) > 4
     assert all("-n, --dry-run" in text for text in inside[:4])
@@ -160,7 +162,7 @@ def test_code_and_columns_keep_their_lines() -> None:
 
 
 def test_a_word_broken_at_its_hyphen_is_whole() -> None:
-    (passage,) = chunk(blocks("The user-\ninterface is - as ever -\nsmall.\n"))
+    (passage,) = split_into_passages(blocks("The user-\ninterface is - as ever -\nsmall.\n"))
     assert passage.text == "The user-interface is - as ever - small."
 
 
@@ -321,11 +323,13 @@ def test_a_term_is_told_from_its_text_by_the_column_below() -> None:
 
 
 def test_a_word_that_was_hyphenated_for_the_line_is_whole() -> None:
-    (passage,) = chunk(blocks("The inter\u2010\nface is auto\u00ad\nmatic, and soft\u00adware.\n"))
+    (passage,) = split_into_passages(
+        blocks("The inter\u2010\nface is auto\u00ad\nmatic, and soft\u00adware.\n")
+    )
     assert passage.text == "The interface is automatic, and software."
     *_, item = blocks("It takes these op\u2010\ntions:\n\n * one\n")
     assert item.leads == ("It takes these options:",)
-    (passage,) = chunk(blocks("A state\u2010of\u2010the\u2010\nart mill.\n"))
+    (passage,) = split_into_passages(blocks("A state\u2010of\u2010the\u2010\nart mill.\n"))
     assert passage.text == "A state\u2010of\u2010the\u2010art mill."
 
 

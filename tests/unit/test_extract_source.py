@@ -1,5 +1,5 @@
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.readers import extract
 
 PYTHON = """import os
@@ -31,7 +31,12 @@ def test_python_definitions_become_headings() -> None:
         Block("heading", "", 15, 15, level=1),
         Block("code", "main()", 15, 15),
     )
-    assert [passage.heading for passage in chunk(blocks)] == [(), ("def foo",), ("class Foo",), ()]
+    assert [passage.heading for passage in split_into_passages(blocks)] == [
+        (),
+        ("def foo",),
+        ("class Foo",),
+        (),
+    ]
 
 
 def test_python_that_does_not_parse_is_split_like_other_code() -> None:

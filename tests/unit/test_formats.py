@@ -15,7 +15,7 @@ from connectors.media_type import media_type
 from connectors.settings import FileSettings
 from hopsyncd.config.values import Search
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.media_types import DOCX, PDF, XLSX
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.messages import Limits
@@ -216,7 +216,7 @@ def test_each_passage_of_a_long_row_begins_with_its_first_cell() -> None:
     book.active.append(["Tove", "She sailed. " * 200])
     buffer = io.BytesIO()
     book.save(buffer)
-    passages = chunk(extract(buffer.getvalue(), XLSX))
+    passages = split_into_passages(extract(buffer.getvalue(), XLSX))
     assert len(passages) > 2
     assert all(passage.text.startswith("Name: Tove") for passage in passages)
 

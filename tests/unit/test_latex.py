@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.media_type import media_type
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.readers import extract
 
 PAPER = r"""
@@ -78,7 +78,7 @@ def test_title_authors_links_and_lines_are_known() -> None:
     (paragraph,) = [block for block in blocks if block.text.startswith("The café")]
     assert (paragraph.first_line, paragraph.last_line) == (16, 18)
     assert [link.target for _, link in paragraph.links] == ["https://example.org/x"]
-    assert skipped_of(extract(PAPER.encode(), "text/x-tex")) == {"included files": 1}
+    assert count_skipped(extract(PAPER.encode(), "text/x-tex")) == {"included files": 1}
 
 
 def test_tables_have_their_captions_and_all_rows_of_their_headers() -> None:
@@ -173,7 +173,7 @@ def test_footnotes_of_headings_tables_captions_and_terms_are_read(
 def test_a_table_of_contents_and_drawings_add_no_text() -> None:
     source = r"\tableofcontents\begin{tikzpicture}\draw (0,0);\end{tikzpicture} Text."
     assert texts(source) == ["Text."]
-    assert skipped_of(extract(source.encode(), "text/x-tex")) == {"drawings": 1}
+    assert count_skipped(extract(source.encode(), "text/x-tex")) == {"drawings": 1}
 
 
 @given(

@@ -13,7 +13,7 @@ import pytest
 from connectors.html_tokens import Token, tokens
 from hopsyncd.cli.output import place_text
 from hopsyncd.formats import mail_text
-from hopsyncd.formats.blocks import Block, names_of, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped, names_of
 from hopsyncd.formats.mail_text import is_stub
 from hopsyncd.formats.media_types import MBOX, OUTLOOK
 from hopsyncd.formats.readers import extract
@@ -218,7 +218,7 @@ def test_omitted_parts_are_counted() -> None:
     message.add_attachment(b"\x89PNG\0", maintype="image", subtype="png", filename="quay.png")
     message.add_attachment(b"\0\1", maintype="application", subtype="x-thing", filename="a.bin")
     found = extract(message.as_bytes(), MAIL)
-    assert skipped_of(found) == {"quotes": 1, "pictures": 1, "attachments": 1}
+    assert count_skipped(found) == {"quotes": 1, "pictures": 1, "attachments": 1}
 
 
 def test_an_mbox_file_keeps_quotations_of_messages_that_it_does_not_have() -> None:
@@ -233,7 +233,7 @@ def test_an_mbox_file_keeps_quotations_of_messages_that_it_does_not_have() -> No
     assert text.count("wet and slippery") == 1
     assert "The crane has a new cable." in text and "Olve wrote" in text
     assert text.count("harbour office") == 1
-    assert skipped_of(found) == {"quotes": 1, "signatures": 1}
+    assert count_skipped(found) == {"quotes": 1, "signatures": 1}
 
 
 def test_messages_of_an_mbox_file_may_have_no_fields() -> None:
@@ -316,7 +316,7 @@ def test_an_mbox_file_keeps_quotations_in_html_that_it_does_not_have(first: str)
     blocks = extract(data, MBOX)
     said = " ".join(block.text for block in blocks)
     assert said.count("the question of old") == 1
-    assert skipped_of(blocks).get("quotes", 0) == (first == "the question of old")
+    assert count_skipped(blocks).get("quotes", 0) == (first == "the question of old")
 
 
 def test_a_reply_between_quotations_keeps_the_paragraph_that_it_answers() -> None:

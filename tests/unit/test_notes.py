@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.readers import extract
 
 
@@ -115,7 +115,7 @@ def test_comments_are_left_out_and_counted_and_code_is_kept() -> None:
     text = "Fine. %%cost 90%%\n\n%%\nSecret.\n\nMore.\n%%\n\n```\n%% kept %%\n```\n\n`%%a%%` end.\n"
     assert texts(text) == ["Fine.", "%% kept %%", "%%a%% end."]
     assert [block.first_line for block in blocks(text) if block.text] == [1, 10, 13]
-    assert skipped_of(blocks(text)) == {"comments": 2}
+    assert count_skipped(blocks(text)) == {"comments": 2}
 
 
 def test_text_in_braces_is_kept_unless_a_program_replaces_it() -> None:
@@ -135,7 +135,7 @@ def test_formulas_keep_their_operators() -> None:
 def test_deleted_text_is_left_out_and_raised_text_is_marked() -> None:
     text = "Fee <del>700</del><ins>750</ins>, ~~12~~13 rings, 40 m<sup>2</sup>, 10<sup>6</sup>."
     assert texts(text) == ["Fee 750, 13 rings, 40 m^2, 10^6."]
-    assert skipped_of(blocks(text)) == {"deletions": 2}
+    assert count_skipped(blocks(text)) == {"deletions": 2}
 
 
 def test_the_state_of_a_task_is_kept() -> None:
@@ -154,7 +154,7 @@ def test_a_drawing_of_excalidraw_is_its_texts() -> None:
         "The mill race",
         "Sluice gate",
     ]
-    assert skipped_of(blocks(text)) == {"drawings": 1}
+    assert count_skipped(blocks(text)) == {"drawings": 1}
 
 
 def test_links_of_dendron_have_their_label_first() -> None:

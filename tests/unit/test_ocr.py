@@ -26,7 +26,7 @@ from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.sandbox import confine
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
-from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
+from hopsyncd.formats.sandbox.tesseract import Tesseract, find_tesseract
 from hopsyncd.ingest.connector_setup import with_pictures
 
 needs_tesseract = pytest.mark.skipif(
@@ -63,7 +63,7 @@ def pdf_of(*pages: str | Image.Image) -> bytes:
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[ExtractionProcess]:
-    with closing(ExtractionProcess(tesseract=installed_tesseract("eng"))) as process:
+    with closing(ExtractionProcess(tesseract=find_tesseract("eng"))) as process:
         yield process
 
 
@@ -152,7 +152,7 @@ def test_a_tiff_with_too_many_pages_or_a_circle_of_them_is_refused() -> None:
             is_worth_reading(wrong)
 
 
-@pytest.mark.skipif(confine.landlock_version() < 1, reason="no Landlock here")
+@pytest.mark.skipif(confine.find_landlock_version() < 1, reason="no Landlock here")
 def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
@@ -174,7 +174,7 @@ def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -
 
 def test_a_failing_program_is_reported() -> None:
     with pytest.raises(Died, match="status"):
-        Tesseract("/bin/false", "eng").text_of(b"")
+        Tesseract("/bin/false", "eng").recognise_text(b"")
 
 
 def test_pictures_are_documents_where_their_text_is_read(

@@ -3,7 +3,7 @@
 import io
 import zipfile
 
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import ODP, ODT
 from hopsyncd.formats.readers import extract
 
@@ -114,7 +114,7 @@ def test_page_headers_and_metadata_are_read_once() -> None:
     )
     blocks = blocks_of(said("Text"), meta=meta, **{"styles": page + page})
     assert [block.text for block in blocks if block.kind == "note"] == ["Decision 17"]
-    assert skipped_of(blocks) == {"page headers and footers that repeat": 3}
+    assert count_skipped(blocks) == {"page headers and footers that repeat": 3}
     assert blocks[0].names == ("Dues",)
     assert blocks[0].properties == (("author", "Tove"), ("modified", "2024-05-07T10:00:00"))
 

@@ -10,7 +10,7 @@ import xlwt
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.media_types import XLS
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.xls_styles import Style, styles_of
+from hopsyncd.formats.xls_styles import Style, read_styles
 from tests.unit.test_spreadsheets import cells, rows
 
 
@@ -67,10 +67,10 @@ def test_the_styles_of_a_damaged_old_workbook_are_left_out() -> None:
     buffer = io.BytesIO()
     book.save(buffer)
     data = buffer.getvalue()
-    assert styles_of(data) == {"S": {(1, 1): Style("0%")}}
+    assert read_styles(data) == {"S": {(1, 1): Style("0%")}}
     for size in range(0, len(data), 97):
-        styles_of(data[:size])
-    assert styles_of(b"no workbook") == {}
+        read_styles(data[:size])
+    assert read_styles(b"no workbook") == {}
 
 
 def test_empty_cells_of_an_old_workbook_cost_little() -> None:

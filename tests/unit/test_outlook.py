@@ -10,7 +10,7 @@ import pytest
 
 from connectors.media_type import is_document_name, media_type
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import OUTLOOK
 from hopsyncd.formats.outlook import decompress_rtf
 from hopsyncd.formats.readers import extract
@@ -79,7 +79,7 @@ def test_the_header_fields_of_the_mail_as_it_came_come_first() -> None:
 def test_quotes_are_left_out_and_counted_as_in_other_mail() -> None:
     blocks = read({**MAST, BODY: "Yes.\r\n\r\nOn 3 May 2026, Bob wrote:\r\n> Shall we?\r\n"})
     assert shown(blocks)[2:] == [(0, "Yes.")]
-    assert skipped_of(blocks) == {"quotes": 1}
+    assert count_skipped(blocks) == {"quotes": 1}
 
 
 def test_the_html_text_is_read_where_the_plain_one_is_a_stub_or_absent() -> None:
@@ -135,7 +135,7 @@ def test_attachments_are_read_under_their_names_and_others_are_counted() -> None
         (3, "Plan"),
         (0, "Step it."),
     ]
-    assert skipped_of(blocks) == {"pictures": 1, "attachments": 1}
+    assert count_skipped(blocks) == {"pictures": 1, "attachments": 1}
 
 
 def test_a_message_in_a_message_stands_under_its_own_subject_and_sender() -> None:

@@ -12,7 +12,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.pdf_page import find_spans, page_preview
+from hopsyncd.formats.pdf_page import find_spans, preview_page
 from hopsyncd.formats.pdf_spans import Span
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 
@@ -57,7 +57,7 @@ def darkness(picture: Image.Image, box: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
 def test_the_boxes_lie_on_the_lines_of_the_passage_on_pages_turned_any_way(rotation: int) -> None:
     wanted = pdf(draw_lines, rotation=rotation)
-    block = page_preview(wanted, 1, " ".join(LINES[:2]))
+    block = preview_page(wanted, 1, " ".join(LINES[:2]))
     picture, boxes = picture_of(block), boxes_of(block)
     assert dict(block.properties)["size"] == f"{picture.width} {picture.height}"
     assert len(boxes) == 2
@@ -76,7 +76,7 @@ def test_the_boxes_move_with_a_page_that_is_cut_to_a_part() -> None:
         draw_lines(canvas)
         canvas.setCropBox((40, 460, 500, 640))
 
-    block = page_preview(pdf(draw), 1, LINES[0])
+    block = preview_page(pdf(draw), 1, LINES[0])
     picture, (box,) = picture_of(block), boxes_of(block)
     whole = darkness(picture, (0, 0, picture.width, picture.height))
     assert 0.25 * whole < darkness(picture, box) < 0.5 * whole
@@ -101,7 +101,7 @@ def test_words_that_stand_elsewhere_too_are_marked_only_in_the_passage() -> None
 
 def test_a_missing_page_is_refused() -> None:
     with pytest.raises(DocumentUnreadable, match="2 pages"):
-        page_preview(pdf(draw_lines, pages=2), 3, "x")
+        preview_page(pdf(draw_lines, pages=2), 3, "x")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.sandbox.messages import Limits, reply_of, result_of
+from hopsyncd.formats.sandbox.messages import Limits, decode_result, reply_of
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.sandbox.reader_worker import store_bytecode
 
@@ -243,13 +243,13 @@ def test_the_daemon_never_parses_more_than_a_thousand_blocks_at_once() -> None:
     blocks = tuple(Block("paragraph", str(number), 1, 1) for number in range(2500))
     reply = reply_of(blocks)
     assert [len(json.loads(line)) for line in reply.splitlines()] == [1000, 1000, 500]
-    assert result_of(reply) == blocks
+    assert decode_result(reply) == blocks
 
 
 def test_a_worker_that_ignores_the_limit_of_blocks_is_refused() -> None:
     row = json.loads(reply_of((Block("paragraph", "a", 1, 1),)))
     with pytest.raises(ValueError, match="too many blocks"):
-        result_of(json.dumps(row * 250_001).encode())
+        decode_result(json.dumps(row * 250_001).encode())
 
 
 def test_an_idle_worker_ends_and_another_reads_the_next_document(

@@ -13,7 +13,7 @@ from openpyxl.comments import Comment
 from openpyxl.styles import Font
 from openpyxl.worksheet.table import Table
 
-from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import ODS, XLSX
 from hopsyncd.formats.readers import extract
 
@@ -155,7 +155,7 @@ def test_formulas_without_a_saved_value_are_counted() -> None:
     book = openpyxl.Workbook()
     for row in cells(["Job", "Cost"], ["Caulking", "=2*3"], ["Rigging", "=3*4"]):
         book.active.append(row)
-    assert skipped_of(read(book)) == {"formulas without a saved value": 2}
+    assert count_skipped(read(book)) == {"formulas without a saved value": 2}
 
 
 @pytest.mark.parametrize(

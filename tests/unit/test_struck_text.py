@@ -9,7 +9,7 @@ import pptx
 import pytest
 from pptx.util import Inches
 
-from hopsyncd.formats.blocks import skipped_of
+from hopsyncd.formats.blocks import count_skipped
 from hopsyncd.formats.media_types import DOCX, ODT, PPTX, RTF
 from hopsyncd.formats.readers import extract
 
@@ -66,7 +66,7 @@ def rich_text() -> bytes:
 def test_struck_text_is_left_out_and_counted(make: Callable[[], bytes], media_type: str) -> None:
     blocks = extract(make(), media_type)
     assert [block.text for block in blocks if block.text] == ["Price: 800 crowns"]
-    assert skipped_of(blocks) == {"deletions": 1}
+    assert count_skipped(blocks) == {"deletions": 1}
 
 
 def test_text_after_a_struck_one_is_read() -> None:
@@ -84,14 +84,14 @@ def test_marks_that_only_styles_make_are_read_in_html() -> None:
     )
     blocks = extract(page.encode(), "text/html")
     assert [block.text for block in blocks if block.text] == ["10^6 cells, H_2O, 950", "Kept."]
-    assert skipped_of(blocks)["deletions"] == 2
+    assert count_skipped(blocks)["deletions"] == 2
 
 
 def test_suggested_changes_of_criticmarkup_are_applied() -> None:
     text = "The {--old --}fee is {~~40~>45~~} {++new ++}{==crowns==}{>>Sure?<<}, `{--x--}`."
     blocks = extract(text.encode(), "text/markdown")
     assert blocks[0].text == "The fee is 45 new crowns, {--x--}."
-    assert skipped_of(blocks) == {"comments": 1, "deletions": 2}
+    assert count_skipped(blocks) == {"comments": 1, "deletions": 2}
 
 
 def test_pronunciations_follow_the_text_in_markdown() -> None:

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from hopsyncd.formats.blocks import WrittenLink
-from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.table_text import table_blocks
+from hopsyncd.formats.table_text import make_table_blocks
 from hopsyncd.formats.tables import TableBuilder
 
 
@@ -27,7 +27,7 @@ def grid(*rows: str, headers: int = 0, caption: str = "") -> TableBuilder:
 
 
 def texts(builder: TableBuilder, *, guess_header: bool = False) -> list[str]:
-    return [block.text for block in table_blocks(builder.build(guess_header=guess_header))]
+    return [block.text for block in make_table_blocks(builder.build(guess_header=guess_header))]
 
 
 def test_an_empty_corner_shifts_no_label() -> None:
@@ -77,7 +77,7 @@ def test_a_header_across_the_table_names_all_columns_unless_rows_have_their_own(
 def test_a_title_row_is_the_caption_of_each_passage() -> None:
     rows = [f"Hut {n:03} | {100 + n} | {300 + n}" for n in range(60)]
     table = grid(">3 Prices", "Hut | Low | High", *rows, headers=2)
-    passages = chunk(list(table_blocks(table.build())))
+    passages = split_into_passages(list(make_table_blocks(table.build())))
     assert len(passages) > 2
     assert all(passage.text.startswith("Prices\n") for passage in passages)
     lines = [line for passage in passages for line in passage.text.split("\n") if "Hut" in line]
@@ -89,7 +89,7 @@ def test_a_title_row_is_the_caption_of_each_passage() -> None:
 def test_a_group_is_repeated_where_a_passage_begins_inside_it() -> None:
     rows = [f"Boat {n} | {n} | of the northern fleet, painted blue" for n in range(60)]
     table = grid("Boat | Length | Note", ">3 Trawlers", *rows, headers=1)
-    first, *others = chunk(list(table_blocks(table.build())))
+    first, *others = split_into_passages(list(make_table_blocks(table.build())))
     assert first.text.startswith("Trawlers\nBoat: Boat 0 |")
     assert others
     assert all(passage.text.startswith("Trawlers\n") for passage in others)
@@ -181,7 +181,7 @@ def test_links_keep_their_places_and_those_of_headers_come_first() -> None:
     builder.begin_row(2, 3)
     builder.add("one")
     builder.add("see  two", links=((5, WrittenLink("two", "two")),))
-    (row,) = table_blocks(builder.build())
+    (row,) = make_table_blocks(builder.build())
     assert (row.text, row.first_line, row.last_line) == ("A: one | B: see two", 2, 3)
     assert [(at, link.target) for at, link in row.links] == [(0, "a"), (16, "two")]
     assert row.text[16:] == "two"
@@ -190,7 +190,7 @@ def test_links_keep_their_places_and_those_of_headers_come_first() -> None:
 def test_a_long_row_repeats_its_first_cell_in_each_line() -> None:
     cells = " | ".join(f"Column {n}: " + "word " * 40 for n in range(12))
     table = grid("Name: Tove | " + cells.replace("word ", "word "))
-    passages = chunk(list(table_blocks(table.build())))
+    passages = split_into_passages(list(make_table_blocks(table.build())))
     lines = [line for passage in passages for line in passage.text.split("\n")]
     assert len(lines) > 3
     assert all(line.startswith("Name: Tove | Column ") for line in lines)
@@ -324,7 +324,7 @@ def test_rows_of_a_group_are_led_by_its_name_and_the_total_is_not() -> None:
         "Item | Price", "Fruit | ", "Apple | 1", "Pear | 2", "Roots | ", "Leek | 4", "Total | 7",
         "* without tax | ", headers=1,
     )  # fmt: skip
-    blocks = [*table_blocks(table.build())]
+    blocks = [*make_table_blocks(table.build())]
     assert [(block.text, block.leads) for block in blocks] == [
         ("Item: Fruit", ()),
         ("Item: Apple | Price: 1", ("Fruit",)),
@@ -340,7 +340,7 @@ def test_a_row_without_values_below_rows_with_values_names_no_group() -> None:
     table = grid(
         "Item | Price", "Apple | 1", "Pear | ", "Leek | 4", "Cress | ", "Rye | 1", headers=1
     )
-    assert not any(block.leads for block in table_blocks(table.build()))
+    assert not any(block.leads for block in make_table_blocks(table.build()))
 
 
 def test_tables_side_by_side_repeat_their_header() -> None:

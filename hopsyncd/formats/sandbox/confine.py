@@ -80,7 +80,7 @@ def gain_no_privileges() -> None:
     _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
-def landlock_version() -> int:
+def find_landlock_version() -> int:
     """Return the kernel's Landlock version. A result below 1 means that the kernel has no
     Landlock."""
     return _call(_CREATE_RULESET, None, 0, 1)
@@ -91,7 +91,7 @@ def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
 
     If `may_run`, programs below `places` may also be run. Returns whether Landlock enforces this.
     """
-    version = landlock_version()
+    version = find_landlock_version()
     if version < 1:
         return False
     handled = (1 << _FILE_RIGHTS[min(version, len(_FILE_RIGHTS)) - 1]) - 1
@@ -136,8 +136,8 @@ def refuse_system_calls(may_run: bool = False) -> bool:
         (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, 0),  # the number of the call
-        *_only_with(_TGKILL[machine], os.getpid()),  # abort() signals the process itself
-        *_only_with(_PRLIMIT[machine], 0),  # the process may change only its own limits
+        *_build_filter(_TGKILL[machine], os.getpid()),  # abort() signals the process itself
+        *_build_filter(_PRLIMIT[machine], 0),  # the process may change only its own limits
     ]
     numbers = [n for n in _REFUSED[machine] if not (may_run and n == _EXECVE[machine])]
     refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in numbers)]
@@ -150,7 +150,7 @@ def refuse_system_calls(may_run: bool = False) -> bool:
     return bool(_libc.prctl(_SET_SECCOMP, ctypes.c_ulong(2), program, *unused) == 0)
 
 
-def _only_with(number: int, value: int) -> list[tuple[int, int, int, int]]:
+def _build_filter(number: int, value: int) -> list[tuple[int, int, int, int]]:
     """Build the filter steps that allow a system call only if `value` is its first argument.
 
     Other system calls skip these steps.
@@ -192,12 +192,14 @@ def confine(memory_bytes: int) -> None:
     _limit_resources(memory_bytes)
     if sys.platform == "linux":
         gain_no_privileges()
-        read_only_below(_code_places())
+        read_only_below(_list_code_places())
         refuse_system_calls()
     sys.addaudithook(_refuse)
 
 
-def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
+def replace_process(
+    program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int
+) -> None:
     """Replace this process with another program, confined like a reader process, with at most
     `memory_bytes` of memory and `cpu_s` seconds of CPU time. The program may also read files below
     `places`.
@@ -231,7 +233,7 @@ def _prefer_as_oom_victim() -> None:
         file.write("1000")
 
 
-def _code_places() -> Iterator[str]:
+def _list_code_places() -> Iterator[str]:
     """Yield the folders from which code is loaded, and the few files that libraries read."""
     yield from _NEEDED
     yield from (str(place) for place in mimetypes.knownfiles)

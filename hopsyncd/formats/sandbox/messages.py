@@ -46,10 +46,10 @@ def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -
     pieces = (
         result[start : start + _BLOCKS_A_LINE] for start in range(0, len(result), _BLOCKS_A_LINE)
     )
-    return b"\n".join(json.dumps([*map(_row, piece)]).encode() for piece in pieces)
+    return b"\n".join(json.dumps([*map(_encode_row, piece)]).encode() for piece in pieces)
 
 
-def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
+def decode_result(reply: bytes | bytearray) -> tuple[Block, ...]:
     """Decode the blocks of a reply.
 
     Raises the reported DocumentUnreadable or ReaderUnavailable, or ValueError for an invalid reply.
@@ -61,7 +61,7 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
         if isinstance(record, dict):
             raise _parse_error(record)
         try:
-            blocks += map(_block, record)
+            blocks += map(_decode_block, record)
         except (TypeError, ValueError) as error:
             raise ValueError("the reply does not consist of blocks") from error
         if len(blocks) > MAX_BLOCKS:
@@ -77,13 +77,13 @@ def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavai
     return kind(str(record["what"]), str(record["why"]), str(record["hint"]))
 
 
-def _row(block: Block) -> tuple[object, ...]:
+def _encode_row(block: Block) -> tuple[object, ...]:
     links = [(offset, (link.target, link.text)) for offset, link in block.links]
     fields = (block.kind, block.text, block.first_line, block.last_line, block.level)
     return (*fields, links, block.names, block.leads, block.properties)
 
 
-def _block(row: Sequence[Any]) -> Block:
+def _decode_block(row: Sequence[Any]) -> Block:
     """Decode a block. Raises TypeError or ValueError if a reader cannot have produced it."""
     kind, text, first_line, last_line, level, links, names, leads, properties = row
     placed = tuple((offset, WrittenLink(*link)) for offset, link in links)
@@ -200,15 +200,15 @@ class ReaderExchange:
         try:
             return os.write(self._requests, unsent[:_PIECE_BYTES])
         except BrokenPipeError:
-            raise self._death() from None
+            raise self._describe_death() from None
 
     def _receive(self, size: int) -> None:
         piece = os.read(self._replies, min(_PIECE_BYTES, size - len(self._got)))
         if not piece:
-            raise self._death()
+            raise self._describe_death()
         self._got += piece
 
-    def _death(self) -> Died:
+    def _describe_death(self) -> Died:
         """Describe why the worker closed its pipe."""
         try:
             code = self._process.wait(timeout=1)

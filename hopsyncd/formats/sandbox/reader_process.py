@@ -16,7 +16,7 @@ import hopsyncd
 from hopsyncd.child_process import ChildProcess, Process, Restarts, StartRefused, start_child
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.images import IMAGES, no_text_error
+from hopsyncd.formats.images import IMAGES, make_no_text_error
 from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.readers import (
     PICTURE_OF_PAGE,
@@ -24,9 +24,15 @@ from hopsyncd.formats.readers import (
     PREVIEW_OF_PAGE,
     extract,
     is_light,
-    kind_of,
+    strip_parameters,
 )
-from hopsyncd.formats.sandbox.messages import Died, Limits, ReaderExchange, request_of, result_of
+from hopsyncd.formats.sandbox.messages import (
+    Died,
+    Limits,
+    ReaderExchange,
+    decode_result,
+    request_of,
+)
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from store.records import content_hash
@@ -156,7 +162,7 @@ class ExtractionProcess:
 
     def _read(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """Read a document. Raises Died or DocumentUnreadable if this document alone is to blame."""
-        kind = kind_of(media_type)
+        kind = strip_parameters(media_type)
         if kind == PDF or kind in IMAGES:
             media_type = kind + (PICTURES if self._tesseract else "")
         try:
@@ -194,7 +200,7 @@ class ExtractionProcess:
                 failed = f"stops after {_MOST_PICTURES} pages"
                 continue
             try:
-                picture = data if kind in IMAGES else self._picture(data, block.first_line)
+                picture = data if kind in IMAGES else self._render_picture(data, block.first_line)
                 read += tesseract.blocks(picture, block.first_line, self._yield_to_edits)
             except Died as death:
                 if death.killed:
@@ -207,12 +213,12 @@ class ExtractionProcess:
         if failed and not read:
             raise _recognition_error(failed)
         if pictures and not read and kind == PDF:
-            raise no_text_error(
+            raise make_no_text_error(
                 "Scan the pages at a higher resolution, or add the document to `ignore`"
             )
         return tuple(read)
 
-    def _picture(self, data: bytes, page: int) -> bytes:
+    def _render_picture(self, data: bytes, page: int) -> bytes:
         """Render a page of a PDF for text recognition. Raises Died or DocumentUnreadable."""
         (block,) = self._ask(data, f"{PDF}{PICTURE_OF_PAGE}{page}") or (None,)
         try:
@@ -281,7 +287,7 @@ class ExtractionProcess:
         try:
             with memoryview(request) as unsent:
                 reply = ReaderExchange(process, self._yield_to_edits, limits).run(unsent, wall_s)
-            return result_of(reply)
+            return decode_result(reply)
         except ValueError as error:
             self._end()
             raise Died("gives an invalid reply") from error

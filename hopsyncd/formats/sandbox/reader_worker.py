@@ -68,7 +68,7 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
         cpu_s, wall_s, kind, size = REQUEST.unpack(head)
         media_type, data = requests.read(kind).decode(), requests.read(size)
         _begin(cpu_s, wall_s)
-        reply = reply_of(_result(read, data, media_type, memory_bytes))
+        reply = reply_of(_read_result(read, data, media_type, memory_bytes))
         signal.alarm(0)
         replies.write(LENGTH.pack(len(reply)) + reply)
         replies.flush()
@@ -82,7 +82,7 @@ def _begin(cpu_s: int, wall_s: int) -> None:
     signal.alarm(wall_s)
 
 
-def _result(
+def _read_result(
     read: Extract, data: bytes, media_type: str, memory_bytes: int
 ) -> tuple[Block, ...] | DocumentUnreadable | ReaderUnavailable:
     try:

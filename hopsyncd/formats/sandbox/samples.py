@@ -32,14 +32,14 @@ _ODT_NAMES = ("office", "text")
 _SHEET_TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
 
-def _relation(kind: str, target: str) -> str:
+def _make_relation(kind: str, target: str) -> str:
     return (
         f'<Relationships xmlns="{_RELATIONS}">'
         f'<Relationship Id="r1" Type="{_OFFICE}/{kind}" Target="{target}"/></Relationships>'
     )
 
 
-def _zip(members: dict[str, str]) -> bytes:
+def _make_zip(members: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in members.items():
@@ -47,7 +47,7 @@ def _zip(members: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def _pdf() -> bytes:
+def _make_pdf() -> bytes:
     page = b"BT /F 12 Tf 20 20 Td (Sample) Tj ET"
     objects = (
         b"<</Type/Catalog/Pages 2 0 R>>",
@@ -65,27 +65,27 @@ def _pdf() -> bytes:
     return data + end % (len(objects) + 1, places, len(objects) + 1, len(data))
 
 
-def _docx() -> bytes:
+def _make_docx() -> bytes:
     text = "<w:p><w:r><w:t>Sample</w:t></w:r></w:p>"
-    return _zip(
+    return _make_zip(
         {
-            "_rels/.rels": _relation("officeDocument", "word/document.xml"),
+            "_rels/.rels": _make_relation("officeDocument", "word/document.xml"),
             "word/document.xml": f'<w:document xmlns:w="{_WORD}"><w:body>{text}</w:body>'
             "</w:document>",
         }
     )
 
 
-def _odt() -> bytes:
+def _make_odt() -> bytes:
     names = (
         f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in _ODT_NAMES
     )
     body = "<office:body><office:text><text:p>Sample</text:p></office:text></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _zip({"content.xml": content})
+    return _make_zip({"content.xml": content})
 
 
-def _ods() -> bytes:
+def _make_ods() -> bytes:
     names = (
         f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
         for name in (*_ODT_NAMES, "table")
@@ -94,10 +94,10 @@ def _ods() -> bytes:
     table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
     body = f"<office:body><office:spreadsheet>{table}</office:spreadsheet></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _zip({"content.xml": content})
+    return _make_zip({"content.xml": content})
 
 
-def _odp() -> bytes:
+def _make_odp() -> bytes:
     names = (
         f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
         for name in (*_ODT_NAMES, "draw")
@@ -105,46 +105,46 @@ def _odp() -> bytes:
     page = "<draw:page><draw:text-box><text:p>Sample</text:p></draw:text-box></draw:page>"
     body = f"<office:body><office:presentation>{page}</office:presentation></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _zip({"content.xml": content})
+    return _make_zip({"content.xml": content})
 
 
-def _pptx() -> bytes:
+def _make_pptx() -> bytes:
     names = f'xmlns:p="{_SLIDES}" xmlns:a="{_DRAWING}" xmlns:r="{_OFFICE}"'
     text = "<p:txBody><a:p><a:r><a:t>Sample</a:t></a:r></a:p></p:txBody>"
-    return _zip(
+    return _make_zip(
         {
             "ppt/presentation.xml": f"<p:presentation {names}><p:sldIdLst>"
             '<p:sldId id="256" r:id="r1"/></p:sldIdLst></p:presentation>',
-            "ppt/_rels/presentation.xml.rels": _relation("slide", "slides/slide1.xml"),
+            "ppt/_rels/presentation.xml.rels": _make_relation("slide", "slides/slide1.xml"),
             "ppt/slides/slide1.xml": f"<p:sld {names}><p:cSld><p:spTree><p:sp>{text}</p:sp>"
             "</p:spTree></p:cSld></p:sld>",
         }
     )
 
 
-def _xlsx() -> bytes:
+def _make_xlsx() -> bytes:
     cell = '<c r="A1" t="inlineStr"><is><t>Sample</t></is></c>'
     types = (
         f'<Override PartName="/xl/{name}.xml" ContentType="{_SHEET_TYPES}.{kind}+xml"/>'
         for name, kind in (("workbook", "sheet.main"), ("sheet", "worksheet"))
     )
-    return _zip(
+    return _make_zip(
         {
             "[Content_Types].xml": "<Types xmlns="
             '"http://schemas.openxmlformats.org/package/2006/content-types">'
             f"{''.join(types)}</Types>",
-            "_rels/.rels": _relation("officeDocument", "xl/workbook.xml"),
+            "_rels/.rels": _make_relation("officeDocument", "xl/workbook.xml"),
             "xl/workbook.xml": f'<workbook xmlns="{_SHEET}" xmlns:r="{_OFFICE}"><sheets>'
             '<sheet name="One" sheetId="1" r:id="r1"/></sheets></workbook>',
-            "xl/_rels/workbook.xml.rels": _relation("worksheet", "sheet.xml"),
+            "xl/_rels/workbook.xml.rels": _make_relation("worksheet", "sheet.xml"),
             "xl/sheet.xml": f'<worksheet xmlns="{_SHEET}"><sheetData><row r="1">{cell}</row>'
             "</sheetData></worksheet>",
         }
     )
 
 
-def _epub() -> bytes:
-    return _zip(
+def _make_epub() -> bytes:
+    return _make_zip(
         {
             "META-INF/container.xml": '<container><rootfile full-path="a.opf"/></container>',
             "a.opf": '<package><manifest><item id="c" href="c.html"/></manifest>'
@@ -156,15 +156,15 @@ def _epub() -> bytes:
 
 SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
     {
-        PDF: _pdf,
-        DOCX: _docx,
-        ODS: _ods,
-        ODP: _odp,
-        ODT: _odt,
+        PDF: _make_pdf,
+        DOCX: _make_docx,
+        ODS: _make_ods,
+        ODP: _make_odp,
+        ODT: _make_odt,
         RTF: lambda: rb"{\rtf1\ansi Sample\par}",
-        PPTX: _pptx,
-        XLSX: _xlsx,
-        EPUB: _epub,
+        PPTX: _make_pptx,
+        XLSX: _make_xlsx,
+        EPUB: _make_epub,
         FICTION_BOOK: lambda: b"<FictionBook><body><p>Sample</p></body></FictionBook>",
         MAIL: lambda: b"Subject: Sample\n\nSample\n",
         MBOX: lambda: b"From ann\nSubject: Sample\n\nSample\n",

@@ -20,7 +20,7 @@ from pathlib import Path
 import hopsyncd
 from hopsyncd.child_process import end_child, start_child
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.sandbox.confine import become
+from hopsyncd.formats.sandbox.confine import replace_process
 from hopsyncd.formats.sandbox.messages import Died
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
@@ -49,12 +49,16 @@ class Tesseract:
         """
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
-            for number, text in enumerate(self.text_of(picture, yield_to_edits).split("\f"), page)
+            for number, text in enumerate(
+                self.recognise_text(picture, yield_to_edits).split("\f"), page
+            )
             for paragraph in text.split("\n\n")
             if paragraph.strip()
         )
 
-    def text_of(self, picture: bytes, yield_to_edits: Callable[[], None] = lambda: None) -> str:
+    def recognise_text(
+        self, picture: bytes, yield_to_edits: Callable[[], None] = lambda: None
+    ) -> str:
         """Recognize the text of a PNG, JPEG or TIFF picture. Calls `yield_to_edits` while it waits.
         Raises Died if tesseract fails."""
         with tempfile.TemporaryFile() as file:
@@ -67,7 +71,7 @@ class Tesseract:
                 raise Died(f"cannot be started ({error})", killed=True) from error
         with process:
             try:
-                text = _output(process, yield_to_edits)
+                text = _read_output(process, yield_to_edits)
                 _require_success(process.wait(timeout=_END_S))
             except subprocess.TimeoutExpired as error:
                 raise Died("does not end") from error
@@ -76,14 +80,14 @@ class Tesseract:
         return text.decode("utf-8", "replace")
 
 
-def installed_tesseract(languages: str) -> Tesseract | None:
+def find_tesseract(languages: str) -> Tesseract | None:
     """Find tesseract on the PATH, to recognize `languages`. Returns None if tesseract is not
     installed."""
     found = shutil.which("tesseract")
     return Tesseract(os.path.realpath(found), languages) if found else None
 
 
-def _output(process: subprocess.Popen[bytes], yield_to_edits: Callable[[], None]) -> bytes:
+def _read_output(process: subprocess.Popen[bytes], yield_to_edits: Callable[[], None]) -> bytes:
     assert process.stdout is not None
     output, text = process.stdout.fileno(), bytearray()
     poll, end_s = select.poll(), time.monotonic() + _WALL_S
@@ -121,7 +125,7 @@ def main() -> None:
     prefix = Path(program).parents[1]
     places = [str(prefix / folder) for folder in _DATA_FOLDERS]
     command = (program, "stdin", "stdout", "-l", languages)
-    become(command, places, _MEMORY_BYTES, _CPU_S)
+    replace_process(command, places, _MEMORY_BYTES, _CPU_S)
 
 
 if __name__ == "__main__":
