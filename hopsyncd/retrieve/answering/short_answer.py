@@ -84,6 +84,11 @@ _TIME = rf"(?:(?:{_NUMBER}){_HALF}|\ban?\b|\ba few)[ .-](?:{_OF_TIME} )?(?:{_UNI
 # `2 or 3 days`, `7, then 2 more hours` and `2 hours and 30 minutes` are one duration each.
 _SHORT_OF_UNIT = rf"(?:(?:{_NUMBER})(?: ?- ?|,? (?:to|or|and|then|and then) )){{0,2}}"
 _AND_TIME = rf"(?:,? (?:and|plus|then|and then) {_TIME}){{0,2}}"
+# `90s`, `3 h 10 min`: abbreviated units count only after digits, and not in `the 1990s`.
+_BRIEF_TIME = (
+    r"\d{1,3}(?:\.\d+)? ?(?:h|hrs?|min|mins|secs?|s)\b(?: \d{1,2} ?(?:min|mins|secs?|s)\b)?"
+    r"|\d+ ?ms\b"
+)
 _WEEKDAYS = "Mondays?|Tuesdays?|Wednesdays?|Thursdays?|Fridays?|Saturdays?|Sundays?"
 _FREQUENCY = (
     rf"(?:once|twice|(?:{_NUMBER}) times) (?:an?|per|every) (?:{_UNIT})"
@@ -91,7 +96,9 @@ _FREQUENCY = (
     r"|(?:bi-?|semi-?)?(?:hourly|daily|weekly|monthly|quarterly|yearly|annually)"
 )
 _VALUE_PATTERNS: dict[Kind, re.Pattern[str]] = {
-    "duration": re.compile(rf"(?<![\w.-]){_SHORT_OF_UNIT}{_TIME}{_AND_TIME}", re.IGNORECASE),
+    "duration": re.compile(
+        rf"(?<![\w.-])(?:{_SHORT_OF_UNIT}{_TIME}{_AND_TIME}|{_BRIEF_TIME})", re.IGNORECASE
+    ),
     "frequency": re.compile(rf"\b(?:{_FREQUENCY})\b", re.IGNORECASE),
     "version": re.compile(r"(?<![\w.-])v?\d+(?:\.\d+){1,3}(?:[a-z]+\d*)?(?![\w-]|\.\d)"),
     "weekday": re.compile(rf"\b(?:{_WEEKDAYS})\b"),
@@ -159,7 +166,12 @@ def find_values(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[V
 
     `8. It lasts for three years.` contains the duration `three years`, but no number and no date.
     """
-    numbers = {match.start(1) for match in _ITEM_NUMBER.finditer(text)}
+    numbers = {
+        match.start(1)
+        for match in _ITEM_NUMBER.finditer(text)
+        # `8 hours` at the beginning of a line is a duration, and `8. Hours` is not.
+        if kind != "duration" or match[1].endswith((".", ")"))
+    }
     spans = [
         found.span()
         for found in (_VALUE_PATTERNS[kind].finditer(text) if kind in _VALUE_PATTERNS else ())
