@@ -21,7 +21,7 @@ from store.records import Vectors
 OF_LIKENESS = 15.0
 OF_WORDS = 25.0
 NEAR = 1000  # passages whose sentences are compared
-_FEW = 1 << 17  # with up to this many vectors, all are compared at once
+_FEW = 1 << 15  # with up to this many vectors, all are compared at once
 _SPARSE = 16
 
 Cosines = NDArray[np.float32]
