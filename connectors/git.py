@@ -283,7 +283,7 @@ class GitConnector:
         if not {"", ".", ".."}.isdisjoint(id_.split("/")):
             return Problem(
                 id_,
-                "a part of the path is empty or only dots",
+                "a part of the path is empty or consists only of dots",
                 "Rename the file in the repository.",
             )
         if not size.isdecimal():

@@ -238,7 +238,9 @@ class RemoteConnector:
         if facts.get("islink") or facts.get("type") not in ("file", "directory"):
             return None
         if not name or name in (".", ".."):
-            return Problem(id_, "a part of the path is empty or only dots", _RENAME, is_folder)
+            return Problem(
+                id_, "a part of the path is empty or consists only of dots", _RENAME, is_folder
+            )
         if self._rules.hides(id_, is_folder, levels):
             return None
         if not is_folder and not self._rules.includes(id_):

@@ -181,7 +181,7 @@ _HINTS = {
     "no such file": "Mount or create the file, or correct `path` of this source in config.toml.",
     "locked": "Another program is writing to the database. The next scan tries again.",
     "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
-    "memory": "Select fewer rows with `query`, or sort less in the database's views.",
+    "memory": "Select fewer rows with `query`, or remove sorting from the database's views.",
     "longer than": "Raise `max_bytes` of this source in config.toml, or exclude the long values"
     " with `query`.",
 }

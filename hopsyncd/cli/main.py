@@ -145,7 +145,7 @@ class _Commands(click.Group):
     "--token-file",
     envvar="HOPSYNCD_TOKEN_FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file with your token for the server; only you may be able to read it.",
+    help="The file with your token for the server, readable only by you.",
 )
 @click.option(
     "--ca",

@@ -58,7 +58,7 @@ def python() -> Iterator[Finding]:
 
 def descriptors() -> Iterator[Finding]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit_text = f"{limit} descriptors can be open"
+    limit_text = f"up to {limit} files and connections can be open"
     remedy = "Raise the limit: `ulimit -n 4096`, or LimitNOFILE= in the unit"
     yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, limit_text, remedy)
 

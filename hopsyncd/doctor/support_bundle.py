@@ -30,9 +30,10 @@ from store.exceptions import StoreError
 from store.open_database import SCHEMA_VERSION, exists, library, open_reader
 
 ABOUT = """\
-This is the state of a hopsyncd, for the people who help with a problem. It has no text, title, path
-or name of any document or source, no question, no address and no key. Each of these is replaced by
-text-1, text-2 and so on, or by "…" within a message. Look through the files before you send them.
+These files describe the state of a hopsyncd installation, for the people who help with a problem.
+They contain no text, title, path or name of a document or source, and no question, address or key.
+Each of these is replaced with text-1, text-2 and so on, or with "…" within a message. Look through
+the files before you send them.
 """
 _LOG_BYTES, _LOG_LINES = 1 << 20, 2000
 _ANSWER_S = 10.0

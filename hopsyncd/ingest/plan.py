@@ -160,8 +160,8 @@ def _find_fault(id_: str, max_path_bytes: int | None) -> Problem | None:
         begin = _printable(id_).encode()[:max_path_bytes].decode(errors="ignore")
         return Problem(
             begin.rpartition("/")[0] or f"{begin[:_SHOWN]}…",
-            f"a path in it has {size:,} bytes, and the database server can store"
-            f" {max_path_bytes:,}",
+            f"a path in this folder has {size:,} bytes, but the database server can store at"
+            f" most {max_path_bytes:,}",
             "Shorten the names of the folders in the path.",
         )
     if _printable(id_) == id_:

@@ -344,7 +344,7 @@ class LlmExtractor:
 def _later_error() -> NotAsked:
     return NotAsked(
         "The LLM was not asked",
-        "the calls of this sync have ended",
+        "this sync makes no further calls",
         "The remaining passages keep built-in questions until the LLM is asked again",
     )
 

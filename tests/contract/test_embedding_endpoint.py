@@ -277,7 +277,7 @@ def test_an_endpoint_gets_no_key_that_was_set_for_another(
         load_encoder(config).encode(["Rome"])
     assert {headers["authorization"] for headers in endpoint.headers} == {"Bearer none"}
     endpoint.play = lambda _: error(401, "no key")
-    with pytest.raises(EncoderUnavailable, match=r"Name the environment variable .* \[models\]"):
+    with pytest.raises(EncoderUnavailable, match=r"In \[models\], name the environment variable"):
         load_encoder(config).encode(["Oslo"])
 
 

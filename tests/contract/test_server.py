@@ -76,7 +76,9 @@ def test_a_path_that_is_too_long_for_an_index_is_a_problem_of_that_item(on_serve
     stack.sync()
     seen = seen_items(stack.connection, stack.source.id, None)
     (problem,) = [item for item in seen.values() if item.why]
-    assert problem.why == "a path in it has 2,601 bytes, and the database server can store 2,600"
+    assert problem.why == (
+        "a path in this folder has 2,601 bytes, but the database server can store at most 2,600"
+    )
     assert problem.path == longer.rpartition("/")[0]
     assert {*live_documents(stack.connection, stack.source.id, None)} == {"a.md", longest}
     files.remove(longer)

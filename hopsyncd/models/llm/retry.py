@@ -204,7 +204,7 @@ def error_of(failure: RequestFailure, texts: EndpointTexts) -> LlmError:
         outcome = "returned an error" if is_transient(failure) else "refused the request"
     what = f"{texts.title} {texts.host} {outcome}"
     if not failure.readable:
-        hint = f"Check that {texts.url} in {texts.section} is right"
+        hint = f"Check that {texts.url} in {texts.section} is the endpoint's address"
         return LlmNonsense(what, failure.message, hint)
     why = f"{failure.status}, {failure.message}" if failure.status else failure.message
     if is_transient(failure):
@@ -216,7 +216,7 @@ def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
     section = texts.section
     match failure.status:
         case 401 if not texts.api_key_env:
-            return f"Name the environment variable that has the API key in {section}, and restart"
+            return f"In {section}, name the environment variable that has the API key, and restart"
         case 401:
             return f"Set the environment variable {texts.api_key_env} to a valid key and restart"
         case 402 | 429:
@@ -230,4 +230,4 @@ def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
             return texts.smaller
     if 300 <= failure.status < 400:
         return f"Redirects are not followed: set {texts.url} to the final address"
-    return f"Check {section} in the configuration against its documentation"
+    return f"Compare {section} in the configuration with the endpoint's documentation"

@@ -346,7 +346,7 @@ class Session:
             raise StoreError(
                 f"Cannot write to {displayed_url(self._url)}",
                 str(error.diag.message_primary or error).strip(),
-                "Report this with the server's log. Nothing was written",
+                "Report the error with the server's log. Nothing was written",
             ) from error
         except (
             psycopg.OperationalError,
