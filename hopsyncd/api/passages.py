@@ -104,7 +104,8 @@ def documents_answer(
     request: DocumentsRequest,
     degraded: Sequence[str],
 ) -> DocumentsAnswer:
-    """Return a page of the list of documents. Its `next` is the `after` of the following page."""
+    """Return a page of the list of documents. Its `next` is the `after` of the following page, or
+    None on the last page."""
     documents = (
         documents_after(
             connection,

@@ -157,7 +157,7 @@ class RecordReader:
         self._local = threading.local()
 
     def connection(self) -> Connection:
-        """The connection of this thread."""
+        """This thread's connection, which is opened at the first use."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = open_reader(self._database)

@@ -104,7 +104,8 @@ def _version_reasons(
 
 
 def _state(answer: Answer, reply: AskReply) -> str:
-    """Return the state to compare: the answer, and the set of the first passages."""
+    """Return the state to compare, as JSON: a digest of the answer (null if no answer was found),
+    and the sorted ids of the first passages."""
     first = sorted(format_id(hit.passage) for hit in answer.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})

@@ -53,8 +53,8 @@ _OPTIONS = (
     click.option(
         "--questions",
         type=str,
-        help="JSON lines {id, question, answers, gold}; with --folder, {id, kind, question,"
-        " answers, evidence}. With --self: the number of questions.  [default: 50]",
+        help="A file with JSON lines {id, question, answers, gold}; with --folder, {id, kind,"
+        " question, answers, evidence}. With --self: the number of questions.  [default: 50]",
     ),
     click.option(
         "--self",

@@ -54,7 +54,7 @@ _sources_option = click.option(
 def log(context: click.Context, limit: int, verbose: bool, as_json: bool) -> None:
     """List the versions, newest first, and what changed in each.
 
-    --verbose also counts passages, edges and LLM calls. --json has the exact times.
+    --verbose also counts passages, edges and LLM calls. --json shows the exact times.
 
     Example: hopsyncd log -n 5
     """

@@ -168,7 +168,7 @@ def copy(context: click.Context, to: str) -> None:
     """Copy the database to a new SQLite file or to PostgreSQL.
 
     Stop the daemon first. To use the copy in PostgreSQL, set `url` in [store] to the URL. To use a
-    new file, move the file to hopsyncd.db in a new daemon.data_dir. If the copy is interrupted, run
+    new file, move the copy to hopsyncd.db in a new daemon.data_dir. If the copy is interrupted, run
     the command again.
 
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes

@@ -155,7 +155,7 @@ def query(
     """Find the passages that answer a question, across documents.
 
     The question may contain filters: `source:vault` is the same as `--source vault`. -tag:draft or
-    --tag '!draft' excludes documents.
+    --tag '!draft' excludes documents with this tag.
 
     Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01

@@ -16,7 +16,7 @@ def support_bundle(context: click.Context, file: Path | None) -> None:
 
     The file has versions, configuration, status, findings of `doctor`, metrics, counts and the end
     of the log. It has no text, title, path or name of your documents and sources, no question and
-    no key. Read it before you send it.
+    no key. Read the file before you send it.
 
     Example: hopsyncd support-bundle
     """

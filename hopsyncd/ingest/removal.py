@@ -101,8 +101,8 @@ def drop_mirror(config: Config, name: str) -> None:
 
 
 def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """Remove a source without a daemon, otherwise like `remove_source_documents`. `config` must
-    still contain the source.
+    """Remove a source like `remove_source_documents`, but without a daemon. `config` must still
+    contain the source.
 
     Raises WriterBusy if a daemon is running.
     """

@@ -242,7 +242,7 @@ def _json_line(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The approximate number of calls and tokens."""
+    """The approximate numbers of LLM calls, and of tokens in all these calls."""
 
     calls: int
     tokens: int

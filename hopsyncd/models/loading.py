@@ -262,7 +262,7 @@ def _warm_up(model: Callable[[Any], object], text: Any) -> None:
 
 
 def _verify(encoder: HttpEncoder) -> None:
-    """Request one vector from the endpoint, so that problems are noticed early."""
+    """Request one vector from the endpoint, so that problems are logged at startup."""
     try:
         encoder.verify()
     except ModelUnavailable as error:

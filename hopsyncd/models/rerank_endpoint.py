@@ -59,7 +59,8 @@ class Scores:
         self._usage = usage
 
     def tokens(self) -> tuple[int, int] | None:
-        """The endpoint's count of tokens, or None if it is implausible."""
+        """The endpoint's count of tokens, and 0 for completion tokens. None if the count is missing
+        or implausible."""
         used = self._usage.get("total_tokens") if isinstance(self._usage, dict) else None
         return (used, 0) if is_count(used) else None
 
@@ -117,7 +118,8 @@ class HttpReranker:
         self._failure: ModelUnavailable | None = None
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return a score for each text. Raises ModelUnavailable."""
+        """Return a score for each text, in order, higher for a better answer. Raises
+        ModelUnavailable."""
         if not texts:
             return []
         try:

@@ -28,7 +28,8 @@ class Embeddings:
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """The endpoint's count of prompt and completion tokens, or None if it is implausible."""
+        """The endpoint's count of prompt tokens, and 0 for completion tokens. None if the count is
+        missing or implausible."""
         return read_usage(self.usage, has_completion=False)
 
 

@@ -57,7 +57,8 @@ class Counted(Protocol):
     """A reply with the endpoint's token counts, if it reports them."""
 
     def tokens(self) -> tuple[int, int] | None:
-        """The endpoint's count of prompt and completion tokens, or None if it is implausible."""
+        """The endpoint's counts of prompt and completion tokens, or None if they are missing or
+        implausible."""
         ...
 
 

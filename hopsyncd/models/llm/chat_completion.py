@@ -147,13 +147,14 @@ class Completion(_Lenient):
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """The endpoint's count of prompt and completion tokens, or None if it is implausible."""
+        """The endpoint's counts of prompt and completion tokens, or None if they are missing or
+        implausible."""
         return read_usage(self.usage)
 
 
 def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | None:
-    """Return the prompt and completion tokens in an endpoint's `usage`, or None if they are
-    implausible.
+    """Return the prompt and completion tokens in an endpoint's `usage`, or None if they are missing
+    or implausible.
 
     has_completion: False for replies without generated text, such as embeddings.
     """
