@@ -244,8 +244,8 @@ class AuditLog:
         return sorted(files, key=lambda file: (file.stat().st_mtime, file.name))
 
     def _purge(self) -> None:
-        """Delete renamed files that are too old, and the oldest files until the total size is
-        within the limit."""
+        """Delete renamed files older than `audit.keep_days`. If the remaining renamed files exceed
+        the limit of 1 GiB in total, delete the oldest of them."""
         oldest_s = time.time() - self.settings().keep_days * _DAY_S
         files = [(file, file.stat()) for file in self._older_files()]
         total = sum(state.st_size for _, state in files)

@@ -150,7 +150,8 @@ def _is_remote(connection: "ClientConnection") -> bool:
 
 
 class ClientConnection(HttpToolsProtocol):
-    """uvicorn's HTTP connection, with limits. Each request has the credentials in its state."""
+    """An HTTP connection of uvicorn, with limits. Each request has the credentials of the
+    connection's client in its state."""
 
     def __init__(
         self, *arguments: Any, connections: Connections, timeouts: Timeouts, **more: Any

@@ -37,7 +37,8 @@ class FacetCounts:
 
 
 def count_facets(head: Snapshot, filter_: Filter) -> Facets:
-    """Count the visible documents of a snapshot that match a filter.
+    """Count the visible documents of a snapshot by source, type, folder, tag, author and month.
+    `filter_` is the filter that narrowed the snapshot.
 
     A document has one source, type, folder and author, and any number of tags. Only folders
     directly below the filter's folder are counted.

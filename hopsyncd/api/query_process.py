@@ -143,7 +143,8 @@ class _DaemonModels(PromptedEncoder):
 
 
 class _Copy:
-    """Answers queries from the worker's own live index. Only one thread uses it."""
+    """Answers queries from the worker's own live index. Use an object of this class on only one
+    thread."""
 
     def __init__(self, settings: WorkerSettings, wants: Callable[[Wanted], Any]) -> None:
         self._connection = open_reader(settings.database)

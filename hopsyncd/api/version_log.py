@@ -297,7 +297,8 @@ def restricted_diff(diff: Diff, old: Snapshot, new: Snapshot) -> Diff:
 
 
 def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
-    """Count the visible content of a version."""
+    """Count the documents, passages and matches of a version, and the passages that the version
+    added and removed, without hidden content."""
     before, after = (Visible.compute(index, version, hidden) for version in (number - 1, number))
     # A writer may have added passages that neither version has.
     old_count = len(before.passage_rows)

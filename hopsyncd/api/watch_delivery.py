@@ -169,7 +169,8 @@ def digest_of(question: str) -> str:
 
 
 def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
-    """Return the action in a database's column `act`, if it is usable."""
+    """Return the action in the database's column `act`, or None if the column has no valid
+    action."""
     try:
         action = json.loads(act)
         if not isinstance(action, dict) or not action.keys() <= {"exec", "webhook"}:

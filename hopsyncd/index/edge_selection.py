@@ -371,9 +371,11 @@ def find_threshold(
     budget: int,
     near: EdgeThreshold | None,
 ) -> tuple[int, EdgeThreshold | None]:
-    """Return the same as `find_head_threshold` for the matches with the flag `is_match`.
+    """Return the number of matches with the flag `is_match`, and the last of these matches within
+    the budget, or None if all are within the budget.
 
-    `list_ids` returns the ids of the outgoing questions of these rows.
+    `list_ids` returns the ids of the outgoing questions of some rows. `near` is as for
+    `find_head_threshold`.
     """
     count = int(np.count_nonzero(is_match))
     if near is not None and budget < count:

@@ -14,7 +14,7 @@ from store.records import GenerationConfig
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
     """Make an encoder behind an endpoint refuse to work if its model did not compute the stored
-    vectors."""
+    vectors. Does nothing for other encoders, or if no probe of the encoder is stored."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)
         if probe is not None:

@@ -40,7 +40,8 @@ class EntityFinder(Protocol):
     """Finds persons, places, dates and numbers in texts."""
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """Find the entities of each text, in order. A text in an unknown language has none."""
+        """Find the entities of each text, in order. The result for a text in an unsupported
+        language is empty."""
         ...
 
 

@@ -189,7 +189,7 @@ class Breaker:
                 self._open(why, wanted_s)
 
     def record_refusal(self, why: LlmError) -> None:
-        """Record a failure that concerns every call."""
+        """Open the breaker for 30 s, after a failure that concerns every call."""
         with self._lock:
             self._open(why, _REST_S)
 
