@@ -91,7 +91,7 @@ def make_table_blocks(
             empty = _empty_columns(labels, headers, data, notes, index + 1)
             yield from _make_header_blocks([row], labels, empty, leads)
             continue
-        is_group = _is_group(row, width)
+        is_group = _is_group(row)
         has_labels = not is_group and index not in notes
         known = (labels, empty or _NO_COLUMNS) if has_labels else ((), _NO_COLUMNS)
         text, row_links = _format_row(row, known[0], begins, known[1])
@@ -216,10 +216,16 @@ def _empty_columns(
         row = rows[index]
         if _is_new_header(row, rows[index + 1 : index + 2]):
             break
-        if index in notes or _is_group(row, len(labels)) or _is_repeated(row, headers):
+        if index in notes or _is_group(row) or _is_repeated(row, headers):
             continue
         has_values = True
-        empty -= {column for column, cell in enumerate(row.cells) if _has_content(cell)}
+        first = row.cells[0] if row.cells else None
+        # The name of a row has only the label of the first column that it spans.
+        empty -= {
+            column
+            for column, cell in enumerate(row.cells)
+            if _has_content(cell) and (column == 0 or cell is not first)
+        }
         if not empty:
             break
     return frozenset(empty) if has_values and len(empty) <= _MAX_EMPTY_COLUMNS else None
@@ -229,9 +235,9 @@ def _has_content(cell: Cell | None) -> bool:
     return cell is not None and bool(cell.text or cell.inner)
 
 
-def _is_group(row: Row, width: int) -> bool:
-    """Whether a row is one cell across a table of `width` columns, which names the rows below."""
-    return len(row.cells) > 1 and is_one_cell(row, width)
+def _is_group(row: Row) -> bool:
+    """Whether a row is one cell across the table, which names the rows below."""
+    return is_one_cell(row, len(row.cells))
 
 
 def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
@@ -289,7 +295,10 @@ def _format_row(
             continue
         is_own = cell not in row.carried
         names = [*dict.fromkeys(filter(None, labels[columns[0] : columns[-1] + 1]))]
+        alone: list[str] = []  # names of columns without values
         if columns[0] == 0:  # the name of a row
+            without = {labels[column] for column in columns if column in empty}
+            alone = [f"{name}:" for name in names[1:] if name in without]
             names = names[:1]
         if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
             names = [_SEVERAL.join(names)]
@@ -299,6 +308,8 @@ def _format_row(
             if cell and is_own and number == 0:
                 links += ((length + len(label) + offset, link) for offset, link in cell.links)
             length += len(parts[-1]) + len(JOINT)
+        parts += alone
+        length += sum(len(name) + len(JOINT) for name in alone)
         if text and not any(labels):
             spanned = sum(begins[column] for column in columns[1:])
             parts += [""] * spanned

@@ -155,6 +155,18 @@ def test_names_of_columns_that_are_empty_up_to_a_row_of_other_names_are_read() -
     assert texts(builder) == ["Port: Alva | Fee: 3 | Tax:", "Boat: Brage | Crew: | Load: 7"]
 
 
+def test_names_of_columns_are_read_where_only_names_of_rows_span_them() -> None:
+    assert texts(grid("Port | Fee | Tax", ">2 Alva | 3", ">2 Brage | 4", headers=1)) == [
+        "Port: Alva | Fee: | Tax: 3",
+        "Port: Brage | Tax: 4",
+    ]
+    assert texts(grid("Port", "Alva | 3", ">2 None", headers=1)) == ["Port: Alva | 3", "None"]
+    assert texts(grid("Port | Fee", ">2 Coast", " | 3", headers=1)) == [
+        "Coast",
+        "Port: | Fee: 3",
+    ]
+
+
 def test_names_of_many_columns_without_values_are_read_once() -> None:
     names = " | ".join(f"Week {number}" for number in range(40))
     table = grid(f"Port | {names}", "Alva", "Brage", headers=1)
