@@ -216,13 +216,18 @@ def _read_tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
         for column, cell in enumerate(row.cells):
             if cell is None or cell.text:
                 filled[column] = (filled.get(column, (number, 0))[0], number)
-    if number := _find_corner(filled, len(rows)):
-        yield from _read_tables(rows[:number])
-        yield from _read_tables(rows[number:])
-        return
+    start = 0
+    while number := _find_corner(filled, len(rows) - start):
+        yield from _read_tables(rows[start : start + number])
+        filled = {
+            column: (first - number, last - number)
+            for column, (first, last) in filled.items()
+            if first >= number
+        }
+        start += number
     parts = _group_columns_by_table(filled)
     for columns in parts:
-        part = [_cut(row, columns) for row in rows]
+        part = [_cut(row, columns) for row in rows[start:]]
         if len(parts) > 1:
             yield from _read_sheet(part)
         else:

@@ -1,6 +1,8 @@
 """Workbooks: what a sheet shows is what is read, under the headers it stands under."""
 
+import inspect
 import io
+import sys
 import zipfile
 from datetime import date, datetime, timedelta
 from time import process_time
@@ -16,6 +18,8 @@ from openpyxl.worksheet.table import Table
 from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import ODS, XLSX
 from hopsyncd.formats.readers import extract
+from hopsyncd.formats.sheets import SheetCell, SheetRow
+from hopsyncd.formats.spreadsheet import _read_tables
 
 _OFFICE = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
 _TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
@@ -133,6 +137,22 @@ def test_a_single_row_next_to_a_table_is_not_a_table() -> None:
     ):
         book.active.append(row)
     assert rows(read(book)) == ["Hut: Skarvbu | Beds: Ternebu | Open | Closed"]
+
+
+def test_many_tables_that_touch_at_corners_need_no_deep_recursion() -> None:
+    empty, tables = SheetCell(""), 150
+    steps = [
+        SheetRow(2 * step + below, 2 * step + below, (*[empty] * step, SheetCell(text)))
+        for step in range(tables)
+        for below, text in enumerate(("Fee", "3"))
+    ]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        read_blocks = [*_read_tables(steps)]
+    finally:
+        sys.setrecursionlimit(limit)
+    assert [block.text for block in read_blocks] == ["Fee", "3"] * tables
 
 
 def test_a_million_empty_rows_take_little_longer_than_to_walk_through_them() -> None:
