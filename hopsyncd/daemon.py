@@ -82,7 +82,7 @@ from hopsyncd.models.loading import Models
 from hopsyncd.responses.changes import RebuildAnswer, ReloadAnswer
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.web.listener import team_page, with_page
+from hopsyncd.web.serving import team_page, with_page
 from store.check import refuse_damaged
 from store.contract import Connection
 from store.exceptions import ServerLost

@@ -10,6 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+Database = Path | str
+"""The path of a SQLite database, or the URL of a PostgreSQL one."""
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -154,6 +158,14 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Parameters = ..., /) -> FoundRows: ...
     def executemany(self, sql: str, parameters: Any, /) -> FoundRows: ...
     def close(self) -> None: ...
+
+
+def displayed_url(database: Database) -> str:
+    """Return the path, or the URL without user name and password, to show to users."""
+    if isinstance(database, Path):
+        return str(database)
+    parts = urlsplit(database)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def server_of(connection: Connection) -> Server:

@@ -2,9 +2,8 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from store.contract import Connection
+from store.contract import Connection, Database, displayed_url
 from store.engines.sqlite import database as sqlite_database
 from store.engines.sqlite.database import (
     Library,
@@ -35,21 +34,10 @@ __all__ = [
     "unreadable_file",
 ]
 
-Database = Path | str
-"""The path of a SQLite database, or the URL of a PostgreSQL one."""
-
 
 def exists(database: Database) -> bool:
     """Whether the database file exists. Returns True for a server, without contacting it."""
     return not isinstance(database, Path) or database.exists()
-
-
-def displayed_url(database: Database) -> str:
-    """Return the path, or the URL without user name and password, to show to users."""
-    if isinstance(database, Path):
-        return str(database)
-    parts = urlsplit(database)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def stored_bytes(database: Database, connection: Connection) -> int:

@@ -78,25 +78,14 @@ def name_of(file: Path) -> str:
 MODULES = {name_of(file): file for file in FILES}
 
 
-def imports(file: Path, only_at_load: bool = False) -> Iterator[str]:
-    """What a file imports, also inside functions; `from a import b` gives a.b.
-
-    Imports for the type checker alone do not count.
-    """
-    tree = ast.parse(file.read_text())
-    typing = {id(n) for block in tree.body if _is_typing(block) for n in ast.walk(block)}
-    for node in tree.body if only_at_load else ast.walk(tree):
-        if id(node) in typing:
-            continue
+def imports(file: Path) -> Iterator[str]:
+    """What a file imports, also inside functions and for types; `from a import b` gives a.b."""
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file} has a relative import"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _is_typing(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def is_in(module: str, package: str) -> bool:
@@ -127,7 +116,7 @@ def test_a_module_imports_only_what_is_below_it(name: str) -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {
-        name: {module_of(imported) for imported in imports(file, only_at_load=True)} - {name}
+        name: {module_of(imported) for imported in imports(file)} - {name}
         for name, file in MODULES.items()
     }
     TopologicalSorter(graph).prepare()
@@ -170,18 +159,6 @@ def test_formats_and_the_index_know_only_the_records_of_the_store(room: str) -> 
     for file in modules(f"hopsyncd/{room}"):
         known = {module_of(m) for m in imports(file) if is_in(m, "store")}
         assert known <= {"store.records", "store.visibility"}, file
-
-
-def test_nothing_in_the_store_hides_an_import_from_the_check_for_circles() -> None:
-    for file in modules("store"):
-        guarded = [
-            n
-            for block in ast.parse(file.read_text()).body
-            if _is_typing(block)
-            for n in ast.walk(block)
-            if isinstance(n, ast.ImportFrom)
-        ]
-        assert not [n.module for n in guarded if room_of(n.module or "")], file
 
 
 def test_the_package_root_has_only_the_expected_modules() -> None:

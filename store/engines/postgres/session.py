@@ -25,7 +25,7 @@ from psycopg import errors
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters
+from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters, displayed_url
 from store.engines.postgres.heartbeat import LEASE_S, Line
 from store.exceptions import (
     Deposed,
@@ -37,7 +37,6 @@ from store.exceptions import (
     StoreError,
     WriterBusy,
 )
-from store.open_database import displayed_url
 
 CHANNEL = "hopsyncd"  # the NOTIFY channel that announces new versions to followers
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
