@@ -188,7 +188,7 @@ class Daemon:
 
     def _engine_of(self, config: Config, models: Models, rules: AccessRules) -> Engine:
         copy = self._follower.copy if self._follower else None
-        return make_engine(config, models, rules, copy, lambda: self._worker.busy)
+        return make_engine(config, models, rules, copy, self._worker)
 
     def start(self) -> None:
         """Start to watch the sources, and only then scan them, so that no change is missed."""

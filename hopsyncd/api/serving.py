@@ -24,6 +24,7 @@ from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.acl_view_cache import WriterState
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
@@ -71,7 +72,7 @@ def make_engine(
     models: Models,
     rules: AccessRules,
     copy: LocalCopy | None,
-    is_busy: Callable[[], bool],
+    worker: SyncWorker,
 ) -> Engine:
     """Create the engine of a configuration.
 
@@ -86,7 +87,7 @@ def make_engine(
         config.llm.max_calls_per_query or None,
         config.index.edge_budget_factor,
         copy,
-        is_busy,
+        WriterState(lambda: worker.busy, worker.is_awaited),
         config.daemon.data_dir / INDEX_NAME,
     )
     engine.expect(rules.masks())

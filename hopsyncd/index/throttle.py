@@ -36,16 +36,21 @@ class _Pause:
     work.
 
     `until_s` is the end of the current pause. `owed_s` is the total length of the pauses that are
-    still due.
+    still due. The work is abandoned once `is_preempted` returns True.
     """
 
     factor: float
+    is_preempted: Callable[[], bool]
     until_s: float = 0.0
     owed_s: float = 0.0
 
 
 class ProcessEnds(Exception):
     """Raised in bulk work to abandon the work, because the process is ending."""
+
+
+class Preempted(Exception):
+    """Raised in bulk work to abandon the work, because more urgent work waits for it."""
 
 
 def is_ending() -> bool:
@@ -119,10 +124,15 @@ def waiting_for_work() -> Iterator[None]:
 
 
 @contextmanager
-def yielding_to_queries(factor: float) -> Iterator[None]:
+def yielding_to_queries(
+    factor: float, is_preempted: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """Let functions made by `throttle` in the block pause while queries run, for at most `factor`
-    times the working time."""
-    _thread.pause = _Pause(factor) if factor else None
+    times the working time. They raise Preempted once `is_preempted` returns True.
+
+    If `factor` is 0, they neither pause nor raise Preempted.
+    """
+    _thread.pause = _Pause(factor, is_preempted) if factor else None
     try:
         yield
     finally:
@@ -147,6 +157,8 @@ def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
         _queries.pause(pause, time.thread_time() - started_s)
         if is_ending():
             raise ProcessEnds
+        if pause.is_preempted():
+            raise Preempted
         return result
 
     return work_and_pause

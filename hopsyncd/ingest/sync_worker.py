@@ -283,7 +283,7 @@ class SyncWorker:
         if self._opened is not None:
             return
         try:
-            write_path = open_pipeline(Interruptions(self._yield_to_edits, self._is_awaited))
+            write_path = open_pipeline(Interruptions(self._yield_to_edits, self.is_awaited))
             self.busy, self._latest = True, write_path.sync
             timetable = self._timetable_of(write_path.sync, write_path.tasks, write_path.chores)
             scheduler = SourceScheduler(
@@ -432,7 +432,7 @@ class SyncWorker:
         files.
         """
         self._check_stop()
-        if not self._is_awaited():
+        if not self.is_awaited():
             return
         began_s = self._clocks.steady_s()
         self._in_change_events = True
@@ -442,7 +442,7 @@ class SyncWorker:
             self._in_change_events = False
             self._next_changes_s = 2 * self._clocks.steady_s() - began_s
 
-    def _is_awaited(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether an edit may preempt the current work, or the worker must stop."""
         must_wait = self._in_change_events or self._clocks.steady_s() < self._next_changes_s
         return self._stopping or (bool(self._change_events) and not must_wait)

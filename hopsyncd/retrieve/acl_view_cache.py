@@ -6,13 +6,15 @@ sets of hidden sources that recent queries used or that the configuration names.
 If there is a view of an older version, the new view is cheap to compute, and it is computed for
 each new head. Otherwise a view is computed only for a head that was not replaced for a while,
 because versions follow each other quickly during an import. After an edit or a batch of an import,
-the view that was used last is computed before the new head is served. If a query needs a view that
-is not ready, it computes the view, or waits if another thread is computing it.
+the view that was used last is computed before the new head is served. If the change is large and an
+edit waits for the writer, this computation is abandoned and repeated later. If a query needs a view
+that is not ready, it computes the view, or waits if another thread is computing it.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -20,7 +22,13 @@ import structlog
 from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
+from hopsyncd.index.throttle import (
+    Preempted,
+    ProcessEnds,
+    is_ending,
+    waiting_for_work,
+    yielding_to_queries,
+)
 from hopsyncd.retrieve.saved_views import SavedViews
 from store.heap import release_heap
 from store.records import Version
@@ -41,8 +49,18 @@ _REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served
 # A head with more changed passages is served before its view is computed. A batch of an import adds
 # at most 4,096 passages, and may replace as many.
 _MOST_CHANGED = 8192
-_SMALL_CHANGE = 64  # A view of a head with more changed passages pauses while queries run.
+# A view of a head with more changed passages pauses while queries run, and yields to edits.
+_SMALL_CHANGE = 64
 _PAUSES_AT_ONCE = 1.0  # Like _PAUSES, for views computed before their head is served.
+
+
+@dataclass(frozen=True, slots=True)
+class WriterState:
+    """The state of the writer: `is_syncing` returns whether a sync is running, and `is_awaited`
+    whether an edit waits for the writer."""
+
+    is_syncing: Callable[[], bool] = lambda: False
+    is_awaited: Callable[[], bool] = lambda: False
 
 
 class AclViewCache:
@@ -51,11 +69,11 @@ class AclViewCache:
     def __init__(
         self,
         budget_factor: float,
-        is_syncing: Callable[[], bool] = lambda: False,
+        writer: WriterState = WriterState(),
         saved: SavedViews | None = None,
     ) -> None:
         self._budget_factor = budget_factor
-        self._is_syncing = is_syncing
+        self._writer = writer
         self._saved = saved
         self._changed = threading.Condition()
         # Masks by their last use, and the views of each mask in the order of their computation.
@@ -115,12 +133,18 @@ class AclViewCache:
                 self._kept = {mask: [] for mask in self._kept}
             self._head, self._since_s = head, time.monotonic()
             mask, changed = self._select_mask_at_once(head)
+            is_large = changed > _SMALL_CHANGE
+            if is_large and self._writer.is_awaited():
+                mask = None
             if mask:
                 self._making.add(mask)
             self._go_on()
         if mask:
-            with yielding_to_queries(_PAUSES_AT_ONCE if changed > _SMALL_CHANGE else 0.0):
+            factor = _PAUSES_AT_ONCE if is_large else 0.0
+            with yielding_to_queries(factor, self._writer.is_awaited):
                 self._make(head, mask)
+            with self._changed:
+                self._go_on()
 
     def forget_pasts(self) -> None:
         """Drop the views of all versions except the head."""
@@ -256,12 +280,12 @@ class AclViewCache:
             release_heap()
 
     def _make(self, head: Snapshot, mask: Mask) -> bool:
-        """Compute a view in advance. Returns False if the process is ending or an error was
-        logged.
+        """Compute a view in advance. Returns False if the process is ending, an edit waits, or an
+        error was logged.
         """
         try:
             self._compute(head, head.version, mask)
-        except ProcessEnds:
+        except (Preempted, ProcessEnds):
             return False
         except Exception:
             log.exception("an ACL view could not be computed in advance", version=head.version.id)
@@ -284,6 +308,6 @@ class AclViewCache:
                 _PAUSE_S - (now_s - self._since_s), _REST_OF_CHANGES * self._took_s - rested_s
             )
         been_s = now_s - self._since_s
-        if self._is_syncing():
+        if self._writer.is_syncing():
             return _LONGEST_REST_S - been_s
         return min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S) - been_s

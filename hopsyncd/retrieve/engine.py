@@ -21,7 +21,7 @@ from hopsyncd.index.throttle import running_query
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.acl_view_cache import AclViewCache
+from hopsyncd.retrieve.acl_view_cache import AclViewCache, WriterState
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, ignore_progress
@@ -87,9 +87,9 @@ class _SnapshotCache:
 class Engine:
     """Searches one database. Thread-safe.
 
-    `llm` and `reranker` are used only by searches that request them. While `is_syncing` returns
-    true, ACL views are not computed in advance. ACL views are loaded from the folder `saved_views`,
-    and saved there if `owns_views`.
+    `llm` and `reranker` are used only by searches that request them. Whether ACL views are computed
+    in advance depends on the `writer`. They are loaded from the folder `saved_views`, and saved
+    there if `owns_views`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Engine:
         max_llm_calls: int | None = MAX_LLM_CALLS,
         budget_factor: float = 1.0,
         copy: LocalCopy | None = None,
-        is_syncing: Callable[[], bool] = lambda: False,
+        writer: WriterState = WriterState(),  # noqa: B008 - it is frozen
         saved_views: Path | None = None,
         owns_views: bool = True,
     ) -> None:
@@ -118,7 +118,7 @@ class Engine:
         saved = None
         if saved_views:
             saved = SavedViews(saved_views, self._open_snapshot, budget_factor, owns_views)
-        self._restricted = AclViewCache(budget_factor, is_syncing, saved)
+        self._restricted = AclViewCache(budget_factor, writer, saved)
         self._narrowed = _SnapshotCache(8)  # filtered versions
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()

@@ -13,7 +13,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import Table
 from hopsyncd.retrieve import acl_view_cache
-from hopsyncd.retrieve.acl_view_cache import AclViewCache
+from hopsyncd.retrieve.acl_view_cache import AclViewCache, WriterState
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets
@@ -116,7 +116,7 @@ def test_while_a_sync_is_under_way_the_first_view_is_not_made_ahead(
 ) -> None:
     monkeypatch.setattr(acl_view_cache, "_QUICK_PASSAGES", 0)
     syncing = [True]
-    asked.views = AclViewCache(1.0, lambda: bool(syncing))
+    asked.views = AclViewCache(1.0, WriterState(lambda: bool(syncing)))
     asked.views.expect([HIDDEN])
     asked.views.follow(asked.head)
     time.sleep(0.4)  # several times as long as a head without one waits
@@ -130,7 +130,7 @@ def test_views_follow_an_import_from_an_older_view_or_a_small_head(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, quick_passages: int
 ) -> None:
     monkeypatch.setattr(acl_view_cache, "_QUICK_PASSAGES", quick_passages)
-    asked.views = AclViewCache(1.0, lambda: True)
+    asked.views = AclViewCache(1.0, WriterState(lambda: True))
     asked.views.expect([HIDDEN])
     asked.views.follow(asked.head)
     if not quick_passages:
@@ -145,11 +145,11 @@ def test_views_follow_an_import_from_an_older_view_or_a_small_head(
 
 _WAITING = """
 from hopsyncd.retrieve import acl_view_cache
-from tests.unit.test_acl_view_cache import HIDDEN, Asked, AclViewCache
+from tests.unit.test_acl_view_cache import HIDDEN, Asked, AclViewCache, WriterState
 
 acl_view_cache._QUICK_PASSAGES = 0
 asked = Asked()
-asked.views = AclViewCache(1.0, lambda: True)
+asked.views = AclViewCache(1.0, WriterState(lambda: True))
 asked.views.expect([HIDDEN])
 asked.views.follow(asked.head)
 """
@@ -180,6 +180,32 @@ def test_after_few_changes_the_head_is_there_when_it_is_served_and_after_many_it
     time.sleep(0.5)
     asked.views.follow(asked.head)
     assert not asked.views.is_ready(26, HIDDEN)
+
+
+@pytest.mark.parametrize("comes_meanwhile", [False, True])
+def test_a_view_of_many_changes_is_made_after_an_edit_that_waits_and_a_small_one_before(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, comes_meanwhile: bool
+) -> None:
+    asked_for = list[int]()
+
+    def is_awaited() -> bool:  # if an edit comes meanwhile, only the second call says so
+        asked_for.append(1)
+        return len(asked_for) > comes_meanwhile
+
+    monkeypatch.setattr(acl_view_cache, "_REST_OF_EDITS", 0)
+    asked.views = AclViewCache(1.0, WriterState(is_awaited=is_awaited))
+    asked.views.follow(asked.head)
+    asked.get()
+    asked.views.follow(asked.grow(2))
+    assert asked.views.is_ready(2, HIDDEN)
+    monkeypatch.setattr(acl_view_cache, "_SMALL_CHANGE", 2)
+    asked_for.clear()
+    asked.views.follow(asked.grow(3))
+    assert not asked.views.is_ready(3, HIDDEN)
+    assert len(asked_for) == 1 + comes_meanwhile
+    asked.until_ready()
+    afresh = AclViewCache(1.0).get(asked.head, asked.head.version, HIDDEN)
+    assert served_by(asked.get()) == served_by(afresh)
 
 
 def test_slow_views_are_computed_ahead_only_for_heads_that_stay(
