@@ -1,4 +1,4 @@
-"""Tokens that the tools for agents cost, counted by the tokenizer of a language model (o200k).
+"""Tokens that the tools for agents cost, counted by the tokenizer of an LLM (o200k).
 
 python benchmarks/agent_tokens.py
 

@@ -37,7 +37,7 @@ _COLUMNS = [
 
 
 class _KnownNames:
-    """A language model whose names were found before, so that only the encoder is measured."""
+    """A spaCy model whose names were found before, so that only the encoder is measured."""
 
     def __init__(self, language: Language, texts: list[str]) -> None:
         self.name, self.entities = language.name, language.entities

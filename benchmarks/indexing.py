@@ -1,6 +1,6 @@
 """Where the time of a first index goes, and how it grows with the number of passages.
 
-The real write path on Markdown files, in this process. Clocks wrap the encoder, the language model,
+The real write path on Markdown files, in this process. Clocks wrap the encoder, the spaCy model,
 the folder and the database connection. Merging is measured by merging the stored questions again,
 batch by batch.
 

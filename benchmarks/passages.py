@@ -40,7 +40,7 @@ VectorOf = Callable[[str], Vectors]
 
 
 class OtherNames:
-    """A language model that finds other names than usual."""
+    """A spaCy model that finds other names than usual."""
 
     def __init__(
         self, language: Language, names: Callable[[Language, str], Iterable[Mention]]
@@ -99,7 +99,7 @@ INDEXES = {
     "no options, identifiers and versions as names": Index(
         language=partial(OtherNames, names=without_codes)
     ),
-    "names by rule alone, no language model": Index(language=partial(OtherNames, names=by_rule)),
+    "names by rule alone, no spaCy model": Index(language=partial(OtherNames, names=by_rule)),
     "every heading a topic, `Usage` too": Index(topic_of=normalise),
 }
 

@@ -168,7 +168,7 @@ def _load(model: str) -> Any:
 
 
 def _leave_out_optional_packages() -> None:
-    """Stop spaCy's libraries from searching for packages that the default pipeline does not use."""
+    """Stop spaCy's libraries from searching for packages that the default model does not use."""
     # spaCy's libraries import torch and pydantic's first API, but do not use them here.
     for name in ("torch", "pydantic.v1"):
         sys.modules[name] = None  # type: ignore[assignment]

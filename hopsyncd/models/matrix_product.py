@@ -66,7 +66,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
 
 
 def use_onnxruntime(nlp: Any) -> None:
-    """Make the networks of a spaCy pipeline compute their products in ONNX Runtime."""
+    """Make the networks of a spaCy model compute their products in ONNX Runtime."""
     ops = OnnxOps()
     for _, component in nlp.pipeline:
         model = getattr(component, "model", None)
