@@ -194,6 +194,17 @@ def _read_blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     return read(decode(data, charset, kind))
 
 
+def refuse_empty(data: bytes, media_type: str) -> None:
+    """Raise DocumentUnreadable if a document has no bytes, although programs save documents of this
+    type with some."""
+    if not data and strip_parameters(media_type) in _BINARY:
+        raise DocumentUnreadable(
+            "the document",
+            "the file is empty: it has 0 bytes",
+            "Save or download the file again, or add it to `ignore`",
+        )
+
+
 def is_light(media_type: str, data: bytes = b"") -> bool:
     """Whether a document can be read in linear time and without native code.
 

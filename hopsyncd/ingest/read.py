@@ -35,7 +35,7 @@ from hopsyncd.formats.blocks import (
 )
 from hopsyncd.formats.chunking import Chunk, yield_passages
 from hopsyncd.formats.content_type import detect_content_type
-from hopsyncd.formats.readers import Extract
+from hopsyncd.formats.readers import Extract, refuse_empty
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.source_thread import WriterThread, YieldToEdits, in_turns, run_to_end
@@ -118,7 +118,7 @@ def read_step(
     if content == pinned or (is_live and not by_old_rules):
         return Reading(seen)
     try:
-        blocks = extract(fetched.data, fetched.media_type)
+        blocks = _extract_blocks(fetched, extract)
     except DocumentUnreadable as problem:
         return Reading(replace(seen, why=problem.why, hint=problem.hint))
     except ReaderUnavailable as problem:
@@ -141,6 +141,11 @@ def read_step(
     if not passages and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
+
+
+def _extract_blocks(fetched: Fetched, extract: Extract) -> tuple[Block, ...]:
+    refuse_empty(fetched.data, fetched.media_type)
+    return extract(fetched.data, fetched.media_type)
 
 
 def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:

@@ -138,8 +138,15 @@ def test_a_bomb_of_entities_is_refused(process: ExtractionProcess) -> None:
         process.extract(buffer.getvalue(), "application/epub+zip")
 
 
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"%PDF-1.7 no more", "Not a valid PDF"),
+        (b"", "the file is empty: it has 0 bytes"),
+    ],
+)
 def test_a_damaged_document_is_named_and_keeps_its_last_good_version(
-    tmp_path: Path, process: ExtractionProcess
+    tmp_path: Path, process: ExtractionProcess, data: bytes, problem: str
 ) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -148,11 +155,11 @@ def test_a_damaged_document_is_named_and_keeps_its_last_good_version(
     stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)
     stack.sync()
     before = stack.head.passages
-    file.write_bytes(b"%PDF-1.7 no more")
+    file.write_bytes(data)
     stack.sync()
     assert stack.head.passages == before
     why = stack.connection.execute("SELECT why FROM seen WHERE path = 'a.pdf'").fetchone()[0]
-    assert why == "Not a valid PDF"
+    assert why == problem
     stack.close()
 
 
