@@ -75,7 +75,8 @@ def count_quarantined(connection: Connection) -> int:
 def put_quarantined(
     connection: Connection, content: bytes, rules: str, why: str, now_ms: int
 ) -> None:
-    """Put a content hash into quarantine. Only the newest ten thousand are kept."""
+    """Put a content hash into quarantine, with the reason `why`. Only the newest ten thousand
+    hashes are kept."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO quarantine VALUES (?, ?, ?, ?) ON CONFLICT (content) DO UPDATE"

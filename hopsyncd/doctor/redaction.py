@@ -96,7 +96,8 @@ class Redactor:
 
 @cache
 def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
-    """Return the literal texts of the source, its field names, and its templates, longest first."""
+    """Return the literal texts and the field names in hopsyncd's source code, and the templates of
+    its messages, longest first."""
     literals: set[str] = set()
     fields = {"timestamp", "level"}  # fields that structlog adds
     templates: dict[str, Template] = {}

@@ -119,7 +119,7 @@ class _Graph:
     def _dense_by_token(self, name: str, hidden: str) -> str:
         """Add a product like `_dense`, for activations.
 
-        Each token has its own scale, because the largest values of tokens differ a lot.
+        Each token has its own scale, because the largest values of different tokens differ widely.
         """
         largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
         largest = self._add_node(

@@ -261,7 +261,8 @@ class DocumentServer(MCPServer[Any]):
 
 
 def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
-    """Map the address of each of a connection's subscriptions to a function that ends it.
+    """Map the address of each of a connection's subscriptions to a function that ends the
+    subscription.
 
     When the connection closes, all these functions are called.
     """

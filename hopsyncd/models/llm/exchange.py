@@ -68,7 +68,7 @@ class CompletionText:
 
 
 class Exchange:
-    """Sends requests to the configured endpoint."""
+    """Sends requests for chat completions to the endpoint of the LLM."""
 
     def __init__(self, sender: Sender, config: LlmConfig, ledger: Ledger, timing: Timing) -> None:
         self._sender = sender
