@@ -147,7 +147,7 @@ def _without(
             source = connection.execute("SELECT id FROM source").fetchone()[0]
             version = writer.apply(Batch("deleted", gone=tuple((source, one) for one in gone)))
             assert version is not None and version.passages == len(corpus) - len(gone)
-            served = writer.snapshot_of(version)
+            served = writer.make_snapshot(version)
         yield copy, served
 
 

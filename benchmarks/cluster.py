@@ -20,7 +20,7 @@ from common import arguments, dataset, lines, p50, table
 from hopsyncd.config.configuration import Config, ModelsConfig
 from hopsyncd.models.cluster import ClusterMaker
 from hopsyncd.models.language import SpacyLanguage
-from hopsyncd.models.loading import load_encoder, maker_on_worker
+from hopsyncd.models.loading import load_encoder, load_maker_on_worker
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage, QuestionSet
 
@@ -75,7 +75,7 @@ def _makers(nodes: int) -> Iterator[tuple[BuiltinMaker, ClusterMaker]]:
         for _ in range(nodes - 1):
             cluster.add_node(**_NODE)
         here = BuiltinMaker(language, encoder, models.workers)
-        yield here, ClusterMaker(language, encoder, models, cluster.address, maker_on_worker)
+        yield here, ClusterMaker(language, encoder, models, cluster.address, load_maker_on_worker)
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # The daemon of the end-to-end tests serves here too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from hopsyncd.evaluation.measures import Share
-from hopsyncd.models.llm.budget import estimated_tokens
+from hopsyncd.models.llm.budget import estimate_tokens
 from tests.e2e.daemon import Place, new_place, source
 from tests.fakes.llm import FakeLlm
 
@@ -191,7 +191,7 @@ def scripted_llm(reply: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Fak
     """An LLM that replies to the data of each call, and counts tokens like an endpoint."""
     return FakeLlm(
         lambda call: json.dumps(reply(json.loads(call.user))),
-        lambda call: (estimated_tokens(call.system + call.user), _REPLY_TOKENS),
+        lambda call: (estimate_tokens(call.system + call.user), _REPLY_TOKENS),
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.abbreviations import Pair, find_pairs
-from hopsyncd.text.words import index_terms, terms_of_each
+from hopsyncd.text.words import list_index_terms, map_texts_to_terms
 
 _SEED = 20261126
 _MOST_OF_PAIR = 2  # queries for each direction of a pair
@@ -38,7 +38,7 @@ def draw(passages: Mapping[str, tuple[Sequence[str], str]]) -> list[DrawnQuery]:
     texts = {
         id_: " ".join(" ".join([*heads, text]).split()) for id_, (heads, text) in passages.items()
     }
-    terms = {id_: frozenset(index_terms(text)) for id_, text in texts.items()}
+    terms = {id_: frozenset(list_index_terms(text)) for id_, text in texts.items()}
     df: dict[str, int] = defaultdict(int)
     for one in terms.values():
         for term in one:
@@ -78,18 +78,18 @@ def _draw_of_pair(
         if not found:
             continue
         sentence = wanted.sub(" ", found[0])
-        known = terms_of_each({*_WORD.findall(sentence)})
+        known = map_texts_to_terms({*_WORD.findall(sentence)})
         words = [
             word
             for word, own in sorted(known.items())
             if word.lower() not in STOP_WORDS
-            and not set(own) & set(index_terms(f"{pair.short} {pair.long}"))
+            and not set(own) & set(list_index_terms(f"{pair.short} {pair.long}"))
             and all(_LEAST_PASSAGES <= df[term] <= _MOST_PASSAGES for term in own)
         ]
         if len(words) < 2:
             continue
         chosen = chance.sample(words, 2)
-        stems = set(index_terms(" ".join(chosen)))
+        stems = set(list_index_terms(" ".join(chosen)))
         gold = [
             one
             for one, text in texts.items()

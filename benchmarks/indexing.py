@@ -37,10 +37,10 @@ from hopsyncd.index.edge_selection import update_matches
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.read import identify_rules
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
-from hopsyncd.models.encoder import MAX_CHARACTERS, Encoder, locate, tokenizer_in
+from hopsyncd.models.encoder import MAX_CHARACTERS, Encoder, load_tokenizer, locate
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import load_encoder
@@ -210,7 +210,7 @@ class ProcessorTimedEncoder:
 
     def tokens(self) -> int:
         """Count the tokens of all texts, as the default encoder splits them."""
-        tokenizer = tokenizer_in(Path(locate("default", "")[0]))
+        tokenizer = load_tokenizer(Path(locate("default", "")[0]))
         return sum(len(tokenizer.encode(text[:MAX_CHARACTERS]).ids) for text in self.texts)
 
 
@@ -328,13 +328,13 @@ def _index(
     writer = VersionWriter(
         connection,
         maker,
-        rules=rules_of(index.passage_tokens),
+        rules=identify_rules(index.passage_tokens),
         budget_factor=index.edge_budget_factor,
         now_ms=lambda: 0,
     )
 
     def publish(version: Version) -> None:
-        writer.snapshot_of(version)
+        writer.make_snapshot(version)
 
     path = SourceSync(
         connection=connection,

@@ -28,11 +28,11 @@ from hopsyncd.evaluation.measures import compute_scores
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
 from hopsyncd.formats.readers import extract
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.links import file_title
+from hopsyncd.index.links import find_file_title
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.models.keywords import document_names
+from hopsyncd.models.keywords import normalise_document_names
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.strategies.hop import search_by_walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -163,7 +163,7 @@ def with_links(head: Snapshot, corpus: Mapping[str, Passage], links: Sequence[Li
     written: dict[PassageId, list[Link]] = {id_: [] for id_ in lines}
     for source, target, shown in links:
         written[source].append(Link(lines[target], shown))
-    called = {line: document_names((file_title(line),)) for line in corpus}
+    called = {line: normalise_document_names((find_file_title(line),)) for line in corpus}
     notes = [
         NewDocument(
             -key,

@@ -29,7 +29,7 @@ from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.chunking import Chunk, yield_passages
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.keywords import Mention, mentions, neutral_spans, normalise, topic_of
+from hopsyncd.models.keywords import Mention, find_neutral_spans, find_topic, mentions, normalise
 from hopsyncd.models.language import Language
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
@@ -60,7 +60,7 @@ def without_codes(language: Language, text: str) -> list[Mention]:
 
 def by_rule(_: Language, text: str) -> tuple[Mention, ...]:
     """The names that the rules for unknown languages find."""
-    return mentions(text, neutral_spans(text))
+    return mentions(text, find_neutral_spans(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Index:
 
     cut: Callable[[Sequence[Block], int], Iterable[Chunk]] = yield_passages
     language: Callable[[Language], Language] = lambda language: language
-    topic_of: Callable[[str], str] = topic_of
+    topic_of: Callable[[str], str] = find_topic
 
 
 INDEXES = {
@@ -140,7 +140,7 @@ def indexed(
         with (
             TemporaryDirectory() as place,
             patch("hopsyncd.ingest.read.chunks", index.cut),
-            patch("hopsyncd.models.questions.topic_of", index.topic_of),
+            patch("hopsyncd.models.questions.find_topic", index.topic_of),
         ):
             before_s = spent_s() - timed.taken_s
             asked = read(data / name, Path(place), models)

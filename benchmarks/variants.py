@@ -48,7 +48,7 @@ from hopsyncd.retrieve.strategies.hop import find_start, run_hop_search, search_
 from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import compute_seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.contract import Connection
 from store.records import PassageId, Version
 from store.transactions import snapshot
@@ -402,7 +402,9 @@ def key_words(question: str) -> str:
     'versions support'
     """
     words = re.findall(r"[\w+#./:-]*\w", question)
-    return " ".join(word for word in words if not {*index_terms(word)} <= list_function_terms())
+    return " ".join(
+        word for word in words if not {*list_index_terms(word)} <= list_function_terms()
+    )
 
 
 FORMS: dict[str, Callable[[str], str]] = {

@@ -55,7 +55,7 @@ def main() -> None:
         stack = Stack(Path(folder) / "s.db", connector, maker, passage_tokens=400)
         stack.sync()
         engine = Engine(Path(folder) / "s.db", encoder, WalkSettings())
-        engine.publish(stack.writer.snapshot_of(stack.head))
+        engine.publish(stack.writer.make_snapshot(stack.head))
         asker = Asker(engine, encoder, FakeLanguage())
         known = {one: _asked(asker, one) for one in chance.sample(questions, _QUESTIONS)}
         versions, asked, spared = list[float](), list[float](), list[float]()
@@ -64,7 +64,7 @@ def main() -> None:
             _edit(files, connector, chance, number)
             began_s = time.process_time()
             stack.sync()
-            engine.publish(stack.writer.snapshot_of(stack.head))
+            engine.publish(stack.writer.make_snapshot(stack.head))
             versions.append(time.process_time() - began_s)
             for question, (dependencies, before) in known.items():
                 began_s = time.process_time()

@@ -64,17 +64,17 @@ from hopsyncd.config.privacy import (
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
 from hopsyncd.ingest.backup_schedule import Backups, complete_restore
-from hopsyncd.ingest.connector_setup import close_sources, tesseract_of
-from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
+from hopsyncd.ingest.connector_setup import close_sources, create_tesseract
+from hopsyncd.ingest.encoder_probe import require_same_model, store_probe
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.generation_switch import GenerationSwitch
-from hopsyncd.ingest.read import READER, rules_of
+from hopsyncd.ingest.read import READER, identify_rules
 from hopsyncd.ingest.saved_index import SavedIndex
-from hopsyncd.ingest.source_scheduler import GC, Chore, Task, gc_times, make_task
+from hopsyncd.ingest.source_scheduler import GC, Chore, Task, make_task, parse_gc_times
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions
 from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
-from hopsyncd.ingest.upkeep import generation_in_use, switch_encoder
+from hopsyncd.ingest.upkeep import find_generation_in_use, switch_encoder
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.generations import load_serving_models
@@ -135,9 +135,9 @@ class Daemon:
         self._tasks: dict[str, Task] = {}
         self._extraction: ExtractionProcess | None = None
         rules = AccessRules.from_config(config, access_rules(connection))
-        models = load(config, generation_in_use(connection))
+        models = load(config, find_generation_in_use(connection))
         for loaded in filter(None, (models, models.next)):
-            recall_probe(connection, loaded.encoder)
+            require_same_model(connection, loaded.encoder)
         engine = self._engine_of(config, models, rules)
         self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
         self.access = Access(lambda: self._serving.state.access)
@@ -306,7 +306,7 @@ class Daemon:
         self._serving.change(reloaded=reloaded)
 
     def _chores(self, config: Config) -> Sequence[Chore]:
-        when = gc_times(config)
+        when = parse_gc_times(config)
         collecting = (Chore(GC, when, self._collect),) if when else ()
         return (*collecting, *self._backups.chores(config))
 
@@ -322,7 +322,7 @@ class Daemon:
                 self._connection, publisher, yield_to_edits
             )
         state, connection = self._serving.state, self._connection
-        models = state.models.for_generation(generation_in_use(connection))
+        models = state.models.for_generation(find_generation_in_use(connection))
         if models is not state.models:  # an error occurred after the switch was committed
             engine = self._engine_of(state.config, models, state.access)
             self._serving.change(models=models, engine=engine)
@@ -360,7 +360,7 @@ class Daemon:
                 self._connection, content, READER, why, now_ms()
             ),
             unavailable=self._unavailable,
-            tesseract=tesseract_of(config),
+            tesseract=create_tesseract(config),
         )
         return SourceSync(
             connection=connection,
@@ -393,7 +393,7 @@ class Daemon:
         self._saved_next.forget()
         if (following := models.next) is None:
             return
-        recall_probe(self._connection, following.encoder)
+        require_same_model(self._connection, following.encoder)
         open_writer = partial(self._writer_of, following, self._saved_next)
         pipeline.switch = GenerationSwitch(self._connection, open_writer, pipeline.yield_to_edits)
         pipeline.on_switch = lambda version: self._answer_by(
@@ -411,11 +411,11 @@ class Daemon:
         self, pipeline: SourceSync, models: Models, writer: VersionWriter, version: Version | None
     ) -> None:
         state, connection = self._serving.state, self._connection
-        recall_probe(connection, models.encoder)
+        require_same_model(connection, models.encoder)
         # Running requests keep their engine.
         engine = self._engine_of(state.config, models, state.access)
         if version:
-            engine.publish(writer.snapshot_of(version))
+            engine.publish(writer.make_snapshot(version))
         self._serving.change(models=models, engine=engine)
         pipeline.use_writer(writer, partial(self._publisher.publish, connection, writer))
 
@@ -424,7 +424,7 @@ class Daemon:
         writer = VersionWriter(
             self._connection,
             models.maker,
-            rules=rules_of(config.index.passage_tokens, tesseract_of(config)),
+            rules=identify_rules(config.index.passage_tokens, create_tesseract(config)),
             budget_factor=config.index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,

@@ -29,7 +29,7 @@ from hopsyncd.api.status_service import MAX_PROBLEMS, now_ms
 from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
-from hopsyncd.ingest.preview import preview_json
+from hopsyncd.ingest.preview import format_preview
 from hopsyncd.ingest.removal import drop_mirror, finish_purges, remove_source_documents
 from hopsyncd.ingest.source_scheduler import GC
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
@@ -108,7 +108,7 @@ def reload_index(pipeline: SourceSync, engine: Engine) -> None:
     pipeline.writer.forget_index()
     newest = head(pipeline.connection)
     if newest and pipeline.writer.serves(newest):
-        engine.publish(pipeline.writer.snapshot_of(newest))
+        engine.publish(pipeline.writer.make_snapshot(newest))
     engine.forget_pasts()
 
 
@@ -179,7 +179,7 @@ class AdminService:
         self._parts.freshness.require_database()
         names = self._require_names(request.sources)
         config = self._parts.state.config
-        sources = preview_json(self._parts.reader.connection(), config, names, request.limit)
+        sources = format_preview(self._parts.reader.connection(), config, names, request.limit)
         sources["degraded"] = self._parts.freshness.reasons()
         return sources
 

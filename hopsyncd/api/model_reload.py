@@ -13,7 +13,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import ConfigChange, Reloaded, compare_configs
 from hopsyncd.config.privacy import configure_daemon_logs
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.ingest.source_scheduler import promise
+from hopsyncd.ingest.source_scheduler import make_future
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
@@ -117,7 +117,7 @@ def has_other_models(config: Config, new_config: Config) -> bool:
 
 def run_in_thread(job: Callable[[], Result]) -> "Future[Result]":
     """Run a job on a new thread, which does not keep the process alive."""
-    future: Future[Result] = promise()
+    future: Future[Result] = make_future()
 
     def run() -> None:
         try:

@@ -45,7 +45,7 @@ from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, NotFound
-from hopsyncd.index.edge_selection import edge_budget
+from hopsyncd.index.edge_selection import compute_edge_budget
 from hopsyncd.models.encoder import encode_questions
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
@@ -347,7 +347,7 @@ class ReadService:
             entries = history_log(connection, request.limit, request.before)
             if hidden:
                 index = self._parts.state.config.index
-                budget = partial(edge_budget, factor=index.edge_budget_factor)
+                budget = partial(compute_edge_budget, factor=index.edge_budget_factor)
                 count = partial(self._count_visible, hidden)
                 entries = [
                     visible_entry(connection, entry, hidden, budget, count) for entry in entries

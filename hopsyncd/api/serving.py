@@ -295,11 +295,11 @@ class Publisher:
             newest
             and get_generation(connection, newest.generation).encoder == self.generation.encoder
         ):
-            self._serving.state.engine.publish(writer.snapshot_of(newest))
+            self._serving.state.engine.publish(writer.make_snapshot(newest))
 
     def publish(self, connection: Connection, writer: VersionWriter, version: Version) -> None:
         """Serve a version that has just been committed."""
-        self._serving.state.engine.publish(writer.snapshot_of(version))
+        self._serving.state.engine.publish(writer.make_snapshot(version))
         self.announce(connection, writer, version)
 
     def announce(self, connection: Connection, writer: VersionWriter, version: Version) -> None:

@@ -181,11 +181,11 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     Example: hopsyncd remove project
     """
     from hopsyncd.config.edit import remove_source
-    from hopsyncd.ingest.removal import stored_sources
+    from hopsyncd.ingest.removal import list_stored_sources
 
     config = load_config(context.obj)
     configured = {source.name for source in config.sources}
-    if name not in configured | (stored := stored_sources(config)):
+    if name not in configured | (stored := list_stored_sources(config)):
         names = ", ".join(sorted(configured | stored)) or "none"
         raise ConfigError(
             f"Cannot remove {name}", f"no source is called {name!r}", f"The sources are: {names}"

@@ -58,7 +58,7 @@ def test(
     Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
     """
     from hopsyncd.evaluation.llm_trial import try_llm
-    from hopsyncd.models.llm.attempts import endpoint_host
+    from hopsyncd.models.llm.attempts import find_endpoint_host
     from hopsyncd.models.loading import open_endpoint
 
     config = load_config(context.obj)
@@ -80,7 +80,7 @@ def test(
                 refused = f"{error.what}: {error.why}"
     finally:
         endpoint.close()
-    host = endpoint_host(settings.base_url)
+    host = find_endpoint_host(settings.base_url)
     report = {
         "model": settings.model,
         "endpoint": host,

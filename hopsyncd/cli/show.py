@@ -137,7 +137,7 @@ def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
     if client.is_remote:
         return None
     # Takes 0.3 s to import.
-    from hopsyncd.ingest.connector_setup import folder_of, with_pictures
+    from hopsyncd.ingest.connector_setup import create_folder_connector, with_pictures
 
     config = load_config(click.get_current_context().obj)
     folders = {source.name: source for source in config.sources if isinstance(source, FolderSource)}
@@ -145,7 +145,7 @@ def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
         if name in folders and (folders[name].path / path).exists():
             folder = with_pictures(folders[name], config)
             if isinstance(folder, FolderSource) and (
-                reason := folder_of(folder, config).why_left_out(path)
+                reason := create_folder_connector(folder, config).why_left_out(path)
             ):
                 return reason
     return None

@@ -160,12 +160,12 @@ def mark_words(line: str, question: str, **style: Any) -> str:
     if not question:
         return line
     # Loads SQLite and NumPy.
-    from hopsyncd.text.words import index_terms
+    from hopsyncd.text.words import list_index_terms
 
-    marked_terms = {*index_terms(question)} - {*index_terms(COMMON_WORDS)}
+    marked_terms = {*list_index_terms(question)} - {*list_index_terms(COMMON_WORDS)}
 
     def mark(word: re.Match[str]) -> str:
-        if not marked_terms & {*index_terms(word[0])}:
+        if not marked_terms & {*list_index_terms(word[0])}:
             return word[0]
         return click.style(word[0], **style) if sys.stdout.isatty() else f"**{word[0]}**"
 

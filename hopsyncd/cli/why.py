@@ -239,11 +239,11 @@ def _comparison(
     `old` and `new` are the rank and the passage at each version, or None if the search did not find
     the passage."""
     # Loads SQLite and NumPy.
-    from hopsyncd.text.words import index_terms
+    from hopsyncd.text.words import list_index_terms
 
-    asking = {*index_terms(COMMON_WORDS)}
+    asking = {*list_index_terms(COMMON_WORDS)}
     shown = (new or old or (0, {}))[1]
-    terms = {*index_terms(" ".join((*shown["heading"], shown["text"])))}
+    terms = {*list_index_terms(" ".join((*shown["heading"], shown["text"])))}
     words = re.findall(r"\w+", question)
     hops = [
         [(*hop["from"]["heading"], hop["question"]) for hop in side[1]["hops"]] if side else None
@@ -256,7 +256,9 @@ def _comparison(
         "title": title_of(shown),
         "source": shown["source"],
         "document": shown["document"],
-        "words": [word for word in dict.fromkeys(words) if terms & {*index_terms(word)} - asking],
+        "words": [
+            word for word in dict.fromkeys(words) if terms & {*list_index_terms(word)} - asking
+        ],
         "edited": bool(old and new and old[1]["id"] != new[1]["id"]),
         "rank_from": old[0] if old else None,
         "rank_to": new[0] if new else None,

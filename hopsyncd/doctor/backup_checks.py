@@ -14,7 +14,7 @@ from hopsyncd.config.privacy import writers_besides_owner
 from hopsyncd.config.schedule import Moment, Run, next_ms
 from hopsyncd.display import plural
 from hopsyncd.doctor import Finding, report_ok
-from hopsyncd.ingest.source_scheduler import BACKUP, backup_times
+from hopsyncd.ingest.source_scheduler import BACKUP, parse_backup_times
 from store.backup_folder import list_backups
 from store.exceptions import StoreError
 from store.open_database import exists, open_reader
@@ -89,7 +89,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Finding]:
 def _is_late(made_ms: int, config: Config) -> bool:
     """Return whether the backup after `made_ms` is more than 36 hours behind the schedule. Returns
     False without a schedule."""
-    when = backup_times(config)
+    when = parse_backup_times(config)
     if when is None:
         return False
     now_ms = time.time_ns() // 1_000_000

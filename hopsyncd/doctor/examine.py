@@ -33,9 +33,9 @@ from hopsyncd.errors import (
     HopsyncdError,
     SocketRefused,
 )
-from hopsyncd.ingest.connector_setup import connector_of
-from hopsyncd.models.llm.attempts import endpoint_host
-from hopsyncd.models.llm.transport import bounded_http
+from hopsyncd.ingest.connector_setup import create_connector
+from hopsyncd.models.llm.attempts import find_endpoint_host
+from hopsyncd.models.llm.transport import make_bounded_http
 from hopsyncd.printable import printable
 from hopsyncd.web.provider import LoginFailed, Provider
 
@@ -67,7 +67,7 @@ def _source(source: SourceConfig, config: Config) -> Finding | None:
     if isinstance(source, RemoteSource):
         return _driver(name, source)
     try:
-        connector_of(source, config).close()
+        create_connector(source, config).close()
     except HopsyncdError as error:
         return Finding(name, "fail", f"{error.what}: {error.why}", error.hint)
     return None
@@ -98,7 +98,7 @@ def endpoint(config: Config) -> Iterator[Finding]:
             yield report_ok("local llm", detail)
         return
     key = os.environ.get(llm.api_key_env, "").strip()
-    host = endpoint_host(llm.base_url)
+    host = find_endpoint_host(llm.base_url)
     try:
         response = asyncio.run(_models(llm.base_url, key))
     except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
@@ -142,7 +142,7 @@ def company_login(config: Config) -> Iterator[Finding]:
 
 async def _models(base_url: str, key: str) -> httpx2.Response:
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with asyncio.timeout(_ENDPOINT_S), bounded_http() as http:
+    async with asyncio.timeout(_ENDPOINT_S), make_bounded_http() as http:
         return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
-from hopsyncd.models.llm.transport import bounded_http
+from hopsyncd.models.llm.transport import make_bounded_http
 
 USUAL_PORTS = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _ANSWER_S = 1.0
@@ -49,7 +49,7 @@ def find_local_llms(ports: dict[str, int] | None = None) -> list[LocalLlm]:
 
 
 async def _find(ports: dict[str, int]) -> list[LocalLlm]:
-    async with bounded_http(use_proxies=False) as http:
+    async with make_bounded_http(use_proxies=False) as http:
         pending = [_ask(http, program, port) for program, port in ports.items()]
         return [server for server in await asyncio.gather(*pending) if server]
 

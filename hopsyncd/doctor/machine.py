@@ -27,8 +27,8 @@ from hopsyncd.formats.images import encode_gray_png
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
-from hopsyncd.ingest.connector_setup import tesseract_of
-from hopsyncd.ingest.folder_observer import folders_in
+from hopsyncd.ingest.connector_setup import create_tesseract
+from hopsyncd.ingest.folder_observer import list_folders
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
 from hopsyncd.models.encoder import has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
@@ -109,7 +109,7 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
 
 def text_recognition(config: Config) -> Iterator[Finding]:
     """Check that text in pictures can be recognized, by processing an empty picture."""
-    tesseract = tesseract_of(config)
+    tesseract = create_tesseract(config)
     if config.formats.ocr == "off":
         yield report_ok("ocr", "off: the text of pictures is not read")
         return
@@ -178,7 +178,7 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
     for root in roots:
         stack = [os.fsencode(root)]
         while stack:
-            stack.extend(folders_in(stack.pop()))
+            stack.extend(list_folders(stack.pop()))
             count += 1
             if time.monotonic() > end_s:
                 return count, False

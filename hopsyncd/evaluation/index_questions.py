@@ -41,7 +41,7 @@ from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.loading import Models
-from hopsyncd.models.questions import sentence_spans
+from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.results import format_id
 from store.content import best_sets, get_generation, known_passages, sets_by_id
 from store.contract import Connection
@@ -147,7 +147,7 @@ def _list_leads(passage: Passage, mentions: Sequence[Mention], name: str) -> Ite
     A sentence that does not contain the passage's title is preceded by the title.
     """
     title = passage.heading[-1] if passage.heading else ""
-    for start, end in sentence_spans(passage.text):
+    for start, end in find_sentence_spans(passage.text):
         spans_of_name = [
             (m.start, m.end)
             for m in mentions
@@ -172,7 +172,7 @@ def _ask_about_target(
     text = pair.target.text
     source_words = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
-    for start, end in sentence_spans(text):
+    for start, end in find_sentence_spans(text):
         for mention in mentions:
             if mention.keyword != name or not start <= mention.start < end:
                 continue

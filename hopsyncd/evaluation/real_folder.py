@@ -25,9 +25,14 @@ from hopsyncd.evaluation.run import (
 )
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.connector_setup import folder_of, settings_of, tesseract_of, with_pictures
+from hopsyncd.ingest.connector_setup import (
+    create_folder_connector,
+    create_tesseract,
+    digest_settings,
+    with_pictures,
+)
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.read import identify_rules
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
@@ -214,18 +219,18 @@ def index_folder(
     assert isinstance(whole, FolderSource)
     connection = open_writer(place / DATABASE_NAME)
     index = config.index
-    tesseract = tesseract_of(config)
+    tesseract = create_tesseract(config)
     extraction = ExtractionProcess(tesseract=tesseract)
     try:
         writer = VersionWriter(
             connection,
             maker,
-            rules=rules_of(index.passage_tokens, tesseract),
+            rules=identify_rules(index.passage_tokens, tesseract),
             budget_factor=index.edge_budget_factor,
             now_ms=lambda: 0,
         )
         row = register_source(
-            connection, source.name, source.kind, source.location, settings_of(source)
+            connection, source.name, source.kind, source.location, digest_settings(source)
         )
         sync = SourceSync(
             connection=connection,
@@ -240,7 +245,7 @@ def index_folder(
             extract=extraction.extract,
         )
         scope = Scope(afresh=True, accept_empty=True)
-        outcome = sync.sync(Source(row, source.name, folder_of(whole, config)), scope)
+        outcome = sync.sync(Source(row, source.name, create_folder_connector(whole, config)), scope)
         newest = head(connection)
         if outcome.problem or newest is None:
             raise BadRequest(
@@ -248,7 +253,7 @@ def index_folder(
                 outcome.problem or "the folder has no documents",
                 "Name a folder of documents with --folder",
             )
-        return writer.snapshot_of(writer.renew() or newest)
+        return writer.make_snapshot(writer.renew() or newest)
     finally:
         extraction.close()
         connection.close()

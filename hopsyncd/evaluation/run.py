@@ -195,7 +195,7 @@ def build(
             newest, _ = writer.commit(batch, cost)
         if newest is None:
             raise ValueError("the corpus is empty")
-        return writer.snapshot_of(writer.renew() or newest)
+        return writer.make_snapshot(writer.renew() or newest)
     finally:
         connection.close()
 

@@ -23,7 +23,7 @@ from hopsyncd.index.arrays import (
 from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
 from hopsyncd.index.edge_selection import (
     WholeGraph,
-    edge_budget,
+    compute_edge_budget,
     find_changed_matches,
     find_threshold,
     list_outgoing,
@@ -79,7 +79,7 @@ def _complete(
         links,
         link_rows,
     )
-    budget = edge_budget(statistics.passages, budget_factor)
+    budget = compute_edge_budget(statistics.passages, budget_factor)
     match_count, edge_threshold = find_threshold(
         question_similarity,
         question_similarity > UNMATCHED,

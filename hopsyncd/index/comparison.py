@@ -233,7 +233,7 @@ def _select_lowest(ranks: Integers, groups: Integers, flags: Flags) -> Flags:
     return is_lowest
 
 
-def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
+def list_asking_questions(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
     """Return the outgoing questions of the flagged passages that have one of the keywords
     `names`."""
     rows, groups = index.postings.outgoing_by_keyword.find_all(names)
@@ -241,7 +241,7 @@ def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> Questions
     return QuestionsByKeyword(rows[in_graph], groups[in_graph])
 
 
-def find_best(
+def choose_best(
     index: LiveIndex,
     sources: QuestionsByKeyword,
     targets: QuestionsByKeyword,

@@ -28,8 +28,8 @@ from hopsyncd.index.tables import (
     LinkEdgeTable,
     LinkTable,
     OccurrenceTable,
-    int32,
-    int64,
+    to_int32,
+    to_int64,
 )
 from store.records import Link, PassageId, content_id
 
@@ -62,7 +62,7 @@ def change_documents(
 ) -> None:
     """At this version, end the documents `ended`, given by their row ids in the database, and begin
     the documents `begun`."""
-    ended_rows = int64([index.document_row_of_id.pop(id_) for id_ in ended])
+    ended_rows = to_int64([index.document_row_of_id.pop(id_) for id_ in ended])
     index.end_documents(ended_rows, version)
     new_rows = _add(index, begun, version) if begun else np.empty(0, dtype=np.int64)
     _update_link_edges(index, version, np.concatenate([ended_rows, new_rows]))
@@ -75,11 +75,11 @@ def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers
     source_numbers = {source: number for number, source in enumerate(index.sources)}
     first = index.begin_documents(
         DocumentTable(
-            id=int64([each.id for each in new]),
-            source=int32([source_numbers[each.source] for each in new]),
-            path_key=int64([content_id("path", each.source, each.path) for each in new]),
-            modified_ms=int64([each.modified_ms for each in new]),
-            created_ms=int64([each.created_ms for each in new]),
+            id=to_int64([each.id for each in new]),
+            source=to_int32([source_numbers[each.source] for each in new]),
+            path_key=to_int64([content_id("path", each.source, each.path) for each in new]),
+            modified_ms=to_int64([each.modified_ms for each in new]),
+            created_ms=to_int64([each.created_ms for each in new]),
             born=np.full(len(new), version, dtype=np.int32),
             died=np.full(len(new), IN_FORCE, dtype=np.int32),
         )
@@ -121,9 +121,9 @@ def _add_occurrences(
     start = len(index.occurrences)
     index.occurrences = index.occurrences.extend(
         OccurrenceTable(
-            document_row=int32(document_rows),
-            passage_number=int32(numbers),
-            ordinal=int32(_flatten([range(len(part)) for part in passages])),
+            document_row=to_int32(document_rows),
+            passage_number=to_int32(numbers),
+            ordinal=to_int32(_flatten([range(len(part)) for part in passages])),
         )
     )
     rows = np.arange(start, start + len(numbers))
@@ -133,10 +133,10 @@ def _add_occurrences(
 def _add_properties(
     index: LiveIndex, documents: Integers, properties: Sequence[Sequence[tuple[str, str]]]
 ) -> None:
-    numbers = int64(index.number_properties([*chain.from_iterable(properties)]))
-    document_rows = int32(_repeat(documents, properties))
+    numbers = to_int64(index.number_properties([*chain.from_iterable(properties)]))
+    document_rows = to_int32(_repeat(documents, properties))
     index.document_properties = index.document_properties.extend(
-        DocumentPropertyTable(document_row=document_rows, property=int32(numbers))
+        DocumentPropertyTable(document_row=document_rows, property=to_int32(numbers))
     )
     index.postings.documents_by_property.add(numbers, document_rows)
 
@@ -163,13 +163,13 @@ def _add_names(
         [*product(dict.fromkeys(passages[:NAMED_PASSAGES]), document_names)]
         for passages, document_names in zip(passage_numbers, name_numbers, strict=True)
     ]
-    passages, numbers = int64([*chain.from_iterable(pairs)]).reshape(-1, 2).T
+    passages, numbers = to_int64([*chain.from_iterable(pairs)]).reshape(-1, 2).T
     start = len(index.document_names)
     index.document_names = index.document_names.extend(
         DocumentNameTable(
-            document_row=int32(_repeat(documents, pairs)),
-            passage_number=int32(passages),
-            name=int32(numbers),
+            document_row=to_int32(_repeat(documents, pairs)),
+            passage_number=to_int32(passages),
+            name=to_int32(numbers),
         )
     )
     rows = np.arange(start, start + len(numbers))
@@ -197,22 +197,22 @@ def _add_links(
     flat = [*chain.from_iterable(candidates)]
     index.link_candidates = index.link_candidates.extend(
         LinkCandidateTable(
-            key=int64([candidate.key for candidate in flat]),
-            heading_key=int64([candidate.heading_key for candidate in flat]),
-            reading=int32([candidate.reading for candidate in flat]),
+            key=to_int64([candidate.key for candidate in flat]),
+            heading_key=to_int64([candidate.heading_key for candidate in flat]),
+            reading=to_int32([candidate.reading for candidate in flat]),
         )
     )
-    places = int64([place for _, place, _ in links]).reshape(-1, 4).T
+    places = to_int64([place for _, place, _ in links]).reshape(-1, 4).T
     document_rows, numbers, ordinals, positions = places
     start = len(index.links)
     index.links = index.links.extend(
         LinkTable(
-            document_row=int32(document_rows),
-            passage_number=int32(numbers),
-            ordinal=int32(ordinals),
-            position=int32(positions),
-            candidate_start=int32(ends - counts),
-            candidate_end=int32(ends),
+            document_row=to_int32(document_rows),
+            passage_number=to_int32(numbers),
+            ordinal=to_int32(ordinals),
+            position=to_int32(positions),
+            candidate_start=to_int32(ends - counts),
+            candidate_end=to_int32(ends),
         )
     )
     index.link_texts += [link.text for _, _, link in links]
@@ -244,13 +244,13 @@ def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> Non
             else:
                 ended.append(row)
         begun += [(number, target, link) for target, link in now.items()]
-    index.end_link_edges(int64(ended), version)
-    new = int64(begun).reshape(-1, 3)
+    index.end_link_edges(to_int64(ended), version)
+    new = to_int64(begun).reshape(-1, 3)
     index.begin_link_edges(
         LinkEdgeTable(
-            source_passage=int32(new[:, 0]),
-            target_passage=int32(new[:, 1]),
-            link_row=int32(new[:, 2]),
+            source_passage=to_int32(new[:, 0]),
+            target_passage=to_int32(new[:, 1]),
+            link_row=to_int32(new[:, 2]),
             born=np.full(len(new), version, dtype=np.int32),
             died=np.full(len(new), IN_FORCE, dtype=np.int32),
         )

@@ -38,13 +38,13 @@ from hopsyncd.index.comparison import (
     NO_MATCHES,
     MatchColumns,
     QuestionsByKeyword,
+    choose_best,
     compute_half_jaccard,
     concatenate_matches,
-    find_asking,
-    find_best,
     find_candidate_changes,
     find_candidates,
     group_by_keyword,
+    list_asking_questions,
     select_affected,
     select_better,
 )
@@ -57,13 +57,13 @@ _NEAR = 0.002  # an edit moves the edge threshold by much less than this similar
 PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 
-def jaccard(a: Set[str], b: Set[str]) -> float:
+def compute_jaccard(a: Set[str], b: Set[str]) -> float:
     """Return the number of shared keywords divided by the number of all keywords, or 0 if both sets
     are empty.
 
-    >>> jaccard({"rome", "italy"}, {"rome"})
+    >>> compute_jaccard({"rome", "italy"}, {"rome"})
     0.5
-    >>> jaccard(set(), set())
+    >>> compute_jaccard(set(), set())
     0.0
     """
     union = len(a | b)
@@ -87,7 +87,7 @@ def compute_similarity(
     0.75
     """
     dot = int(np.dot(vector_a.astype(np.int64), vector_b.astype(np.int64)))
-    return jaccard(keywords_a, keywords_b) / 2 + dot * HALF_COSINE
+    return compute_jaccard(keywords_a, keywords_b) / 2 + dot * HALF_COSINE
 
 
 def list_outgoing(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
@@ -180,19 +180,19 @@ def find_changed_matches(
     questions = questions[take_flags(after, outgoing.passage_row[questions])]
     best = find_best_matches(index, questions, after, whole)
     groups = sort_distinct(added.groups)
-    asking = find_asking(index, names[groups], after)
+    asking = list_asking_questions(index, names[groups], after)
     asking = asking.take(~find_sorted(questions, asking.questions)[1])
     held_matches = held.of_questions(sort_distinct(asking.questions))
     added = QuestionsByKeyword(added.questions, np.searchsorted(groups, added.groups))
     if whole is None:
-        better = find_best(index, asking, added, held_matches)
+        better = choose_best(index, asking, added, held_matches)
     else:
-        better = _find_better(index, asking, added, names[groups], held_matches, whole)
+        better = _find_better_matches(index, asking, added, names[groups], held_matches, whole)
     questions = unite(questions, better.source_question)
     return questions, merge_matches(best, better)
 
 
-def _find_better(
+def _find_better_matches(
     index: LiveIndex,
     asking: QuestionsByKeyword,
     added: QuestionsByKeyword,
@@ -200,7 +200,7 @@ def _find_better(
     held: MatchColumns,
     whole: WholeGraph,
 ) -> MatchColumns:
-    """Return the best matches among the added candidates, as `find_best` does.
+    """Return the best matches among the added candidates, as `choose_best` does.
 
     If a question's match in the whole graph is also in this graph, no candidate in both graphs is
     better. So candidates in both graphs are not compared.
@@ -208,11 +208,11 @@ def _find_better(
     others = sort_distinct(asking.questions)
     whole_matches = whole.shared_matches.of_questions(others)
     is_own = find_sorted(whole_matches.source_question, asking.questions)[1]
-    better = find_best(index, asking.take(~is_own), added, held)
+    better = choose_best(index, asking.take(~is_own), added, held)
     (theirs,) = find_candidates(index, names, [whole.passages])
     own_better = select_better(index, whole_matches, held)
     reached = replace_sources(held, own_better)
-    best = find_best(index, asking.take(is_own), added.subtract(theirs), reached)
+    best = choose_best(index, asking.take(is_own), added.subtract(theirs), reached)
     return merge_matches(better, replace_sources(own_better, best))
 
 
@@ -231,12 +231,12 @@ def find_best_matches(
         questions = questions[~find_sorted(whole_matches.source_question, questions)[1]]
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
-    best = find_best(index, asking, candidates)
+    best = choose_best(index, asking, candidates)
     if whole is None:
         return best
     names, asking = group_by_keyword(index, index.outgoing, whole_matches.source_question)
     mine, theirs = find_candidates(index, names, [passages, whole.passages])
-    better = find_best(index, asking, mine.subtract(theirs), whole_matches)
+    better = choose_best(index, asking, mine.subtract(theirs), whole_matches)
     return merge_matches(best, replace_sources(whole_matches, better))
 
 
@@ -335,12 +335,12 @@ def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
     ]
 
 
-def edge_budget(passages: int, factor: float) -> int:
+def compute_edge_budget(passages: int, factor: float) -> int:
     """Return the maximum number of edges of a graph with n = `passages` passages.
 
     The maximum is factor * n * log(n), as in HopRAG, section 3.2.
 
-    >>> edge_budget(994, 1.0)
+    >>> compute_edge_budget(994, 1.0)
     6860
     """
     return math.floor(factor * passages * math.log(passages)) if passages > 1 else 0

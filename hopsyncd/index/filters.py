@@ -91,9 +91,9 @@ def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: in
         in_source: Flags = is_wanted[documents.source[start:end]]
         return in_source
     if condition.key == "path":
-        matches = _path_test(condition.value)
+        matches = _make_path_test(condition.value)
         return np.fromiter(map(matches, index.document_paths[start:end]), np.bool_, end - start)
-    test = _property_test(condition)
+    test = _make_property_test(condition)
     numbers = np.array(
         [number for number, pair in enumerate(index.properties) if test(*pair)], dtype=np.int64
     )
@@ -101,11 +101,11 @@ def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: in
     return mark_rows(end, rows[rows < end])[start:]
 
 
-def _property_test(condition: Condition) -> Callable[[str, str], bool]:
+def _make_property_test(condition: Condition) -> Callable[[str, str], bool]:
     wanted = condition.value.casefold()
     if condition.key == "property":
         name, equals, value = wanted.partition("=")
-        test = _value_test(value)
+        test = _make_value_test(value)
         return lambda key, text: key == name and (not equals or test(text.casefold()))
     if condition.key == "tag":
         wanted = wanted.removeprefix("#")
@@ -116,17 +116,17 @@ def _property_test(condition: Condition) -> Callable[[str, str], bool]:
     return lambda key, text: key == "type" and wanted in text.split()
 
 
-def _value_test(wanted: str) -> Callable[[str], bool]:
+def _make_value_test(wanted: str) -> Callable[[str], bool]:
     if set(wanted) & set("*?["):
-        return _glob(wanted)
+        return _compile_glob(wanted)
     return lambda text: text == wanted
 
 
-def type_words(path: str, media_type: str) -> str:
+def list_type_words(path: str, media_type: str) -> str:
     """Return the words that describe a document's type: the extension, the media type, and the
     second part of the media type.
 
-    >>> type_words("a/b.MD", "text/markdown; charset=utf-8")
+    >>> list_type_words("a/b.MD", "text/markdown; charset=utf-8")
     'md text/markdown markdown'
     """
     kind = media_type.partition(";")[0].strip().lower()
@@ -135,11 +135,11 @@ def type_words(path: str, media_type: str) -> str:
     return " ".join(dict.fromkeys(filter(None, (word.replace(" ", "") for word in words))))
 
 
-def _path_test(wanted: str) -> Callable[[str], bool]:
+def _make_path_test(wanted: str) -> Callable[[str], bool]:
     wanted = wanted.casefold()
     if not set(wanted) & set("*?["):
         return lambda path: wanted in path.casefold()
-    found = _glob(wanted)
+    found = _compile_glob(wanted)
     if "/" in wanted:
         return lambda path: found(path.casefold())
     return lambda path: found(path.casefold().rpartition("/")[2])
@@ -148,13 +148,13 @@ def _path_test(wanted: str) -> Callable[[str], bool]:
 _WILD = re.compile(r"(\?|\[!?[^\]\\]+\])")
 
 
-def _glob(pattern: str) -> Callable[[str], bool]:
+def _compile_glob(pattern: str) -> Callable[[str], bool]:
     """Compile a shell pattern. `*` does not match `/`, and `**` matches any number of folders.
 
     Only the first occurrence of the text before a wildcard is tried, so matching takes linear time
     for every pattern.
 
-    >>> [_glob("a/**/*.md")(path) for path in ("a/b/c.md", "a/c.md", "b/a/c.md", "a/c.txt")]
+    >>> [_compile_glob("a/**/*.md")(path) for path in ("a/b/c.md", "a/c.md", "b/a/c.md", "a/c.txt")]
     [True, True, False, False]
     """
     segments: list[list[str]] = [[]]
@@ -181,7 +181,7 @@ def _name_regex(pattern: str) -> str:
     """Return a regular expression for a pattern that matches a single name."""
     pieces = [
         "".join(
-            _one_character(part) if position % 2 else re.escape(part)
+            _convert_wildcard(part) if position % 2 else re.escape(part)
             for position, part in enumerate(_WILD.split(piece))
         )
         for piece in re.split(r"\*+", pattern)
@@ -192,11 +192,11 @@ def _name_regex(pattern: str) -> str:
     return "".join([first, *(f"(?>[^/]*?{piece})" for piece in rest[:-1]), f"[^/]*{rest[-1]}"])
 
 
-def _one_character(wildcard: str) -> str:
+def _convert_wildcard(wildcard: str) -> str:
     """Return a regular expression for the wildcard `?`, or for a set of characters such as `[a-z]`
     or `[!0-9]`.
 
-    >>> _one_character("[!a[&]")
+    >>> _convert_wildcard("[!a[&]")
     '[^a\\\\[\\\\&]'
     """
     if wildcard == "?":

@@ -136,12 +136,12 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
     for name, table in moved.tables.items():
-        setattr(index, name, _catch_up(table, index.tables()[name]))
+        setattr(index, name, _append_new_rows(table, index.tables()[name]))
     for name, segment in moved.segments.items():
         getattr(index.postings, name).replace_frozen(segment)
 
 
-def _catch_up(table: Table, now: Table) -> Table:
+def _append_new_rows(table: Table, now: Table) -> Table:
     """Append to `table` the rows that were added to `now` since the freeze, and copy changed
     values."""
     count = len(table)

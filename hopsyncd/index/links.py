@@ -75,7 +75,7 @@ def list_document_keys(document: NamedDocument) -> list[int]:
     """
     source, path = document.source, document.path
     keys = {content_id("path", source, path): None}
-    for file in _file_names(path):
+    for file in _list_file_names(path):
         keys[content_id("file", source, file)] = None
     for name in map(_normalise, document.names):
         keys[content_id("name", source, name)] = None
@@ -89,7 +89,7 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
     """Return the possible targets of a link to `target`, best first. The link is in the document at
     `path` of `source`."""
     if target.startswith("#"):
-        return [Candidate(content_id("path", source, path), heading_key(target[1:]), 0)]
+        return [Candidate(content_id("path", source, path), compute_heading_key(target[1:]), 0)]
     candidates: list[Candidate] = []
     # Names may also contain a #.
     for reading, (file, _, heading) in enumerate(
@@ -97,8 +97,8 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
     ):
         if not file:
             continue
-        heading_id = heading_key(heading) if heading else 0
-        keys = [content_id("path", source, full_path) for full_path in _paths(file, path)]
+        heading_id = compute_heading_key(heading) if heading else 0
+        keys = [content_id("path", source, full_path) for full_path in _list_paths(file, path)]
         name = _normalise(file.strip("/"))
         keys += [
             content_id("file", source, name),
@@ -142,14 +142,14 @@ def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[
     rows = index.postings.links_by_passage.find(number)
     rows = rows[is_visible(index.links.document_row[rows].astype(np.int64))]
     targets: dict[int, int] = {}
-    for row in sorted(rows.tolist(), key=lambda row: _written_order(index, row)):
+    for row in sorted(rows.tolist(), key=lambda row: _make_order_key(index, row)):
         target = _resolve_link(index, row, is_visible)
         if target is not None and target != number and len(targets) < _MAX_LINKS:
             targets.setdefault(target, row)
     return list(targets.items())
 
 
-def _written_order(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]:
+def _make_order_key(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]:
     links, document = index.links, int(index.links.document_row[link_row])
     source = index.sources[int(index.documents.source[document])]
     ordinal, position = int(links.ordinal[link_row]), int(links.position[link_row])
@@ -171,12 +171,12 @@ def _resolve_link(index: LiveIndex, link_row: int, is_visible: IsVisible) -> int
     numbers = index.occurrences.passage_number[rows].tolist()
     if heading:
         for number in numbers:
-            if heading in _heading_keys(index, number):
+            if heading in _list_heading_keys(index, number):
                 return int(number)
     return int(numbers[0]) if numbers else None
 
 
-def _heading_keys(index: LiveIndex, number: int) -> Sequence[int]:
+def _list_heading_keys(index: LiveIndex, number: int) -> Sequence[int]:
     rows = index.postings.passages_by_number.find(number)
     if not len(rows):
         return ()
@@ -207,29 +207,29 @@ def _find_document(
     return None
 
 
-def heading_key(heading: str) -> int:
+def compute_heading_key(heading: str) -> int:
     """Return the key of a heading. The heading may be written as in the document, in an address or
     in a link's `#...`.
 
-    >>> heading_key("early-life") == heading_key("Works#Early life")
+    >>> compute_heading_key("early-life") == compute_heading_key("Works#Early life")
     True
     """
-    return content_id(*_words(heading.rpartition("#")[2]))
+    return content_id(*_list_words(heading.rpartition("#")[2]))
 
 
-def file_title(path: str) -> str:
+def find_file_title(path: str) -> str:
     """Return the name of a file as note-taking programs display it.
 
-    >>> file_title("notes/Ada Lovelace 0123456789abcdef0123456789abcdef.md")
+    >>> find_file_title("notes/Ada Lovelace 0123456789abcdef0123456789abcdef.md")
     'Ada Lovelace'
-    >>> file_title("pages/Machines___What%3F.md")
+    >>> find_file_title("pages/Machines___What%3F.md")
     'Machines/What?'
     """
     stem = _SUFFIX.sub("", path.rpartition("/")[2])
     return unquote(_NOTION_ID.sub("", stem).replace("___", "/"))
 
 
-def _paths(target: str, start: str) -> Iterator[str]:
+def _list_paths(target: str, start: str) -> Iterator[str]:
     if "://" in start:
         with suppress(ValueError):  # characters that an address cannot contain
             yield urljoin(start, target)
@@ -240,12 +240,12 @@ def _paths(target: str, start: str) -> Iterator[str]:
         yield f"{path}.md"
 
 
-def _file_names(path: str) -> Iterator[str]:
+def _list_file_names(path: str) -> Iterator[str]:
     """Yield all names by which a link may refer to the file at `path`.
 
-    >>> list(_file_names("pages/a/Plan.md"))
+    >>> list(_list_file_names("pages/a/Plan.md"))
     ['pages/a/plan.md', 'pages/a/plan', 'a/plan.md', 'a/plan', 'plan.md', 'plan']
-    >>> list(_file_names("Plan%3F 0123456789abcdef0123456789abcdef.md"))[-1]
+    >>> list(_list_file_names("Plan%3F 0123456789abcdef0123456789abcdef.md"))[-1]
     'plan?'
     """
     parts = path.split("/")
@@ -255,7 +255,7 @@ def _file_names(path: str) -> Iterator[str]:
         stem = _SUFFIX.sub("", name)
         if stem != name:
             yield _normalise(stem)
-    title = file_title(path)
+    title = find_file_title(path)
     if title != _SUFFIX.sub("", parts[-1]):
         yield _normalise(title)
 
@@ -265,5 +265,5 @@ def _normalise(name: str) -> str:
     return " ".join(unicodedata.normalize("NFC", name).casefold().split())
 
 
-def _words(text: str) -> list[str]:
+def _list_words(text: str) -> list[str]:
     return _WORD.findall(_normalise(text))

@@ -56,7 +56,7 @@ from hopsyncd.index.tables import (
     Table,
     TermTable,
     VectorMentionTable,
-    int32,
+    to_int32,
 )
 from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
 from store.records import content_id
@@ -69,7 +69,7 @@ NO_DATE = -(2**62)  # date of a document that has none
 
 
 @lru_cache(1 << 14)
-def name_key(name: str) -> int:
+def compute_name_key(name: str) -> int:
     """Return the content id by which the index finds a name or a term."""
     return content_id(name)
 
@@ -177,7 +177,7 @@ class LiveIndex:
 
     def number_names(self, names: Sequence[str]) -> Integers:
         """Return the number of each name. New names get the next numbers."""
-        keys = np.array([name_key(name) for name in names], dtype=np.int64)
+        keys = np.array([compute_name_key(name) for name in names], dtype=np.int64)
         numbers = self.name_numbers.add(keys)
         for name, number in zip(names, numbers.tolist(), strict=True):
             if number == len(self.name_texts):
@@ -267,9 +267,9 @@ class LiveIndex:
         count, start = len(passage_rows), len(self.passage_intervals)
         self.passage_intervals = self.passage_intervals.extend(
             PassageIntervalTable(
-                passage_row=int32(passage_rows),
-                born=int32(np.broadcast_to(born, count)),
-                died=int32(np.broadcast_to(died, count)),
+                passage_row=to_int32(passage_rows),
+                born=to_int32(np.broadcast_to(born, count)),
+                died=to_int32(np.broadcast_to(died, count)),
             )
         )
         self._pending_intervals.begun.append((start, start + count))
@@ -319,13 +319,13 @@ class LiveIndex:
         The postings contain the matches only after `settle`.
         """
         count, start = len(source_questions), len(self.matches)
-        ends = int32(np.broadcast_to(died, count))
+        ends = to_int32(np.broadcast_to(died, count))
         self.matches = self.matches.extend(
             MatchTable(
-                source_question=int32(source_questions),
-                target_question=int32(target_questions),
+                source_question=to_int32(source_questions),
+                target_question=to_int32(target_questions),
                 similarity=similarity,
-                born=int32(np.broadcast_to(born, count)),
+                born=to_int32(np.broadcast_to(born, count)),
                 died=ends,
             )
         )

@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from hopsyncd.index.arrays import Integers
-from hopsyncd.index.live_index import LiveIndex, name_key
+from hopsyncd.index.live_index import LiveIndex, compute_name_key
 from hopsyncd.index.postings import Postings, rank_keys
 from hopsyncd.index.tables import (
     HeadingTable,
@@ -19,8 +19,8 @@ from hopsyncd.index.tables import (
     SentenceMentionTable,
     TermTable,
     VectorMentionTable,
-    int32,
-    int64,
+    to_int32,
+    to_int64,
 )
 from store.records import Direction, Question, QuestionSet
 
@@ -90,7 +90,7 @@ class _Content:
         self.sentence_mentions += sorted(in_sentences, key=lambda mention: (mention[2], mention[1]))
         self.mentions += [(passage_row, name, name in topics) for name in sorted(names)]
         self.terms += [
-            (passage_row, name_key(term), count) for term, count in new.term_counts.items()
+            (passage_row, compute_name_key(term), count) for term, count in new.term_counts.items()
         ]
         self.heading_keys += new.heading_keys
         self.counts.append(
@@ -107,7 +107,7 @@ class _Content:
 def add_passages(index: LiveIndex, contents: Sequence[NewPassage]) -> Integers:
     """Add the passages that have no row yet. Returns the passage row of each element of
     `contents`."""
-    set_ids = int64([each.questions.id for each in contents])
+    set_ids = to_int64([each.questions.id for each in contents])
     rows = index.find_question_sets(set_ids)
     if (rows >= 0).all():
         return rows
@@ -139,10 +139,10 @@ def _add(index: LiveIndex, new: Sequence[NewPassage]) -> None:
     terms = np.array(content.terms, dtype=np.int64).reshape(-1, 3)
     start = len(index.terms)
     index.terms = index.terms.extend(
-        TermTable(passage_row=int32(terms[:, 0]), count=int32(terms[:, 2]))
+        TermTable(passage_row=to_int32(terms[:, 0]), count=to_int32(terms[:, 2]))
     )
     _add_to_postings(index.postings.terms_by_key, terms[:, 1], start)
-    index.headings = index.headings.extend(HeadingTable(key=int64(content.heading_keys)))
+    index.headings = index.headings.extend(HeadingTable(key=to_int64(content.heading_keys)))
     vector_ends = first_vector + np.array(starts[1:], dtype=np.int64)
     _add_passage_rows(index, new, vector_ends, np.array(content.counts, np.int64) + before, before)
 
@@ -162,27 +162,27 @@ def _add_passage_rows(
     """
     starts = np.concatenate([[before], ends[:-1]])
     vector_counts = [len(each.questions.vectors) for each in new]
-    numbers = index.passage_numbers.add(int64([each.questions.passage for each in new]))
+    numbers = index.passage_numbers.add(to_int64([each.questions.passage for each in new]))
     first_row = len(index.passages)
-    set_ids = int64([each.questions.id for each in new])
+    set_ids = to_int64([each.questions.id for each in new])
     index.passages = index.passages.extend(
         PassageTable(
-            passage_id=int64([each.questions.passage for each in new]),
+            passage_id=to_int64([each.questions.passage for each in new]),
             question_set_id=set_ids,
-            passage_number=int32(numbers),
-            word_count=int32([each.word_count for each in new]),
-            vector_start=int32(vector_ends - vector_counts),
-            vector_end=int32(vector_ends),
-            incoming_start=int32(starts[:, 0]),
-            incoming_end=int32(ends[:, 0]),
-            outgoing_start=int32(starts[:, 1]),
-            outgoing_end=int32(ends[:, 1]),
-            mention_start=int32(starts[:, 2]),
-            mention_end=int32(ends[:, 2]),
-            sentence_mention_start=int32(starts[:, 3]),
-            sentence_mention_end=int32(ends[:, 3]),
-            heading_start=int32(starts[:, 4]),
-            heading_end=int32(ends[:, 4]),
+            passage_number=to_int32(numbers),
+            word_count=to_int32([each.word_count for each in new]),
+            vector_start=to_int32(vector_ends - vector_counts),
+            vector_end=to_int32(vector_ends),
+            incoming_start=to_int32(starts[:, 0]),
+            incoming_end=to_int32(ends[:, 0]),
+            outgoing_start=to_int32(starts[:, 1]),
+            outgoing_end=to_int32(ends[:, 1]),
+            mention_start=to_int32(starts[:, 2]),
+            mention_end=to_int32(ends[:, 2]),
+            sentence_mention_start=to_int32(starts[:, 3]),
+            sentence_mention_end=to_int32(ends[:, 3]),
+            heading_start=to_int32(starts[:, 4]),
+            heading_end=to_int32(ends[:, 4]),
         )
     )
     _add_to_postings(index.postings.passages_by_number, numbers, first_row)
@@ -229,14 +229,14 @@ def _add_keywords(index: LiveIndex, columns: _QuestionColumns) -> tuple[Question
     counts = np.array(columns.keyword_counts, dtype=np.int64)
     starts = len(index.question_keywords) + np.cumsum(counts) - counts
     index.question_keywords = index.question_keywords.extend(
-        QuestionKeywordTable(name=int32(names))
+        QuestionKeywordTable(name=to_int32(names))
     )
     rows = QuestionTable(
-        id=int64(columns.ids),
-        passage_row=int32(columns.passage_rows),
-        vector_row=int32(columns.vector_rows),
-        keyword_start=int32(starts),
-        keyword_count=int32(counts),
+        id=to_int64(columns.ids),
+        passage_row=to_int32(columns.passage_rows),
+        vector_row=to_int32(columns.vector_rows),
+        keyword_start=to_int32(starts),
+        keyword_count=to_int32(counts),
     )
     return rows, names
 
@@ -246,8 +246,8 @@ def _add_mentions(index: LiveIndex, content: _Content) -> None:
     start = len(index.mentions)
     index.mentions = index.mentions.extend(
         MentionTable(
-            passage_row=int32([row for row, _, _ in content.mentions]),
-            name=int32(names),
+            passage_row=to_int32([row for row, _, _ in content.mentions]),
+            name=to_int32(names),
             is_topic=np.array([is_topic for _, _, is_topic in content.mentions], dtype=np.bool_),
         )
     )
@@ -256,18 +256,18 @@ def _add_mentions(index: LiveIndex, content: _Content) -> None:
 
 def _add_sentence_mentions(index: LiveIndex, content: _Content) -> None:
     names = index.number_names([name for _, name, _ in content.sentence_mentions])
-    vector_rows = int64([row for _, _, row in content.sentence_mentions])
+    vector_rows = to_int64([row for _, _, row in content.sentence_mentions])
     start = len(index.sentence_mentions)
     index.sentence_mentions = index.sentence_mentions.extend(
         SentenceMentionTable(
-            passage_row=int32([row for row, _, _ in content.sentence_mentions]),
-            name=int32(names),
-            vector_row=int32(vector_rows),
+            passage_row=to_int32([row for row, _, _ in content.sentence_mentions]),
+            name=to_int32(names),
+            vector_row=to_int32(vector_rows),
         )
     )
     _add_to_postings(index.postings.sentence_mentions_by_name, names, start)
     new_vectors = np.arange(len(index.vector_mentions), len(index.vectors))
     ends = start + np.searchsorted(vector_rows, new_vectors, "right")
     index.vector_mentions = index.vector_mentions.extend(
-        VectorMentionTable(sentence_mention_end=int32(ends))
+        VectorMentionTable(sentence_mention_end=to_int32(ends))
     )

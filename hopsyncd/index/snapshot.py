@@ -27,7 +27,7 @@ from hopsyncd.index.arrays import (
     take_flags,
 )
 from hopsyncd.index.comparison import MatchColumns, concatenate_matches
-from hopsyncd.index.live_index import LiveIndex, name_key
+from hopsyncd.index.live_index import LiveIndex, compute_name_key
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.statistics import (
     MAX_NAMED_PASSAGES,
@@ -203,13 +203,13 @@ class Snapshot:
 
     def find_name(self, name: str) -> int:
         """Return the number of a name, or -1 if no visible passage mentions the name."""
-        number = int(self.index.name_numbers.find(np.array([name_key(name)]))[0])
+        number = int(self.index.name_numbers.find(np.array([compute_name_key(name)]))[0])
         counts = self.statistics.mention_counts
         return number if 0 <= number < len(counts) and counts[number] else -1
 
     def select_mentioned_names(self, names: Sequence[str]) -> set[str]:
         """Return the names among `names` that a visible passage mentions."""
-        keys = np.array([name_key(name) for name in names], dtype=np.int64)
+        keys = np.array([compute_name_key(name) for name in names], dtype=np.int64)
         numbers = self.index.name_numbers.find(keys)
         mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
         return {names[row] for row in np.flatnonzero(mentioned).tolist()}

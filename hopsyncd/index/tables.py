@@ -326,11 +326,11 @@ class IndexPostings:
     matches_by_target: Postings = field(default_factory=Postings)
 
 
-def int32(values: Any) -> Int32s:
+def to_int32(values: Any) -> Int32s:
     return np.asarray(values, dtype=np.int32)
 
 
-def int64(values: Any) -> Integers:
+def to_int64(values: Any) -> Integers:
     return np.asarray(values, dtype=np.int64)
 
 
@@ -387,4 +387,4 @@ class KeyNumbers:
         """Replace all keys with the first `length` elements of `buffer`."""
         self._table = _KeyTable.from_buffers({"key": buffer}, length)
         order = np.argsort(self.keys, kind="stable")
-        self._postings.replace(Segment(self.keys[order], int32(order)))
+        self._postings.replace(Segment(self.keys[order], to_int32(order)))

@@ -165,7 +165,7 @@ class VectorTable:
         result depends only on the two vectors.
         """
         cosines = np.empty(len(rows), dtype=np.float32)
-        compute = self._cosine_filler(vector, cosines)
+        compute = self._make_cosine_filler(vector, cosines)
         for part in split_slices(len(rows), _CODES_AT_ONCE):
             compute(self.take_codes(rows[part]), part)
         return cosines
@@ -178,7 +178,7 @@ class VectorTable:
         """
         codes = np.asarray(codes)
         cosines = np.empty(len(codes), dtype=np.float32)
-        compute = self._cosine_filler(vector, cosines)
+        compute = self._make_cosine_filler(vector, cosines)
         finish = start_filling(len(codes), lambda part: compute(codes[part], part))
 
         def get() -> NDArray[np.float32]:
@@ -205,7 +205,7 @@ class VectorTable:
     def _cosine_unit(self) -> np.float32:
         return np.float32((self.step / GRID) ** 2)
 
-    def _cosine_filler(
+    def _make_cosine_filler(
         self, vector: Vectors, cosines: NDArray[np.float32]
     ) -> Callable[[Codes, slice], None]:
         """Return a function that computes the cosines of `vector` with some codes, and writes them

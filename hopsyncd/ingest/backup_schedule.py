@@ -23,7 +23,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.privacy import writers_besides_owner
 from hopsyncd.errors import BadRequest
 from hopsyncd.ingest.backup_process import BackupOrder
-from hopsyncd.ingest.source_scheduler import BACKUP, Chore, backup_times, promise
+from hopsyncd.ingest.source_scheduler import BACKUP, Chore, make_future, parse_backup_times
 from hopsyncd.ingest.source_sync import SourceSync
 from store.backup_folder import Backup, list_backups
 from store.exceptions import BackupFailed
@@ -74,7 +74,7 @@ class Backups:
         """Return the job that makes scheduled backups, or an empty tuple if the configuration has
         no schedule for backups."""
         self._list_backups(config)
-        when = backup_times(config)
+        when = parse_backup_times(config)
         return (Chore(BACKUP, when, self._begin),) if when else ()
 
     def _begin(self, _: SourceSync) -> "Future[MadeBackup]":
@@ -84,7 +84,7 @@ class Backups:
         """Start a backup, unless a backup is already running. Returns the future of the running
         backup. Raises BadRequest if no backup can be made."""
         config = self._config()
-        folder = required_folder(config)
+        folder = require_folder(config)
         order = BackupOrder(
             str(config.database),
             str(folder),
@@ -94,7 +94,7 @@ class Backups:
         )
         with self._lock:
             if self._running is None:
-                self._running = promise()
+                self._running = make_future()
                 threading.Thread(
                     target=self._run, args=(order, self._running), name="backup", daemon=True
                 ).start()
@@ -167,7 +167,7 @@ class Backups:
         self.newest, self.kept = (found[0] if found else None), len(found)
 
 
-def required_folder(config: Config) -> Path:
+def require_folder(config: Config) -> Path:
     """Return the folder for backups. Raises BadRequest if no folder is configured, if other users
     can write to the folder, or if the database is on a server."""
     if config.store.url:

@@ -43,7 +43,7 @@ _STOP_CALLS_S = 2.0  # how long a stop waits for running calls to sources
 _COMMON = set(SourceBase.model_fields)
 
 
-def connector_of(source: SourceConfig, config: Config) -> Connector:
+def create_connector(source: SourceConfig, config: Config) -> Connector:
     """Create the connector of a configured source.
 
     If the connector cannot be created, returns an UnusableSource, which pauses the source at its
@@ -62,9 +62,9 @@ def open_source(connection: Connection, source: SourceConfig, config: Config) ->
         source.name,
         source.kind,
         source.location,
-        settings_of(with_pictures(source, config)),
+        digest_settings(with_pictures(source, config)),
     )
-    connector = connector_of(source, config)
+    connector = create_connector(source, config)
     if isinstance(connector, UnusableSource):
         log.error("a connector cannot be created", source=source.name, exc_info=connector.error)
     caller = SourceThread(source.name) if is_slow(source) else WriterThread()
@@ -106,16 +106,16 @@ class UnusableSource:
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Raise SourceUnavailable with the reason."""
-        raise self._unavailable() from self.error
+        raise self._make_error() from self.error
 
     def fetch(self, item: Item) -> Fetched:
         """Raise SourceUnavailable with the reason."""
-        raise self._unavailable() from self.error
+        raise self._make_error() from self.error
 
     def close(self) -> None:
         """Do nothing, because no resource is open."""
 
-    def _unavailable(self) -> SourceUnavailable:
+    def _make_error(self) -> SourceUnavailable:
         return SourceUnavailable(
             f'Cannot use the source "{self.source}"',
             f"the source's connector cannot be created ({type(self.error).__name__}: {self.error})",
@@ -132,18 +132,18 @@ def _make_connector(source: SourceConfig, config: Config) -> Connector:
     """
     match source:
         case FolderSource():
-            return folder_of(source, config)
+            return create_folder_connector(source, config)
         case GitSource():
             from connectors.git import GitConnector, GitSettings
 
-            settings = GitSettings(branch=source.branch, **_files_of(source))
-            return GitConnector(_repository_of(source, config), settings)
+            settings = GitSettings(branch=source.branch, **_make_file_settings(source))
+            return GitConnector(_open_repository(source, config), settings)
         case RemoteSource():
             from connectors.remote import RemoteConnector
             from connectors.remote_driver import Driver
 
             driver = Driver(source.url, source.options, source.timeout_s)
-            return RemoteConnector(driver, FileSettings(**_files_of(source)))
+            return RemoteConnector(driver, FileSettings(**_make_file_settings(source)))
         case SqliteSource():
             from connectors.sqlite_rows import SqliteConnector, SqliteSettings
 
@@ -168,10 +168,10 @@ def _make_connector(source: SourceConfig, config: Config) -> Connector:
 
             return WebConnector(WebSettings(**source.model_dump(exclude=_COMMON)))
         case PluginSource():
-            return _of_package(source)
+            return _load_package(source)
 
 
-def tesseract_of(config: Config) -> Tesseract | None:
+def create_tesseract(config: Config) -> Tesseract | None:
     """Return Tesseract, or None if text recognition is off or Tesseract is not installed."""
     formats = config.formats
     return find_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
@@ -188,34 +188,34 @@ def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
         return source
     if IMAGES in source.include:
         return source
-    if DOCUMENTS not in source.include or not tesseract_of(config):
+    if DOCUMENTS not in source.include or not create_tesseract(config):
         return source
     documents = source.include.index(DOCUMENTS)
     include = (*source.include[:documents], IMAGES, *source.include[documents:])
     return source.model_copy(update={"include": include})
 
 
-def folder_of(source: FolderSource, config: Config) -> FolderConnector:
+def create_folder_connector(source: FolderSource, config: Config) -> FolderConnector:
     """Create the connector of a folder.
 
     The connector excludes hopsyncd's own files, and mbox files that are configured as sources.
     """
     mailboxes = (source.path for source in config.sources if isinstance(source, MboxSource))
     never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
-    return FolderConnector(source.path, FileSettings(**_files_of(source)), never)
+    return FolderConnector(source.path, FileSettings(**_make_file_settings(source)), never)
 
 
-def _files_of(source: FilesSource) -> dict[str, Any]:
+def _make_file_settings(source: FilesSource) -> dict[str, Any]:
     return {name: getattr(source, name) for name in FilesSource.model_fields.keys() - _COMMON}
 
 
-def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
+def _open_repository(source: GitSource, config: Config) -> Mirror | Repository:
     """Return the local repository, or the mirror of a remote repository."""
     if source.path is not None:
         return Repository(source.path, source.location, source.timeout_s)
     return Mirror(
         source.url,
-        mirror_of(source, config),
+        find_mirror_folder(source, config),
         source.token,
         source.username,
         source.depth,
@@ -224,19 +224,19 @@ def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
     )
 
 
-def mirror_of(source: GitSource, config: Config) -> Path:
+def find_mirror_folder(source: GitSource, config: Config) -> Path:
     """Return the folder for the mirror of a remote repository, named after its URL and branch."""
     name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
     return config.daemon.data_dir / "git" / f"{name}.git"
 
 
-def _of_package(source: PluginSource) -> Connector:
+def _load_package(source: PluginSource) -> Connector:
     (entry,) = entry_points(group=PLUGIN_GROUP, name=source.kind)
     connector: Connector = entry.load()(source.settings)
     return connector
 
 
-def settings_of(source: SourceConfig) -> str:
+def digest_settings(source: SourceConfig) -> str:
     """Return a digest of the settings that select items. If the digest changes, cursors from
     earlier listings are invalid."""
     settings = source.model_dump_json(exclude=_COMMON - {"kind"})

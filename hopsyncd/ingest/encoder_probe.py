@@ -12,7 +12,7 @@ from store.contract import Connection
 from store.records import GenerationConfig
 
 
-def recall_probe(connection: Connection, encoder: Encoder) -> None:
+def require_same_model(connection: Connection, encoder: Encoder) -> None:
     """Make an encoder behind an endpoint refuse to work if its model did not compute the stored
     vectors. Does nothing for other encoders, or if no probe of the encoder is stored."""
     if isinstance(encoder, HttpEncoder):
@@ -26,7 +26,9 @@ def store_probe(connection: Connection, generation: GenerationConfig, encoder: E
     encoder is an endpoint. Call this function only on the writer's thread."""
     if not isinstance(encoder, HttpEncoder):
         return
-    recall_probe(connection, encoder)  # Another daemon may have stored another probe meanwhile.
+    require_same_model(
+        connection, encoder
+    )  # Another daemon may have stored another probe meanwhile.
     row = find_generation_row(connection, generation.name)
     assert row is not None, "the settings are registered"
     put_probe(connection, row, encoder.probe())

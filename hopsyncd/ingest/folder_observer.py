@@ -24,7 +24,7 @@ MAX_PATH_BYTES = 4095
 """The longest path that Linux takes in a call. A folder with a longer path cannot be watched."""
 
 
-def folder_observer() -> BaseObserver:
+def create_observer() -> BaseObserver:
     """Create an observer. Raises OSError if the system has no free inotify instances."""
     return DeepObserver() if sys.platform == "linux" else Observer()
 
@@ -55,7 +55,7 @@ class _DeepGroup(InotifyWatchGroup):
         self._add_callback(path)
         stack = [path] if self.is_recursive else []
         while stack:
-            for folder in folders_in(stack.pop()):
+            for folder in list_folders(stack.pop()):
                 if len(folder) > MAX_PATH_BYTES:
                     self.too_deep = folder
                     continue
@@ -98,7 +98,7 @@ class _DeepEmitter(InotifyEmitter):
         super().build_and_queue_event(event, full_events=full_events)
 
 
-def folders_in(folder: bytes) -> Sequence[bytes]:
+def list_folders(folder: bytes) -> Sequence[bytes]:
     """Return the paths of the folders in a folder, without symbolic links. Returns an empty
     sequence if the folder cannot be listed."""
     try:

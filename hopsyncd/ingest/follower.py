@@ -22,7 +22,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.index_loading import follow, is_mostly_deleted
 from hopsyncd.ingest.saved_index import SavedIndex
-from hopsyncd.ingest.source_scheduler import promise
+from hopsyncd.ingest.source_scheduler import make_future
 from hopsyncd.ingest.source_sync import SyncOutcome
 from store.changes import Stamp, stamp
 from store.content import get_generation
@@ -197,7 +197,7 @@ class Follower:
     def request(self, sources: Collection[str], accept_empty: bool) -> "Future[SyncOutcomes]":
         """Request a sync from the writer. The future is done once this daemon serves the result.
         Thread-safe."""
-        done: Future[SyncOutcomes] = promise()
+        done: Future[SyncOutcomes] = make_future()
         try:
             with closing(open_reader(self._url)) as connection:
                 number = request_sync(connection, sources, accept_empty)
@@ -210,7 +210,7 @@ class Follower:
     def submit(self, job: Callable[[Connection], Result]) -> "Future[Result] | None":
         """Run a job on the writer's thread while this daemon follows. Returns None if this daemon
         is the writer. Thread-safe."""
-        done: Future[Result] = promise()
+        done: Future[Result] = make_future()
 
         def do(connection: Connection) -> None:
             try:

@@ -11,18 +11,18 @@ import numpy as np
 from hopsyncd.config.schedule import date_ms
 from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.filters import type_words
-from hopsyncd.index.links import file_title, heading_key
+from hopsyncd.index.filters import list_type_words
+from hopsyncd.index.links import compute_heading_key, find_file_title
 from hopsyncd.index.live_index import IN_FORCE, NO_DATE, LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.index.tables import IntervalTable
-from hopsyncd.models.keywords import document_names
-from hopsyncd.text.abbreviations import form_terms
-from hopsyncd.text.dates import DAY_IN_NAME, date_terms, find_days_in_name
-from hopsyncd.text.words import spellings, term_counts
+from hopsyncd.models.keywords import normalise_document_names
+from hopsyncd.text.abbreviations import list_form_terms
+from hopsyncd.text.dates import DAY_IN_NAME, count_date_terms, find_days_in_name
+from hopsyncd.text.words import count_terms, list_spellings
 from store.changes import Changes, DocumentBegun, Left, changes, document_changes
 from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
 from store.contract import Connection
@@ -86,7 +86,7 @@ def follow_documents(connection: Connection, index: LiveIndex, after: int, until
     index.settle(until)
 
 
-def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
+def make_new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
     """Convert stored question sets and their passages to the form in which the index adds them."""
     passages = known_passages(connection, [questions.passage for questions in sets])
     texts = [full_text(passages[questions.passage]) for questions in sets]
@@ -94,16 +94,18 @@ def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[Ne
         NewPassage(
             questions,
             count_words(text),
-            terms | date_terms(text) | dict.fromkeys(_form_terms(passages[questions.passage]), 1),
-            [heading_key(heading) for heading in passages[questions.passage].heading],
-            spellings(text),
+            terms
+            | count_date_terms(text)
+            | dict.fromkeys(_list_form_terms(passages[questions.passage]), 1),
+            [compute_heading_key(heading) for heading in passages[questions.passage].heading],
+            list_spellings(text),
         )
-        for questions, text, terms in zip(sets, texts, term_counts(texts), strict=True)
+        for questions, text, terms in zip(sets, texts, count_terms(texts), strict=True)
     ]
 
 
-def _form_terms(passage: Passage) -> set[str]:
-    return form_terms(passage.heading, passage.text)
+def _list_form_terms(passage: Passage) -> set[str]:
+    return list_form_terms(passage.heading, passage.text)
 
 
 def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_rows: Changes) -> None:
@@ -112,7 +114,7 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_row
     ours = sets_of_encoder(connection, [SetId(set_id) for set_id in new.tolist()], encoder)
     for start in range(0, len(ours), _AT_ONCE):
         part = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
-        add_passages(index, new_passages(connection, part))
+        add_passages(index, make_new_passages(connection, part))
 
 
 def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
@@ -124,15 +126,15 @@ def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
     if left is None:
         return np.empty(0, dtype=np.int64)
     intervals, matches, documents = index.passage_intervals, index.matches, index.documents
-    rows = intervals.passage_row[_in_force_since(intervals, left.since)].astype(np.int64)
+    rows = intervals.passage_row[_mark_in_force_since(intervals, left.since)].astype(np.int64)
     is_left = np.isin(index.passages.passage_id[rows], left.passages)
     index.end_passages(rows[~is_left], after + 1)
-    questions = matches.source_question[_in_force_since(matches, left.since)].astype(np.int64)
+    questions = matches.source_question[_mark_in_force_since(matches, left.since)].astype(np.int64)
     index.end_matches(questions[~np.isin(index.outgoing.id[questions], left.matches)], after + 1)
-    return np.setdiff1d(documents.id[_in_force_since(documents, left.since)], left.documents)
+    return np.setdiff1d(documents.id[_mark_in_force_since(documents, left.since)], left.documents)
 
 
-def _in_force_since(table: IntervalTable, since: int) -> Flags:
+def _mark_in_force_since(table: IntervalTable, since: int) -> Flags:
     """Return a flag for each row: whether it is in force at the head and began after version
     `since`."""
     rows: Flags = (table.died == IN_FORCE) & (table.born > since)
@@ -185,19 +187,19 @@ def _follow_documents(
         if document.died != ALIVE:
             ended_rows[document.died].append(document.id)
     for version in sorted(ended_rows.keys() | begun_by_version.keys()):
-        new = [_new_document(document) for document in begun_by_version[version]]
+        new = [_make_new_document(document) for document in begun_by_version[version]]
         change_documents(index, version, ended_rows[version], new)
 
 
-def _new_document(document: DocumentBegun) -> NewDocument:
-    called = document_names((file_title(document.path), *document.names))
+def _make_new_document(document: DocumentBegun) -> NewDocument:
+    called = normalise_document_names((find_file_title(document.path), *document.names))
     values, named_days = dict(document.properties), find_days_in_name(document.path)
     day = named_days[0] if len(named_days) == 1 else ""
     dates = values.get("modified") or document.origin.get("date", ""), values.get("created", day)
     modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
     author = [("author", text) for name, text in document.origin.items() if name == "author"]
     properties = [pair for pair in document.properties if pair[0] not in ("modified", "created")]
-    kind = ("type", type_words(document.path, document.media_type))
+    kind = ("type", list_type_words(document.path, document.media_type))
     days = [(DAY_IN_NAME, day) for day in named_days]
     return NewDocument(
         document.id,

@@ -20,7 +20,7 @@ from connectors.protocol import (
     Selection,
     SourceUnavailable,
 )
-from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits, in_turns
+from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits, run_in_turns
 from store.contract import Connection
 from store.reads import count_live_documents, live_documents
 from store.records import Seen
@@ -110,7 +110,9 @@ def _scan(
     gone: set[str] = set()
     cursor = None
     listed = _discover(connector, since, under)
-    while chunk := (yield from in_turns(lambda: [*islice(listed, _CHUNK)], caller, yield_to_edits)):
+    while chunk := (
+        yield from run_in_turns(lambda: [*islice(listed, _CHUNK)], caller, yield_to_edits)
+    ):
         for found in chunk:
             yield_to_edits()
             if isinstance(found, Cursor):
@@ -157,20 +159,20 @@ def _find_fault(id_: str, max_path_bytes: int | None) -> Problem | None:
     size = len(id_.encode("utf-8", "backslashreplace"))
     if max_path_bytes is not None and size > max_path_bytes:
         # Access rules must apply to the problem too, so the folders are complete.
-        begin = _printable(id_).encode()[:max_path_bytes].decode(errors="ignore")
+        begin = _make_printable(id_).encode()[:max_path_bytes].decode(errors="ignore")
         return Problem(
             begin.rpartition("/")[0] or f"{begin[:_SHOWN]}…",
             f"a path in this folder has {size:,} bytes, but the database server can store at"
             f" most {max_path_bytes:,}",
             "Shorten the names of the folders in the path.",
         )
-    if _printable(id_) == id_:
+    if _make_printable(id_) == id_:
         return None
     why = "contains a NUL character" if "\0" in id_ else "is not valid Unicode"
-    return Problem(_printable(id_), f"the name {why}", "Rename the item in its source.")
+    return Problem(_make_printable(id_), f"the name {why}", "Rename the item in its source.")
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
@@ -273,7 +275,7 @@ def source_paused_error(name: str) -> SourceUnavailable:
     )
 
 
-def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
+def find_cursor(state: ListingState, scope: Scope, now_ms: int) -> str | None:
     """Return the cursor at which the listing begins, or None if everything must be listed."""
     if scope != Scope() or state.listed_ms is None:
         return None
@@ -289,7 +291,7 @@ def make_plan(
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Generator[Turn, None, Plan]:
     """List the source and plan its sync, in turns. Writes nothing to the database. `since` is the
-    cursor at which to begin, as returned by `since_of`.
+    cursor at which to begin, as returned by `find_cursor`.
 
     Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
@@ -310,7 +312,7 @@ def make_plan(
     documents = len(live)
     if scope.under is not None and not listing.items:
         documents = count_live_documents(connection, source.id)
-    parts = _parts(scope, listing)
+    parts = _list_parts(scope, listing)
     seen |= seen_items(connection, source.id, parts) if parts != scope.under else {}
     if scope.afresh:
         seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
@@ -332,7 +334,7 @@ def make_plan(
     return plan
 
 
-def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
+def _list_parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
     """Return the parts that the listing covers, or None for the whole source.
 
     If the connector cannot restrict a listing, the result also contains the listed items outside

@@ -50,7 +50,7 @@ _GROUP = 32  # provisional sets stored per transaction
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 
-def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
+def group_by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
     """Group the passages of the documents by the name of their source."""
     names = source_names(connection)
     passages: dict[str, list[Passage]] = {}
@@ -131,13 +131,13 @@ class Preparer:
         than `most` passages lack a set.
         """
         self._store()
-        missing = self._without_questions(wanted)
+        missing = self._find_without_questions(wanted)
         total, done = sum(map(len, missing.values())), 0
         if most is not None and total > most:
             raise TooMuch
         on_progress(done, total)
         failed: list[tuple[Passage, LlmError]] = []
-        lacking = {source: self._lacking(passages) for source, passages in missing.items()}
+        lacking = {source: self._find_lacking(passages) for source, passages in missing.items()}
         for results in self._make_sets(lacking, cost, lambda: True, yield_to_edits):
             lost = [
                 (passage, result) for passage, result in results if isinstance(result, LlmError)
@@ -159,7 +159,7 @@ class Preparer:
         ids = {passage.id for passage in passages}
         return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
 
-    def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+    def _find_lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Yield the passages that have no question set. A passage is checked only when it is
         reached, because a nested prepare() may have stored its set by then."""
         for passage in passages:
@@ -187,7 +187,7 @@ class Preparer:
             [(passage, copies[passage.id]) for passage in passages if passage.id in copies],
             copied=True,
         )
-        for passage in self._lacking(passages):
+        for passage in self._find_lacking(passages):
             questions = self._maker.make_provisional(passage)
             self._unstored.append((passage, questions))
             cost.add([questions])
@@ -201,7 +201,7 @@ class Preparer:
                 [(passage, result) for passage, result in results if isinstance(result, LlmError)]
             )
 
-    def _without_questions(self, wanted: BySource) -> BySource:
+    def _find_without_questions(self, wanted: BySource) -> BySource:
         """Return the passages without a question set, each only once, by source."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
         known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
@@ -229,7 +229,7 @@ class Preparer:
                     source, cost.usage, lambda: go_on() and time.monotonic() < end_s, yield_to_edits
                 )
             for results in self._maker.make_each(passages, context):
-                sets = self._not_stored(results)
+                sets = self._drop_stored(results)
                 self._unstored += sets
                 cost.add([questions for _, questions in sets])
                 if self._is_store_due():
@@ -237,7 +237,7 @@ class Preparer:
                 yield results
             self._store()
 
-    def _not_stored(self, results: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
+    def _drop_stored(self, results: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
         """Return the question sets among the results, except sets that a nested prepare() has
         already stored."""
         sets = [(passage, result) for passage, result in results if isinstance(result, QuestionSet)]
@@ -291,7 +291,7 @@ def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
     return replace(questions, id=to, questions=renamed, provisional=True)
 
 
-def placed_passages(
+def list_placed(
     connection: Connection, version: Version, passages: Iterable[PassageId]
 ) -> BySource:
     """Return the passages that are in force at the version, by the first source that

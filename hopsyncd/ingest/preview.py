@@ -9,9 +9,9 @@ from connectors.protocol import SourceUnavailable
 from hopsyncd.config.configuration import Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
-from hopsyncd.ingest.connector_setup import connector_of, tesseract_of
+from hopsyncd.ingest.connector_setup import create_connector, create_tesseract
 from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
-from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
+from hopsyncd.ingest.read import READER, ReadDocument, identify_rules, read_step
 from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
@@ -72,7 +72,9 @@ def preview(
     seen: set[PassageId] = set()
     try:
         steps = run_to_end(make_plan(connection, source, scope)).steps
-        for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
+        for document in _list_changes(
+            connection, source, scope, steps, passage_tokens, extract, found
+        ):
             new = {passage.id: passage for passage in document.passages if passage.id not in seen}
             seen |= new.keys()
             known = best_sets(connection, generation, new) if generation is not None else {}
@@ -86,7 +88,7 @@ def preview(
     return found
 
 
-def _changes(
+def _list_changes(
     connection: Connection,
     source: Source,
     scope: Scope,
@@ -125,20 +127,20 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
-    """Preview a sync like `preview_json`, but without a daemon. The database need not exist."""
+    """Preview a sync like `format_preview`, but without a daemon. The database need not exist."""
     connection = open_reader(config.database) if exists(config.database) else fresh_database()
     with closing(connection):
-        return preview_json(connection, config, names, limit)
+        return format_preview(connection, config, names, limit)
 
 
-def preview_json(
+def format_preview(
     connection: Connection, config: Config, names: Sequence[str], limit: int | None
 ) -> PreviewAnswer:
     """Preview a sync of the named sources. Each list in the reply has at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
-    tesseract = tesseract_of(config)
-    rules = rules_of(config.index.passage_tokens, tesseract)
+    tesseract = create_tesseract(config)
+    rules = identify_rules(config.index.passage_tokens, tesseract)
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
     ask_about = partial(
         estimate,
@@ -156,7 +158,7 @@ def preview_json(
                 Source(
                     row := rows.get(source.name, _NO_SOURCE),
                     source.name,
-                    stack.enter_context(closing(connector_of(source, config))),
+                    stack.enter_context(closing(create_connector(source, config))),
                 ),
                 Scope(afresh=not is_read_by(connection, row, rules)),
                 config.index.passage_tokens,
@@ -170,14 +172,14 @@ def preview_json(
     return {
         "version": newest.id if newest else 0,
         "degraded": [],
-        "sources": [_source(preview, limit) for preview in found],
+        "sources": [_format_source(preview, limit) for preview in found],
         "llm_calls": sum(preview.llm_calls for preview in found),
         "llm_tokens": sum(preview.llm_tokens for preview in found),
         "waiting": waiting_by_reason(connection, newest.id) if newest else {},
     }
 
 
-def _source(found: Preview, limit: int | None) -> PreviewedSource:
+def _format_source(found: Preview, limit: int | None) -> PreviewedSource:
     lists = {kind: getattr(found, kind) for kind in DOCUMENT_LISTS}
     return {
         "name": found.source,

@@ -38,7 +38,7 @@ from hopsyncd.formats.content_type import detect_content_type
 from hopsyncd.formats.readers import Extract, refuse_empty
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Action, Scope, Source, Step
-from hopsyncd.ingest.source_thread import WriterThread, YieldToEdits, in_turns, run_to_end
+from hopsyncd.ingest.source_thread import WriterThread, YieldToEdits, run_in_turns, run_to_end
 from hopsyncd.models.llm.budget import Usage
 from store.contract import Connection
 from store.reads import live_document, live_holders, live_passages, passages_in_force
@@ -77,7 +77,7 @@ class Reading:
     waits: bool = False
 
 
-def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
+def identify_rules(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
     """Return an identifier of the rules by which documents are split into passages. If the
     identifier changes, all documents are reloaded."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
@@ -103,13 +103,13 @@ def read_step(
     pinned = pins_of(connection, source.id, [item.id]).get(item.id)
     live = live_document(connection, source.id, item.id)
     try:
-        fetch = in_turns(partial(_fetch, source.connector, item), source.caller, yield_to_edits)
+        fetch = run_in_turns(partial(_fetch, source.connector, item), source.caller, yield_to_edits)
         fetched = run_to_end(fetch)
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
         return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint))
-    content, origin = _content_of(fetched), _origin_text(fetched)
+    content, origin = _hash_content(fetched), _format_origin(fetched)
     seen = Seen(source.id, item.id, fetched.revision, content)
     # An item that failed at the last scan may still be indexed by older rules.
     by_old_rules = scope.afresh or step.reason == AGAIN
@@ -130,16 +130,18 @@ def read_step(
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     occurrences = tuple(
         Occurrence(passage.id, piece.first_line, piece.last_line, links)
-        for passage, piece, links in zip(passages, pieces, _links(pieces, fetched), strict=True)
+        for passage, piece, links in zip(
+            passages, pieces, _list_links(pieces, fetched), strict=True
+        )
     )
-    names, properties = names_of(blocks, fetched.title), _properties(blocks, fetched)
+    names, properties = names_of(blocks, fetched.title), _collect_properties(blocks, fetched)
     if live is not None and is_live:  # The content is unchanged, so the document keeps its date.
-        properties = _with_date_of(properties, live.properties)
+        properties = _copy_date(properties, live.properties)
     document = Document(
         source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
     )
     if not passages and _has_content(fetched.data):
-        seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))
+        seen = replace(seen, why=_NO_TEXT, hint=_choose_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
 
 
@@ -154,7 +156,7 @@ def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
     return fetched.title or ""
 
 
-def _no_text_hint(blocks: Sequence[Block]) -> str:
+def _choose_no_text_hint(blocks: Sequence[Block]) -> str:
     """Return the hint for a document without text: which parts were omitted, and what to do."""
     skipped = ", ".join(
         f"{kind} ({count})" for kind, count in sorted(count_skipped(blocks).items())
@@ -176,7 +178,7 @@ def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEd
     return pieces
 
 
-def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
+def _list_links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
     """Yield the links of each passage, one link for each target. The first passage also gets the
     links that the source supplies."""
     targets = {link.target for piece in pieces for link in piece.links}
@@ -192,7 +194,7 @@ def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ..
 Properties = tuple[tuple[str, str], ...]
 
 
-def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
+def _collect_properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
     """Return the document's properties, as pairs of a name and a value.
 
     If the document has no `modified` date, the date from the source or the file is added.
@@ -209,7 +211,7 @@ def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
     return tuple(sorted(facts))
 
 
-def _with_date_of(properties: Properties, live: Properties) -> Properties:
+def _copy_date(properties: Properties, live: Properties) -> Properties:
     dates = [pair for pair in live if pair[0] == "modified"]
     if not dates:
         return properties
@@ -233,13 +235,13 @@ def _fetch(connector: Connector, item: Item) -> Fetched:
     return replace(fetched, media_type=detect_content_type(fetched.data, fetched.media_type))
 
 
-def _origin_text(fetched: Fetched) -> str:
+def _format_origin(fetched: Fetched) -> str:
     origin = {key: text[:_MAX_ORIGIN_CHARACTERS] for key, text in fetched.origin.items() if text}
     encoded = json.dumps(origin, ensure_ascii=False, sort_keys=True)
     return encoded.encode("utf-8", "replace").decode()
 
 
-def _content_of(fetched: Fetched) -> bytes:
+def _hash_content(fetched: Fetched) -> bytes:
     """Compute a hash of the content, the title and the links."""
     if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
@@ -297,7 +299,7 @@ class PassageIntervals:
     begun: tuple[PassageId, ...]
 
 
-def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
+def find_intervals(connection: Connection, batch: Batch) -> PassageIntervals:
     """Return the passages that the batch ends and begins. A passage stays in force as long as a
     document contains it."""
     touched = {

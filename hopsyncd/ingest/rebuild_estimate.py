@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.models.generations import load_for_estimate
-from hopsyncd.models.llm.budget import estimated_tokens
+from hopsyncd.models.llm.budget import estimate_tokens
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.questions import QuestionMaker, draft_questions
@@ -58,7 +58,7 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
     texts = [draft_questions(passage, ()).contexts for passage in sample]
     scale = len(lacking) / max(len(sample), 1)
     is_remote = config.models.encoder_address is not None
-    tokens = sum(estimated_tokens(text) for of_passage in texts for text in of_passage)
+    tokens = sum(estimate_tokens(text) for of_passage in texts for text in of_passage)
     llm_usage = _estimate_llm(connection, config, name, passages)
     return RebuildEstimate(
         generation=name,
@@ -66,14 +66,14 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
         passages=len(passages),
         lacking=len(lacking),
         texts=round(scale * sum(map(len, texts))),
-        seconds=None if is_remote else round(scale * _time_to_make(models.maker, sample), 1),
+        seconds=None if is_remote else round(scale * _measure_time(models.maker, sample), 1),
         encoder_tokens=round(scale * tokens) if is_remote else 0,
         llm_calls=llm_usage.calls,
         llm_tokens=llm_usage.tokens,
     )
 
 
-def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
+def _measure_time(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
     """Measure how many seconds it takes to generate questions for the sample, without the time for
     loading models."""
     if not sample:

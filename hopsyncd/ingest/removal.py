@@ -10,7 +10,7 @@ from functools import partial
 
 from hopsyncd.config.configuration import INDEX_NAME, NEXT_INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.connector_setup import mirror_of
+from hopsyncd.ingest.connector_setup import find_mirror_folder
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_sync import SourceSync
@@ -93,7 +93,7 @@ def finish_purges(pipeline: SourceSync) -> set[str]:
 def drop_mirror(config: Config, name: str) -> None:
     """Delete the mirror of a git repository, unless another source uses the same mirror."""
     repositories = [source for source in config.sources if isinstance(source, GitSource)]
-    folders = {source.name: mirror_of(source, config) for source in repositories}
+    folders = {source.name: find_mirror_folder(source, config) for source in repositories}
     folder = folders.pop(name, None)
     if folder is not None and folder not in folders.values():
         for _ in range(_PASSES):
@@ -112,7 +112,7 @@ def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswe
         def apply(batch: Batch) -> None:
             newest = head(connection)
             assert newest is not None, "there are documents"
-            _writer(connection, newest, config).apply(batch)
+            _create_writer(connection, newest, config).apply(batch)
 
         done = remove_source_documents(connection, apply, name, purge)
         if purge:
@@ -122,7 +122,7 @@ def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswe
     return done
 
 
-def stored_sources(config: Config) -> set[str]:
+def list_stored_sources(config: Config) -> set[str]:
     """Return the names of all sources that the database contains."""
     if not exists(config.database):
         return set()
@@ -130,7 +130,7 @@ def stored_sources(config: Config) -> set[str]:
         return set(source_names(connection).values())
 
 
-def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
+def _create_writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
     """Create a writer that keeps the generation settings and rules of `newest`, without loading a
     model."""
     return VersionWriter(

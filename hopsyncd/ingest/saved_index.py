@@ -209,7 +209,7 @@ class SavedIndex:
             "rows": len(frozen.codes),
             "stamp": asdict(saving.stamp),
             "columns": layout,
-            "digests": {**_digests(parts), _COLUMNS: digest},
+            "digests": {**_compute_digests(parts), _COLUMNS: digest},
         }
         saving.go_on()
         (self.folder / _MANIFEST).unlink(missing_ok=True)
@@ -219,14 +219,14 @@ class SavedIndex:
         new.write_text(json.dumps({**manifest, _DIGEST: digest}), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
         self.checked = digest
-        return frozen.move(self._columns(layout), _lengths(layout))
+        return frozen.move(self._columns(layout), _read_lengths(layout))
 
     def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
         """Write the columns to a new file. Returns their layout and digest.
 
         Processes that have mapped the old file continue to use it.
         """
-        layout, offset, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
+        layout, offset, digest = dict[str, tuple[str, int, int, int]](), 0, _make_digest()
         with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
             columns = saving.frozen.columns()
             take, write = throttle(_take), throttle(file.write)
@@ -324,7 +324,7 @@ class SavedIndex:
         # Open each file only once. A writer may replace it while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
         columns = self._columns(manifest["columns"])
-        lengths = _lengths(manifest["columns"])
+        lengths = _read_lengths(manifest["columns"])
         wholes = lengths["passages.passage_id"]
         used = {"codes": rows, "remainders": rows, "passage_codes": wholes}
         index = LiveIndex(dimensions, self._grow)
@@ -334,7 +334,7 @@ class SavedIndex:
         parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
         parts[_COLUMNS] = [column[: lengths[name]] for name, column in columns.items()]
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
-        if not self._is_trusted(manifest[_DIGEST]) and _digests(parts) != digests:
+        if not self._is_trusted(manifest[_DIGEST]) and _compute_digests(parts) != digests:
             raise ValueError("the files do not match their digests")
         self.checked = manifest[_DIGEST]
         *names, properties = json.loads(text)
@@ -446,11 +446,11 @@ def _take(columns: Iterator[tuple[str, Column]]) -> tuple[str, Column] | None:
     return next(columns, None)
 
 
-def _lengths(layout: Layout) -> dict[str, int]:
+def _read_lengths(layout: Layout) -> dict[str, int]:
     return {name: length for name, (_, _, length, _) in layout.items()}
 
 
-def _new_digest() -> "hashlib.blake2b":
+def _make_digest() -> "hashlib.blake2b":
     return hashlib.blake2b(digest_size=16)
 
 
@@ -463,12 +463,12 @@ def _check_manifest(manifest: Mapping[str, Any]) -> None:
 
 def _digest_of(manifest: Mapping[str, Any]) -> str:
     """Compute the digest of a manifest without the digest that it contains."""
-    digest = _new_digest()
+    digest = _make_digest()
     digest.update(json.dumps({**manifest, _DIGEST: None}).encode())
     return digest.hexdigest()
 
 
-def _digests(parts: Parts) -> dict[str, str]:
+def _compute_digests(parts: Parts) -> dict[str, str]:
     """Compute a digest for each name in `parts`, over all its arrays. Uses two threads."""
 
     def add(part: tuple["hashlib.blake2b", NDArray[np.generic]]) -> None:
@@ -478,7 +478,7 @@ def _digests(parts: Parts) -> dict[str, str]:
     add_part = throttle(add)
 
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
-        digest = _new_digest()
+        digest = _make_digest()
         for array in arrays:
             for part in split_slices(len(array), _ROWS_AT_ONCE):
                 add_part((digest, array[part]))

@@ -129,7 +129,7 @@ def scan_times(source: SourceConfig, config: Config) -> When:
     return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
 
 
-def full_scan_times(source: SourceConfig, config: Config) -> When | None:
+def parse_full_scan_times(source: SourceConfig, config: Config) -> When | None:
     """Return the schedule of a source's complete listings, or None if complete listings have no
     separate schedule. Raises ConfigError."""
     if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
@@ -137,13 +137,13 @@ def full_scan_times(source: SourceConfig, config: Config) -> When | None:
     return _parse_cron(config.schedule.full_scan_at, config)
 
 
-def gc_times(config: Config) -> When | None:
+def parse_gc_times(config: Config) -> When | None:
     """Return the schedule of garbage collection, or None if garbage collection is not scheduled.
     Raises ConfigError."""
     return _parse_cron(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 
-def backup_times(config: Config) -> When | None:
+def parse_backup_times(config: Config) -> When | None:
     """Return the schedule of backups, or None if backups are not scheduled. Raises ConfigError."""
     wanted = config.backup.dir and not config.store.url
     return _parse_cron(config.backup.cron, config) if wanted and config.backup.at else None
@@ -173,11 +173,11 @@ def scan_job(source: str) -> str:
     return f"scan {source}"
 
 
-def full_scan_job(source: str) -> str:
+def name_full_scan_job(source: str) -> str:
     return f"full scan {source}"
 
 
-def promise() -> "Future[Any]":
+def make_future() -> "Future[Any]":
     """Return a future that cannot be cancelled, so that work continues even if a caller no longer
     waits."""
     future: Future[Any] = Future()
@@ -211,7 +211,7 @@ class Request:
 
     sources: frozenset[str]
     accept_empty: bool
-    done: "Future[tuple[SyncOutcome, ...]]" = field(default_factory=promise)
+    done: "Future[tuple[SyncOutcome, ...]]" = field(default_factory=make_future)
     outcomes: dict[str, SyncOutcome | None] = field(default_factory=dict)
 
     @property
@@ -259,7 +259,7 @@ class _Due:
 
     @property
     def full_scan(self) -> str:
-        return full_scan_job(self.source.name)
+        return name_full_scan_job(self.source.name)
 
     def end(self) -> list[Request]:
         """Abandon the running sync, and return all requests that wait for this source."""
@@ -356,13 +356,13 @@ class SourceScheduler:
         left: Sequence[str] = ()
         if due is not None and not self._pipeline.is_behind(due.source):
             is_little = len(newest) <= _SMALL_PARTS
-            if is_little and not self._small(due, Scope(tuple(newest), small=True)).too_large:
+            if is_little and not self._sync_small(due, Scope(tuple(newest), small=True)).too_large:
                 return ()
-            left = self._edits(due, newest)
+            left = self._sync_edits(due, newest)
         self.add_change(name, newest)
         return left
 
-    def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
+    def _sync_edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
         """Sync up to 8 of the newest edits, or fewer if these are too much for a small sync.
 
         Returns the edits that were left out, or nothing if even one edit is too much.
@@ -371,13 +371,13 @@ class SourceScheduler:
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
         while edits:
-            outcome = self._small(due, Scope(known, small=True, edits=edits))
+            outcome = self._sync_small(due, Scope(known, small=True, edits=edits))
             if not outcome.too_large:
                 return outcome.postponed
             edits //= 2
         return ()
 
-    def _small(self, due: _Due, scope: Scope) -> SyncOutcome:
+    def _sync_small(self, due: _Due, scope: Scope) -> SyncOutcome:
         began_s = self._clock_s()
         outcome = self._pipeline.sync(due.source, scope)
         self._on_synced(self._clock_s() - began_s)
@@ -462,6 +462,6 @@ def make_task(
     return Task(
         ready,
         scan_times(source, config),
-        full_scan_times(source, config),
+        parse_full_scan_times(source, config),
         at_start=not is_slow(source) or listing_state(connection, ready.id).listed_ms is None,
     )

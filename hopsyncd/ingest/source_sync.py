@@ -30,8 +30,8 @@ from hopsyncd.ingest.plan import (
     Source,
     Step,
     TooMuch,
+    find_cursor,
     make_plan,
-    since_of,
     source_paused_error,
 )
 from hopsyncd.ingest.prepare import Cost
@@ -264,7 +264,7 @@ class SourceSync:
         if is_whole and self.is_behind(source):
             run.scope = replace(run.scope, afresh=True)
         began_ms, before = self.now_ms(), listing_state(self.connection, source.id)
-        since = since_of(before, run.scope, began_ms)
+        since = find_cursor(before, run.scope, began_ms)
         listings = _MAX_LISTINGS if is_whole and not run.is_slow and not run.scope.afresh else 1
         for _ in range(listings):
             run.batch.unsettled -= run.vanished
@@ -307,7 +307,7 @@ class SourceSync:
         fetches = [*plan.steps_with(Action.FETCH).values()]
         run.progress.documents_total = len(fetches)
         run.removals = plan.steps_with(*REMOVALS)
-        run.moved = {} if run.is_slow else _by_content(plan.gone)
+        run.moved = {} if run.is_slow else _group_by_content(plan.gone)
         yield from self._read_and_commit(run, plan, fetches)
         if run.removals and batch.readings and run.is_slow and not run.scope.afresh:
             # Commit first, because other sources have turns during the listing.
@@ -385,11 +385,11 @@ class SourceSync:
         ):
             run.batch.unsettled.add(step.path)
         if reading:
-            run.batch.end(reading, self._new_passages(reading))
+            run.batch.end(reading, self._count_new_passages(reading))
         else:
             run.vanished.add(step.path)
 
-    def _new_passages(self, reading: Reading) -> int:
+    def _count_new_passages(self, reading: Reading) -> int:
         ids = {passage.id for passage in reading.read.passages} if reading.read else set()
         return len(ids - stored_passages(self.connection, ids))
 
@@ -492,7 +492,7 @@ class SourceSync:
             put_listing_state(self.connection, source, state)
 
 
-def _by_content(removed: Mapping[str, bytes]) -> dict[bytes, list[str]]:
+def _group_by_content(removed: Mapping[str, bytes]) -> dict[bytes, list[str]]:
     """Group the paths in `removed` by their content hash, each group in descending order."""
     paths: dict[bytes, list[str]] = {}
     for path in sorted(removed, reverse=True):

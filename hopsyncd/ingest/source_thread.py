@@ -83,7 +83,7 @@ class WriterThread:
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
         done: Future[Result] = Future()
-        _work(work, done)
+        _run_call(work, done)
         return done
 
     def end(self) -> None:
@@ -121,11 +121,11 @@ class SourceThread:
 
     def _run(self) -> None:
         while next_ := self._calls.get():
-            _work(*next_)
+            _run_call(*next_)
             del next_  # A reference would keep the call's data in memory until the next call.
 
 
-def in_turns(
+def run_in_turns(
     work: Callable[[], Result], caller: CallRunner, yield_to_edits: YieldToEdits
 ) -> Generator[Turn, None, Result]:
     """Run the call `work` with `caller`, and return its result or raise its exception. While the
@@ -138,7 +138,7 @@ def in_turns(
     return done.result()
 
 
-def _work(work: Callable[[], Result], done: "Future[Result]") -> None:
+def _run_call(work: Callable[[], Result], done: "Future[Result]") -> None:
     try:
         done.set_result(work())
     except BaseException as error:  # noqa: BLE001 - raised where the result is awaited

@@ -21,8 +21,8 @@ from hopsyncd.ingest.source_scheduler import (
     SourceScheduler,
     Task,
     Timetable,
-    full_scan_job,
-    promise,
+    make_future,
+    name_full_scan_job,
     scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
@@ -130,11 +130,11 @@ class SyncWorker:
             if paths is None:
                 self._dirty_sources.add(source)
             else:
-                self._change_events[source] = _newest_last(
+                self._change_events[source] = _order_newest_last(
                     [*self._change_events.get(source, ()), *paths]
                 )
             if len(self._change_events.get(source, ())) > _MAX_CHANGED_PATHS:
-                self._change_events[source] = _newest_last(
+                self._change_events[source] = _order_newest_last(
                     [*self._change_events[source]][-_MAX_CHANGED_PATHS:]
                 )
                 self._dirty_sources.add(source)
@@ -148,7 +148,7 @@ class SyncWorker:
         with self._wake:
             if self._follower is None or not self._follower.is_following:
                 if self._ended:
-                    request.done.set_exception(_reportable(Stopping()))
+                    request.done.set_exception(_make_reportable(Stopping()))
                 self._requests.append(request)
                 self._wake.notify_all()
                 return request.done
@@ -161,7 +161,7 @@ class SyncWorker:
 
         If `counts_as` is given, the job is recorded as a run of the scheduled job with that name.
         """
-        done: Future[Result] = promise()
+        done: Future[Result] = make_future()
 
         def run(pipeline: SourceSync) -> None:
             try:
@@ -171,7 +171,7 @@ class SyncWorker:
                 if counts_as:
                     self._at_work.timetable.note(counts_as, None)
             except BaseException as error:
-                done.set_exception(_reportable(as_store_error(error, pipeline.connection)))
+                done.set_exception(_make_reportable(as_store_error(error, pipeline.connection)))
                 if not isinstance(error, REPORTABLE):
                     raise
             else:
@@ -179,7 +179,7 @@ class SyncWorker:
 
         with self._wake:
             if self._ended:
-                done.set_exception(_reportable(Stopping()))
+                done.set_exception(_make_reportable(Stopping()))
             elif self._follower and self.is_following:
                 done.set_exception(self._follower.refusal())
             else:
@@ -268,7 +268,7 @@ class SyncWorker:
     def _fail_all(self, error: BaseException, *, ended: bool = False) -> None:
         """Fail all waiting and, if `ended`, all later requests and jobs with this error."""
         if self._follower and ended:
-            self._follower.abandon(_reportable(error))
+            self._follower.abandon(_make_reportable(error))
         with self._wake:
             self._ended = ended
             waiting: list[Future[Any]] = [request.done for request in self._requests]
@@ -277,7 +277,7 @@ class SyncWorker:
         if self._opened:
             waiting += [request.done for request in self._opened.scheduler.abandon()]
         for done in waiting:
-            done.set_exception(_reportable(error))
+            done.set_exception(_make_reportable(error))
 
     def _open(self, open_pipeline: Callable[[Interruptions], WritePath]) -> None:
         if self._opened is not None:
@@ -285,7 +285,7 @@ class SyncWorker:
         try:
             write_path = open_pipeline(Interruptions(self._yield_to_edits, self.is_awaited))
             self.busy, self._latest = True, write_path.sync
-            timetable = self._timetable_of(write_path.sync, write_path.tasks, write_path.chores)
+            timetable = self._make_timetable(write_path.sync, write_path.tasks, write_path.chores)
             scheduler = SourceScheduler(
                 write_path.sync, self._clocks.steady_s, self._on_synced, timetable
             )
@@ -299,19 +299,19 @@ class SyncWorker:
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
         """Replace the tasks and chores. Unchanged sources keep their work. Runs only on the
         worker's thread."""
-        timetable = self._timetable_of(self._at_work.sync, tasks, chores)
+        timetable = self._make_timetable(self._at_work.sync, tasks, chores)
         self._opened = replace(self._at_work, timetable=timetable, chores=chores)
         for request in self._at_work.scheduler.plan(tasks, timetable):
             request.answer()
 
-    def _timetable_of(
+    def _make_timetable(
         self, sync: SourceSync, tasks: Sequence[Task], chores: Sequence[Chore]
     ) -> Timetable:
         jobs = {chore.name: chore.when for chore in chores}
         for task in tasks:
             jobs[scan_job(task.source.name)] = task.when
             if task.full_when:
-                jobs[full_scan_job(task.source.name)] = task.full_when
+                jobs[name_full_scan_job(task.source.name)] = task.full_when
         return Timetable(sync.connection, jobs, self._clocks, self._chores.running)
 
     def _run_turns(self) -> None:
@@ -458,7 +458,7 @@ class SyncWorker:
                 if left:
                     with self._wake:
                         newer = self._change_events.get(name, ())
-                        self._change_events[name] = _newest_last([*reversed(left), *newer])
+                        self._change_events[name] = _order_newest_last([*reversed(left), *newer])
 
     def _check_stop(self) -> None:
         if self._stopping:
@@ -484,15 +484,15 @@ class SyncWorker:
         self.waits_for_encoder = isinstance(error, EncoderUnavailable)
         waiting = opened.scheduler.abandon(all_again=not self.waits_for_encoder) if opened else ()
         for request in waiting:
-            request.done.set_exception(_reportable(failure))
+            request.done.set_exception(_make_reportable(failure))
 
 
-def _newest_last(paths: Sequence[str]) -> dict[str, None]:
+def _order_newest_last(paths: Sequence[str]) -> dict[str, None]:
     """Remove duplicates. Each path keeps its last position."""
     return dict.fromkeys(reversed(dict.fromkeys(reversed(paths))))
 
 
-def _reportable(error: BaseException) -> BaseException:
+def _make_reportable(error: BaseException) -> BaseException:
     if isinstance(error, REPORTABLE):
         return error
     if isinstance(error, Stopping):

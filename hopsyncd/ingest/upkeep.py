@@ -84,10 +84,10 @@ def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None
 
     `store.check` finds matches of questions that do not exist.
     """
-    return run_checks(connection, (_similarities, _best_matches), on_check)
+    return run_checks(connection, (_check_similarities, _check_best_matches), on_check)
 
 
-def _similarities(connection: Connection) -> Iterator[Finding]:
+def _check_similarities(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(_MATCHES)
     while group := rows.fetchmany(_GROUP):
         wanted = {SetId(row[end]) for row in group for end in (4, 5)}
@@ -110,7 +110,7 @@ def _find(questions: QuestionSet, id_: int) -> Question:
     return {int(question.id): question for question in questions.questions}[id_]
 
 
-def _best_matches(connection: Connection) -> Iterator[Finding]:
+def _check_best_matches(connection: Connection) -> Iterator[Finding]:
     newest = head(connection)
     if newest is None:
         return
@@ -162,11 +162,11 @@ def check_database(
     return {
         "version": newest.id if newest else 0,
         "deep": deep,
-        "findings": [_finding_json(finding) for finding in findings],
+        "findings": [_format_finding(finding) for finding in findings],
     }
 
 
-def _finding_json(finding: Finding) -> CheckFinding:
+def _format_finding(finding: Finding) -> CheckFinding:
     return {
         "invariant": finding.invariant,
         "where": finding.where,
@@ -296,7 +296,7 @@ def rebuild_all(pipeline: SourceSync) -> RebuildAnswer:
     return {"version": version.id if version else 0, "passages": 0, "estimated_s": 0.0}
 
 
-def generation_in_use(connection: Connection) -> str:
+def find_generation_in_use(connection: Connection) -> str:
     """Return the name of the newest version's generation settings, or "" if there is no version."""
     newest = head(connection)
     return get_generation(connection, newest.generation).name if newest else ""
@@ -311,7 +311,7 @@ def switch_encoder(
     Returns the version, or None if nothing was committed, and the estimate. Queries use the old
     vectors until the commit. If the switch is abandoned, finished question sets are kept.
     """
-    missing = writer.passages_without_sets()
+    missing = writer.list_passages_without_sets()
     sample = missing[: _SAMPLE + 1]
     taken_s = [writer.measure_question_time_s(passage) for passage in sample]
     del taken_s[:1]  # The first passage also loads the models.
@@ -336,12 +336,12 @@ def collect_garbage(
     thread."""
     if dry_run:
         planned = plan_gc(pipeline.connection, retention, now_ms)
-        return {**_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
+        return {**_format_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
     done = collect(pipeline.connection, retention, now_ms, pipeline.yield_to_edits)
-    return {**_gc_answer(done, dry_run=False), "freed_bytes": done.freed_bytes}
+    return {**_format_gc_answer(done, dry_run=False), "freed_bytes": done.freed_bytes}
 
 
-def _gc_answer(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
+def _format_gc_answer(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
     return {
         "dry_run": dry_run,
         "versions": list(counts.versions),

@@ -16,7 +16,7 @@ import numpy as np
 
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.edge_selection import (
-    edge_budget,
+    compute_edge_budget,
     find_best_matches,
     find_head_threshold,
     has_matches_without_keyword,
@@ -30,16 +30,16 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.index.tables import int64
-from hopsyncd.ingest.index_loading import follow_documents, load_index, new_passages
-from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
+from hopsyncd.index.tables import to_int64
+from hopsyncd.ingest.index_loading import follow_documents, load_index, make_new_passages
+from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, group_by_source, list_placed
 from hopsyncd.ingest.read import (
     Batch,
     PartSize,
     PassageIntervals,
     ReadDocument,
     Reading,
-    intervals_of,
+    find_intervals,
 )
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
@@ -119,7 +119,7 @@ class VersionWriter:
                 self._index = load(self._connection, generation, until)
         return self._index
 
-    def snapshot_of(self, version: Version) -> Snapshot:
+    def make_snapshot(self, version: Version) -> Snapshot:
         """Return a snapshot of this version for readers. The version must be the head."""
         self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
@@ -185,7 +185,7 @@ class VersionWriter:
 
         Raises TooMuch if more than `most` passages have no questions.
         """
-        passages = by_source(self._connection, read)
+        passages = group_by_source(self._connection, read)
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
     def select_unprepared(self, readings: Mapping[str, Reading]) -> set[str]:
@@ -215,7 +215,7 @@ class VersionWriter:
             return None, batch
         with self._advancing() as index:
             batch = self._match_all_but_last_part(index, batch, is_awaited)
-            changed = intervals_of(self._connection, batch)
+            changed = find_intervals(self._connection, batch)
             return self._commit(batch, changed, self.rules, cost), batch
 
     def _match_all_but_last_part(
@@ -253,7 +253,7 @@ class VersionWriter:
         cost = Cost(usage)
         wait = due_passages(self._connection, newest.id, self._generation, self._now_ms(), limit)
         lack = set(wait) - self._select_with_final_sets(wait)
-        self._preparer.ask_again(placed_passages(self._connection, newest, lack), cost, go_on)
+        self._preparer.ask_again(list_placed(self._connection, newest, lack), cost, go_on)
         if not (done := tuple(sorted(self._select_with_final_sets(wait)))):
             return None
         reason = Batch(f"{len(done)} passages got their LLM questions")
@@ -275,7 +275,7 @@ class VersionWriter:
         newest = head(self._connection)
         if newest is None:
             return None
-        budget = edge_budget(newest.passages, self._budget_factor)
+        budget = compute_edge_budget(newest.passages, self._budget_factor)
         if newest.generation != self._generation:
             return self._switch_generation(newest)
         if has_matches_without_keyword(self.index):
@@ -312,7 +312,7 @@ class VersionWriter:
             index.settle(version.id)
             return version
 
-    def passages_without_sets(self) -> list[Passage]:
+    def list_passages_without_sets(self) -> list[Passage]:
         """Return the passages at the head that have no question set of the current settings."""
         newest = head(self._connection)
         if newest is None:
@@ -354,7 +354,7 @@ class VersionWriter:
         """
         passages = passages_at(self._connection, newest.id)
         lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
-        absent = np.flatnonzero(self.index.find_vertices(int64(passages)) < 0)
+        absent = np.flatnonzero(self.index.find_vertices(to_int64(passages)) < 0)
         unbuilt = lacking.union(passages[position] for position in absent.tolist())
         return [passage for passage in passages if passage in unbuilt], lacking
 
@@ -377,7 +377,7 @@ class VersionWriter:
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
             rows = np.flatnonzero(index.is_vertex)
-            is_left = np.isin(index.passages.passage_id[rows], int64(passages))
+            is_left = np.isin(index.passages.passage_id[rows], to_int64(passages))
             index.end_passages(gone := rows[~is_left])
             begun = self._find_sets(passages)
             update_matches(index, gone, self._begin_in_index(index, begun))
@@ -427,12 +427,12 @@ class VersionWriter:
 
     def _begin_in_index(self, index: LiveIndex, begun: BegunSets) -> Integers:
         """Add and begin the passages that are not vertices of the index. Returns their rows."""
-        absent = np.flatnonzero(index.find_vertices(int64([key for key, _ in begun])) < 0)
+        absent = np.flatnonzero(index.find_vertices(to_int64([key for key, _ in begun])) < 0)
         sets = [begun[position][1] for position in absent.tolist()]
         added = [np.empty(0, dtype=np.int64)]
         for start in range(0, len(sets), _AT_ONCE):
             part = [*sets_by_id(self._connection, sets[start : start + _AT_ONCE])]
-            added.append(add_passages(index, new_passages(self._connection, part)))
+            added.append(add_passages(index, make_new_passages(self._connection, part)))
         index.begin_passages(new := np.concatenate(added))
         return new
 
@@ -448,7 +448,7 @@ class VersionWriter:
         are not in the index."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
-            rows = index.find_vertices(int64(changed.ended))
+            rows = index.find_vertices(to_int64(changed.ended))
             index.end_passages(gone := rows[rows >= 0])
             update_matches(index, gone, self._begin_in_index(index, begun))
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
@@ -471,7 +471,7 @@ class VersionWriter:
     ) -> Change:
         delta = list_pending_matches(index)
         question_ids = index.outgoing.id
-        budget = edge_budget(index.vertex_count, self._budget_factor)
+        budget = compute_edge_budget(index.vertex_count, self._budget_factor)
         newest = head(self._connection)
         match_count, edge_threshold = find_head_threshold(
             index, budget, newest.edge_threshold if newest else None

@@ -25,8 +25,8 @@ from watchdog.observers.api import BaseObserver
 from connectors.folder import widen_changed_ids
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
-from hopsyncd.ingest.connector_setup import folder_of
-from hopsyncd.ingest.folder_observer import DeepObserver, folder_observer
+from hopsyncd.ingest.connector_setup import create_folder_connector
+from hopsyncd.ingest.folder_observer import DeepObserver, create_observer
 
 OnChange = Callable[[Sequence[str] | None], None]
 """Called with the changed files and folders: paths relative to the root, the newest change last.
@@ -91,7 +91,7 @@ class FolderWatcher:
         check_every_s: float = CHECK_EVERY_S,
         *,
         skip: Callable[[str], bool] = lambda _: False,
-        observer: Callable[[], BaseObserver] = folder_observer,
+        observer: Callable[[], BaseObserver] = create_observer,
     ) -> None:
         self._debounce_s = debounce_s
         self._check_every_s = check_every_s
@@ -165,7 +165,7 @@ class FolderWatcher:
             if self._begin(root):
                 on_change(None)
             return
-        paths = _relative(seen.paths, self._session.real, self._skip)
+        paths = _make_relative(seen.paths, self._session.real, self._skip)
         holds = self._holds(root, self._session, seen.new_folder)
         if paths is None or seen.lost or not holds:
             on_change(None)
@@ -200,7 +200,7 @@ class FolderWatcher:
 
     def _set_watching(self, root: Path, session: "_Session") -> None:
         deep = session.too_deep()
-        status = _watching_in_part(root, deep) if deep else WatchStatus(True)
+        status = _make_partial_status(root, deep) if deep else WatchStatus(True)
         if deep and not self._status.why:
             log.warning("watched_in_part", root=str(root), why=status.why, hint=status.hint)
         self._status = status
@@ -221,7 +221,7 @@ class FolderWatcher:
         self._end()
         at_limit = error.errno in _LIMITS
         self._wait_s = RETRY_AFTER_LIMIT_S if at_limit else self._check_every_s
-        status = _not_watching(root, error)
+        status = _make_failed_status(root, error)
         if status != self._status:
             log.warning("not_watching", root=str(root), why=status.why, hint=status.hint)
         self._status = status
@@ -376,7 +376,7 @@ def _identity(root: Path) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _not_watching(root: Path, error: OSError) -> WatchStatus:
+def _make_failed_status(root: Path, error: OSError) -> WatchStatus:
     why = f"{root} is not watched: {(error.strerror or str(error)).lower()}"
     if error.errno == errno.ENOSPC:
         return WatchStatus(
@@ -385,7 +385,7 @@ def _not_watching(root: Path, error: OSError) -> WatchStatus:
     return WatchStatus(False, why, "Changes are found at the next scan. The watch is retried.")
 
 
-def _watching_in_part(root: Path, deep: str) -> WatchStatus:
+def _make_partial_status(root: Path, deep: str) -> WatchStatus:
     depth = deep.count("/") - os.path.realpath(root).count("/")
     why = f"Some folders in {root} are too deep to be watched (the first is {depth:,} levels down)"
     return WatchStatus(
@@ -396,7 +396,7 @@ def _watching_in_part(root: Path, deep: str) -> WatchStatus:
 _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder."
 
 
-def _relative(
+def _make_relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
     """Return the paths relative to `root`, without skipped paths. Returns None if `root` itself is
@@ -407,7 +407,7 @@ def _relative(
     folder's own event covers these events. But an edited file must not wait for the other files.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
-    >>> _relative(written, "/r", lambda _: False)
+    >>> _make_relative(written, "/r", lambda _: False)
     ['c.md', 'a', 'a/d.md']
     """
     if root in paths:
@@ -421,11 +421,11 @@ def _relative(
     return [
         id_
         for id_, is_written in ids.items()
-        if (is_written or ids.keys().isdisjoint(_folders_above(id_))) and not skip(id_)
+        if (is_written or ids.keys().isdisjoint(_list_folders_above(id_))) and not skip(id_)
     ]
 
 
-def _folders_above(id_: str) -> list[str]:
+def _list_folders_above(id_: str) -> list[str]:
     parts = id_.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
@@ -450,7 +450,7 @@ class SourceWatchers:
     def watch(self, source: SourceConfig, config: Config) -> None:
         """Watch a source if it is a folder and watching is enabled."""
         if config.watch.enabled and isinstance(source, FolderSource):
-            is_noise = folder_of(source, config).is_noise
+            is_noise = create_folder_connector(source, config).is_noise
             watcher = FolderWatcher(config.watch.debounce_ms / 1000, skip=is_noise)
             watcher.watch(source.path, partial(self._pass_on, source.name))
             self._watchers[source.name] = watcher

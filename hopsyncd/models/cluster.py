@@ -2,7 +2,7 @@
 
 A question set depends only on its passage, so any machine can make it. The sets return in any
 order, and the writer stores and commits them as usual. A worker uses the code and models installed
-on its machine. If its `fingerprint` differs from the daemon's, the daemon refuses the cluster and
+on its machine. If its fingerprint differs from the daemon's, the daemon refuses the cluster and
 reports why. Ray retries the tasks of a lost worker. Small edits are always processed locally. If
 the cluster is unavailable, all work is local.
 """
@@ -27,7 +27,7 @@ import store
 from hopsyncd.config.configuration import ModelsConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.language import Language, pipeline_folder
+from hopsyncd.models.language import Language, find_pipeline_folder
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import BuiltinMaker, MakeResult
 from store.records import Passage, QuestionSet
@@ -147,8 +147,8 @@ class ClusterMaker(BuiltinMaker):
 
     def _join(self) -> None:
         try:
-            self._expected = self._expected or fingerprint(self._config, self)
-            address = _trusted_address(self._address)
+            self._expected = self._expected or compute_fingerprint(self._config, self)
+            address = _check_address(self._address)
             ray: Any = importlib.import_module("ray")
             ray.shutdown()  # clear the state of a lost cluster
             ray.init(address, configure_logging=False, log_to_driver=False)
@@ -158,7 +158,7 @@ class ClusterMaker(BuiltinMaker):
             self._leave(error)
 
     def _leave(self, error: Exception) -> None:
-        self._trouble, self._ray = _error_line(error), None
+        self._trouble, self._ray = _format_error(error), None
         self._next_try_s = time.monotonic() + _AGAIN_S
         log.error(
             "the Ray cluster cannot be used, so all work is local",
@@ -178,11 +178,11 @@ class _Refused(Exception):
         )
 
 
-def _error_line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
-def _trusted_address(address: str) -> str:
+def _check_address(address: str) -> str:
     """Return the address to join.
 
     Raises ConnectionError if no cluster runs, or if another user started the local cluster.
@@ -200,7 +200,7 @@ def _trusted_address(address: str) -> str:
         raise ConnectionError(f"no cluster runs on this machine ({error})") from error
 
 
-def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
+def compute_fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     """Compute digests of the code, the models and a sample result.
 
     Machines with equal fingerprints make equal question sets.
@@ -208,9 +208,9 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
     results = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {
-        "code": _digest(file for root in roots for file in root.rglob("*.py")),
+        "code": _compute_digest(file for root in roots for file in root.rglob("*.py")),
         "encoder": maker.generation.encoder,
-        "spaCy model": _digest(pipeline_folder(config.language_model).rglob("*")),
+        "spaCy model": _compute_digest(find_pipeline_folder(config.language_model).rglob("*")),
         "result of the same passage": hashlib.sha256(repr(results).encode()).hexdigest(),
     }
 
@@ -223,7 +223,7 @@ def _probe_result(question_set: QuestionSet) -> object:
     return question_set.id, questions, question_set.vectors.tobytes()
 
 
-def _digest(files: Iterable[Path]) -> str:
+def _compute_digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in sorted(file for file in files if file.is_file() and file.suffix != ".pyc"):
         digest.update(f"{file.name} {file.stat().st_size}\n".encode() + file.read_bytes())
@@ -250,7 +250,7 @@ def _load_once(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerpr
     if key not in _loaded:
         _loaded.clear()  # a worker serves one daemon
         maker = load(config)
-        _loaded[key] = maker, fingerprint(config, maker)
+        _loaded[key] = maker, compute_fingerprint(config, maker)
     return _loaded[key]
 
 

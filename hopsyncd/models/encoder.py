@@ -135,7 +135,7 @@ class SentenceEncoder:
         """Find the model: "default", a folder, or a name. Raises ModelUnavailable."""
         require_sentence_transformers(f"the encoder {model}")
         path, expected = locate(model, sha256)
-        digest = checked_digest(path, expected)
+        digest = check_digest(path, expected)
         self._path = Path(path)
         self._threads = threads
         self._name = f"{self._path.name}@{digest[:16]}"
@@ -166,7 +166,7 @@ class SentenceEncoder:
         for row, text in enumerate(texts):
             with self._lock:
                 if self._model is None:
-                    self._model = _load(_minilm, self._path, self._threads)
+                    self._model = _load(_load_minilm, self._path, self._threads)
                 vectors[row] = self._model.vector(text[:MAX_CHARACTERS])
         return vectors
 
@@ -192,10 +192,10 @@ def load_error(folder: Path, error: Exception) -> ModelUnavailable:
     )
 
 
-def _minilm(folder: Path) -> Model:
+def _load_minilm(folder: Path) -> Model:
     from hopsyncd.models.minilm import MiniLm
 
-    return MiniLm(folder, tokenizer_in(folder))
+    return MiniLm(folder, load_tokenizer(folder))
 
 
 def has_onnxruntime() -> bool:
@@ -248,7 +248,7 @@ def create_session(
     return session
 
 
-def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
+def load_tokenizer(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     from tokenizers import Tokenizer
 
@@ -287,7 +287,7 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
         ) from error
 
 
-def default_folder() -> Path:
+def find_default_folder() -> Path:
     """Return the folder of the default model, in hopsyncd or in the package of published weights.
 
     Raises ModelUnavailable if neither folder exists.
@@ -299,27 +299,27 @@ def is_usual(word: str) -> bool:
     """Return whether an English word is common: a single token in the default encoder's
     vocabulary."""
     encoded = word.encode()
-    return b"\n%b\n" % encoded in _vocabulary().get(len(encoded), b"")
+    return b"\n%b\n" % encoded in _load_vocabulary().get(len(encoded), b"")
 
 
 @cache
-def _vocabulary() -> Mapping[int, bytes]:
+def _load_vocabulary() -> Mapping[int, bytes]:
     """Map each length in bytes to the words of this length, separated by line feeds. A set of words
     would take 3.5 MB more memory.
     """
     words = defaultdict(list)
-    for word in (default_folder() / "vocab.txt").read_bytes().split():
+    for word in (find_default_folder() / "vocab.txt").read_bytes().split():
         words[len(word)].append(word)
     return {length: b"\n%b\n" % b"\n".join(same) for length, same in words.items()}
 
 
-def checked_digest(path: str, expected: str) -> str:
+def check_digest(path: str, expected: str) -> str:
     """Return the SHA-256 of the weights in the folder `path`. Raises ModelUnavailable if it is not
     `expected`.
 
     If there are several files, the digest is the SHA-256 of their digests, ordered by file name.
     """
-    files = _weights_in(Path(path))
+    files = _list_weights(Path(path))
     weights = files[0]
     try:
         digests = [digest_file(file) for file in files]
@@ -340,7 +340,7 @@ def checked_digest(path: str, expected: str) -> str:
     return digest
 
 
-def _weights_in(folder: Path) -> list[Path]:
+def _list_weights(folder: Path) -> list[Path]:
     """List the files with the weights. If no such file exists, lists only model.safetensors."""
     for pattern in ("*.safetensors", "pytorch_model*.bin", "onnx/model.onnx*"):
         if files := sorted(folder.glob(pattern)):

@@ -54,7 +54,7 @@ def load_serving_models(config: Config, in_use: str = "") -> Models:
     loaded, a warning is logged, and the configured models are returned.
     """
     models = load_models(config, in_use)
-    name = _generation_name(config.llm, models.language, models.encoder, models.llm)
+    name = _name_generation(config.llm, models.language, models.encoder, models.llm)
     file = config.daemon.data_dir / FILE_NAME
     former = None
     if in_use and name != in_use:
@@ -75,7 +75,7 @@ def load_for_estimate(config: Config) -> tuple[Models, str]:
     language, encoder = SpacyLanguage(config.models.language_model), load_encoder(config)
     maker = BuiltinMaker(language, encoder, config.models.workers)
     unasked = _Unasked(config.llm) if config.llm.base_url else None
-    name = _generation_name(config.llm, language, encoder, unasked)
+    name = _name_generation(config.llm, language, encoder, unasked)
     return Models(encoder, language, maker), name
 
 
@@ -100,7 +100,7 @@ def _load_former(
         if models.model_copy(update=fields) != config.models:
             encoder = load_encoder(config.model_copy(update={"models": models}), in_use)
         unasked = _Unasked(llm) if llm.base_url else None
-        if _generation_name(llm, language, encoder, unasked) != in_use:
+        if _name_generation(llm, language, encoder, unasked) != in_use:
             return None
     except (ModelUnavailable, ConfigError) as error:
         log.warning("the models of the stored vectors cannot be loaded", why=str(error))
@@ -109,7 +109,7 @@ def _load_former(
     return replace(wanted, encoder=encoder, language=language, maker=maker, newer=None)
 
 
-def _generation_name(
+def _name_generation(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
 ) -> str:
     """Return the name of the generation with these models. Contacts no endpoint."""
@@ -148,10 +148,10 @@ class _Unasked:
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         for number in range(len(calls)):
-            yield number, _unasked_error()
+            yield number, _make_unasked_error()
 
 
-def _unasked_error() -> NotAsked:
+def _make_unasked_error() -> NotAsked:
     return NotAsked(
         "The LLM was not asked",
         "the passages' questions are being made again with the new settings",

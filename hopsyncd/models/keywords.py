@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from hopsyncd.models.name_rules import is_value, label_spans, without_labels
+from hopsyncd.models.name_rules import is_value, label_spans, remove_labels
 
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -73,11 +73,11 @@ def normalise(name: str) -> str:
     return _DETERMINER.sub("", _NOT_WORD.sub(" ", plain).strip())
 
 
-def topic_of(heading: str) -> str:
+def find_topic(heading: str) -> str:
     """Return the topic that a heading gives to the text below it, or "" if it names no subject.
 
-    >>> topic_of("2.3. Write-Ahead Logging"), topic_of("See also"), topic_of("1. Introduction")
-    ('write ahead logging', '', '')
+    >>> find_topic("2.3. Write-Ahead Logging"), find_topic("See also")
+    ('write ahead logging', '')
     """
     name = normalise(_SECTION_NUMBER.sub("", heading[:_MAX_NAME_CHARACTERS]))
     is_informative = any(word not in _OF_PARTS and word not in STOP_WORDS for word in name.split())
@@ -93,7 +93,7 @@ def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]
     codes = (match.span() for match in _CODE.finditer(text))
     found = {
         Mention(start, end, keyword)
-        for start, end in without_labels([*spans, *codes], label_spans(text))
+        for start, end in remove_labels([*spans, *codes], label_spans(text))
         if len(keyword := normalise(text[start:end])) > 1
         and keyword not in STOP_WORDS
         and not is_value(text, start, end, keyword)
@@ -118,7 +118,7 @@ _CODE = re.compile(
 
 
 @cache  # Compiling takes long, and most texts do not need this pattern.
-def _neutral() -> re.Pattern[str]:
+def _compile_neutral() -> re.Pattern[str]:
     # `re` has no class for capitals. Only rare scripts have capitals above U+FFFF.
     capitals = (c for c in map(chr, range(0x10000)) if c.isupper() or c.istitle())
     capital = "[" + "".join(capitals) + "]"
@@ -141,15 +141,15 @@ _UNSPACED_RUN = re.compile(
 _UNCASED_WORD = re.compile("[\u0590-\u08ff\u0900-\u0dff]{4,}|[\uac00-\ud7af]{2,}")
 
 
-def neutral_spans(text: str) -> list[tuple[int, int]]:
+def find_neutral_spans(text: str) -> list[tuple[int, int]]:
     """Find names without knowing the language. Returns their (start, end).
 
-    >>> [t[a:b] for t in ["Die Firma Siemens baut X100"] for a, b in neutral_spans(t)]
+    >>> [t[a:b] for t in ["Die Firma Siemens baut X100"] for a, b in find_neutral_spans(t)]
     ['Die Firma Siemens', 'X100']
     """
     return [
         match.span()
-        for pattern in (_neutral(), _UNSPACED_RUN, _UNCASED_WORD)
+        for pattern in (_compile_neutral(), _UNSPACED_RUN, _UNCASED_WORD)
         for match in pattern.finditer(text)
     ]
 
@@ -161,12 +161,12 @@ _NO_NAMES = STOP_WORDS | set(
 )
 
 
-def document_names(names: Iterable[str]) -> frozenset[str]:
+def normalise_document_names(names: Iterable[str]) -> frozenset[str]:
     """Return a document's file name, title and aliases as keywords, except meaningless names.
 
-    >>> sorted(document_names(("Ada Lovelace", "Countess of Lovelace")))
+    >>> sorted(normalise_document_names(("Ada Lovelace", "Countess of Lovelace")))
     ['ada lovelace', 'countess of lovelace']
-    >>> document_names(("2026-11-01", "Untitled 2", "<1@example.org>"))
+    >>> normalise_document_names(("2026-11-01", "Untitled 2", "<1@example.org>"))
     frozenset()
     """
     normalised = (normalise(name) for name in names if "@" not in name)

@@ -75,7 +75,7 @@ class SpacyLanguage:
         Raises ModelUnavailable.
         """
         self._model = DEFAULT_MODEL if model == "default" else model
-        meta = _meta(self._model)
+        meta = _read_meta(self._model)
         self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
         self._child = ChildProcess(partial(_start_process, self._model))
         self._turns = FairLock()
@@ -121,7 +121,7 @@ class SpacyLanguage:
             finally:
                 self._idle.restart()
         if "why" in reply:
-            raise _unavailable_error(self._model, reply["why"])
+            raise _make_error(self._model, reply["why"])
         found: list[list[tuple[Any, ...]]] = reply["found"]
         return found
 
@@ -130,7 +130,7 @@ class SpacyLanguage:
             return self._exchange(task, texts)
         except (OSError, ValueError) as error:
             self._child.end()
-            raise _unavailable_error(
+            raise _make_error(
                 self._model, f"the process of the spaCy model ended: {error}"
             ) from error
 
@@ -166,7 +166,7 @@ def _start_process(model: str) -> Process:
     return start_child(command, environment)
 
 
-def pipeline_folder(model: str) -> Path:
+def find_pipeline_folder(model: str) -> Path:
     """Return the folder of a spaCy model, given as "default", an installed package or a folder."""
     model = DEFAULT_MODEL if model == "default" else model
     package = None if Path(model).is_dir() else find_spec(model)
@@ -174,16 +174,16 @@ def pipeline_folder(model: str) -> Path:
     return Path(folders[0])
 
 
-def _meta(model: str) -> dict[str, str]:
+def _read_meta(model: str) -> dict[str, str]:
     """Read the meta.json of a spaCy model. Raises ModelUnavailable."""
     try:
-        meta: dict[str, str] = json.loads((pipeline_folder(model) / "meta.json").read_bytes())
+        meta: dict[str, str] = json.loads((find_pipeline_folder(model) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:
-        raise _unavailable_error(model, str(error)) from error
+        raise _make_error(model, str(error)) from error
     return meta
 
 
-def _unavailable_error(model: str, why: str) -> ModelUnavailable:
+def _make_error(model: str, why: str) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the spaCy model {model}",
         why.splitlines()[0],

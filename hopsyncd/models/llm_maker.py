@@ -21,9 +21,9 @@ from hopsyncd.models.questions import (
     Drafts,
     MakeResult,
     QuestionDraft,
-    builtin_generation,
     draft_questions,
     embed_drafts,
+    make_builtin_generation,
 )
 from store.records import Direction, GenerationConfig, Passage, QuestionSet
 
@@ -123,7 +123,7 @@ class LlmQuestionMaker:
 
     @property
     def provisional_generation(self) -> GenerationConfig:
-        return builtin_generation(self._language, self._encoder)
+        return make_builtin_generation(self._language, self._encoder)
 
     @property
     def generation(self) -> GenerationConfig:

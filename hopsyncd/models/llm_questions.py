@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable, NotAsked
-from hopsyncd.models.llm.budget import LlmContext, estimated_tokens
+from hopsyncd.models.llm.budget import LlmContext, estimate_tokens
 from hopsyncd.models.llm.call import Llm, LlmCall
 from hopsyncd.models.llm_maker import (
     MIN_INCOMING,
@@ -84,7 +84,7 @@ def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
     return BeforeValidator(valid)
 
 
-def _texts(values: Any) -> Any:
+def _select_texts(values: Any) -> Any:
     return (
         [value for value in values if isinstance(value, str)]
         if isinstance(values, list)
@@ -92,7 +92,7 @@ def _texts(values: Any) -> Any:
     )
 
 
-Texts = Annotated[list[str], BeforeValidator(_texts)]
+Texts = Annotated[list[str], BeforeValidator(_select_texts)]
 
 
 class PassagePart(BaseModel):
@@ -113,9 +113,9 @@ class QuestionsPart(PassagePart):
 
 def _parse_questions(part: QuestionsPart, passage: Passage) -> LlmQuestions | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
-    incoming = _usable_questions(part.incoming, text, set(), MAX_INCOMING)
+    incoming = _select_usable_questions(part.incoming, text, set(), MAX_INCOMING)
     casefolded = {question.casefold() for question in incoming}
-    outgoing = _usable_questions(part.outgoing, text, casefolded, MAX_OUTGOING)
+    outgoing = _select_usable_questions(part.outgoing, text, casefolded, MAX_OUTGOING)
     if not incoming:
         return unusable_reply_error("the reply has no usable question that the passage answers")
     return LlmQuestions(incoming, outgoing)
@@ -130,7 +130,7 @@ def unusable_reply_error(why: str) -> LlmNonsense:
     return LlmNonsense("Cannot use the LLM's reply", why, "The LLM will be asked again later")
 
 
-def _usable_questions(
+def _select_usable_questions(
     questions: Iterable[str], text: str, used: set[str], most: int
 ) -> tuple[str, ...]:
     """Return the first `most` usable questions about the passage `text`, without duplicates and
@@ -214,7 +214,7 @@ def call_for(
             text = text[:_MAX_PASSAGE] + _CUT
         heading = [title[:_MAX_QUESTION] for title in passage.heading]
         data = {"id": number, "heading": heading, "text": text}
-        lines += [f"{mark} begin {number}", _json_line(data), f"{mark} end {number}"]
+        lines += [f"{mark} begin {number}", _dump_line(data), f"{mark} end {number}"]
     return LlmCall(
         purpose="questions",
         prompt=prompt_spec.prompt,
@@ -228,11 +228,11 @@ def call_for(
 def _mark(passages: Sequence[Passage]) -> str:
     digest = hashlib.blake2b(digest_size=12)
     for passage in passages:
-        digest.update(_json_line([list(passage.heading), passage.text]).encode())
+        digest.update(_dump_line([list(passage.heading), passage.text]).encode())
     return f"#{digest.hexdigest()}"
 
 
-def _json_line(value: object) -> str:
+def _dump_line(value: object) -> str:
     """Encode as JSON, and escape all characters that could be taken for the end of a line."""
     line = json.dumps(value, ensure_ascii=False)
     return re.sub(
@@ -252,15 +252,15 @@ def estimate(
     passages: Sequence[Passage], passages_per_call: int, prompt_spec: PromptSpec = QUESTIONS
 ) -> Estimate:
     """Estimate the calls and tokens for asking about these passages of one source."""
-    groups = _groups(passages, passages_per_call)
+    groups = _split_into_groups(passages, passages_per_call)
     prompts = sum(
-        estimated_tokens(prompt_spec.system + call_for(group, "", prompt_spec).user)
+        estimate_tokens(prompt_spec.system + call_for(group, "", prompt_spec).user)
         for group in groups
     )
     return Estimate(len(groups), prompts + prompt_spec.usual_tokens * len(passages))
 
 
-def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
+def _split_into_groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
     """Split the passages into groups for one call each, in order.
 
     A group has at most `most` passages, and a limited amount of text.
@@ -305,7 +305,7 @@ class LlmExtractor:
     def ask_each(
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
-        queue = _groups(passages, self._passages_per_call)
+        queue = _split_into_groups(passages, self._passages_per_call)
         first: dict[Passage, LlmOutput | LlmError] = {}
         idle_rounds = 0
         end: LlmError | None = None
@@ -321,7 +321,7 @@ class LlmExtractor:
             for index, reply in self._llm.ask_each(
                 calls, shape, context.usage, context.yield_to_edits
             ):
-                results = self._results(reply, groups[index])
+                results = self._read_results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)
                 if any(not isinstance(result, LlmError) for _, result in results):
@@ -335,7 +335,7 @@ class LlmExtractor:
         if remaining and end is not None:
             yield [(passage, first.get(passage, end)) for passage in remaining]
 
-    def _results(self, reply: BaseModel | LlmError, group: Sequence[Passage]) -> list[Result]:
+    def _read_results(self, reply: BaseModel | LlmError, group: Sequence[Passage]) -> list[Result]:
         if isinstance(reply, LlmError):
             return [(passage, reply) for passage in group]
         return list(zip(group, self._prompt_spec.parse_reply(reply, group), strict=True))
@@ -366,11 +366,13 @@ def _settle(
             first[passage] = result
             again.append(passage)
         else:
-            settled.append((passage, _better_output(first.pop(passage, result), result)))
+            settled.append((passage, _choose_better_output(first.pop(passage, result), result)))
     return settled, again
 
 
-def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmOutput | LlmError:
+def _choose_better_output(
+    old: LlmOutput | LlmError, new: LlmOutput | LlmError
+) -> LlmOutput | LlmError:
     if isinstance(old, LlmError):
         return new
     return old if isinstance(new, LlmError) else max(new, old, key=lambda output: output.size)

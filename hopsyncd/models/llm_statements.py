@@ -87,14 +87,14 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
     clauses: dict[str, Statement] = {}
     for topic in part.topics[:MAX_TOPICS]:
         name = strip_control_characters(topic.topic)
-        keyword = "" if has_foreign_link(name, text) else _keyword(name)
+        keyword = "" if has_foreign_link(name, text) else _make_keyword(name)
         for statement in topic.statements:
             written = strip_control_characters(statement.statement)
             if not written or len(written) > _MAX_STATEMENT or has_foreign_link(written, text):
                 continue
             if len(clauses) == MAX_STATEMENTS:
                 break
-            clause = Statement(written, keyword, _entities(written, statement.facts))
+            clause = Statement(written, keyword, _find_entities(written, statement.facts))
             if clauses.setdefault(written.casefold(), clause) is clause and keyword:
                 topics.setdefault(keyword, name)
     if not clauses:
@@ -102,7 +102,7 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
     return LlmStatements(topics, tuple(clauses.values()))
 
 
-def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
+def _find_entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
     """Return the subjects and objects of `facts` whose names occur in the statement, by keyword."""
     text = f" {normalise(statement)} "
     named = [
@@ -110,11 +110,11 @@ def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
         for fact in facts[:MAX_FACTS]
         for name in (fact.subject, fact.object)
     ]
-    found = {_keyword(name): name for name in named}
+    found = {_make_keyword(name): name for name in named}
     return {keyword: name for keyword, name in found.items() if keyword and f" {keyword} " in text}
 
 
-def _keyword(name: str) -> str:
+def _make_keyword(name: str) -> str:
     keyword = normalise(name) if len(name) <= _MAX_NAME else ""
     return keyword if len(keyword) > 1 and keyword not in STOP_WORDS else ""
 

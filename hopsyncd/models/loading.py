@@ -29,7 +29,7 @@ from hopsyncd.models.llm_maker import LlmQuestionMaker
 from hopsyncd.models.llm_questions import LlmExtractor
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.minilm_onnx import OnnxEncoder
-from hopsyncd.models.prompts import AdaptedEncoder, choose_prompts, predecessor_of
+from hopsyncd.models.prompts import AdaptedEncoder, choose_prompts, find_predecessor
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from hopsyncd.models.rerank_endpoint import HttpReranker
 from store.ledger import Ledger
@@ -167,7 +167,7 @@ def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> En
 
     Returns None if the vectors come from another model, or if PyTorch is not installed.
     """
-    name = predecessor_of(encoder)
+    name = find_predecessor(encoder)
     if not name or not in_use.endswith(name):
         return None
     try:
@@ -195,7 +195,7 @@ def load_reranker(config: Config) -> Reranker | None:
         ledger = _open_ledger(
             RERANKER_LEDGER_NAME, config.daemon.data_dir, config.store.url, max_tokens=limit
         )
-        client = HttpClient(models.reranker_url, _key(models.reranker_api_key_env))
+        client = HttpClient(models.reranker_url, _read_key(models.reranker_api_key_env))
         return HttpReranker(models, ledger, client)
     return CrossReranker(models.reranker, models.threads) if models.reranker else None
 
@@ -228,7 +228,9 @@ def load_models(config: Config, in_use: str = "") -> Models:
         if config.workers.ray:
             log.warning("workers.ray is not used, because the encoder is behind an endpoint")
     elif config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
-        cluster_maker = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
+        cluster_maker = ClusterMaker(
+            language, encoder, models, config.workers.ray, load_maker_on_worker
+        )
         loaded = replace(loaded, maker=cluster_maker)
     if former:
         earlier = with_encoder(former)
@@ -242,7 +244,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
     return loaded
 
 
-def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
+def load_maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
     """Load a question maker on a machine of the cluster."""
     language = SpacyLanguage(config.language_model)
     return BuiltinMaker(language, load_encoder(Config(models=config)))
@@ -293,7 +295,7 @@ def open_endpoint(config: LlmConfig, data_dir: Path, url: str = "") -> OpenAiLlm
 
     limits = config.max_calls_per_day, config.max_tokens_per_day
     ledger = _open_ledger(LEDGER_NAME, data_dir, url, *limits)
-    return OpenAiLlm(config, ledger, HttpClient(config.base_url, _key(config.api_key_env)))
+    return OpenAiLlm(config, ledger, HttpClient(config.base_url, _read_key(config.api_key_env)))
 
 
 def open_http_encoder(config: Config) -> HttpEncoder:
@@ -307,7 +309,7 @@ def open_http_encoder(config: Config) -> HttpEncoder:
     ledger = _open_ledger(
         ENCODER_LEDGER_NAME, config.daemon.data_dir, config.store.url, max_tokens=limit
     )
-    client = HttpClient(address.base_url, _key(address.key_env), MAX_EMBEDDINGS_BYTES)
+    client = HttpClient(address.base_url, _read_key(address.key_env), MAX_EMBEDDINGS_BYTES)
     prompts = choose_prompts(models, address.model)
     return HttpEncoder(models, address, prompts, ledger, client)
 
@@ -322,7 +324,7 @@ def _open_ledger(
     return Ledger(data_dir / name, max_calls, max_tokens)
 
 
-def _key(variable: str) -> str:
+def _read_key(variable: str) -> str:
     """Return the API key in the environment variable, or "" if the variable is not set, because
     local servers need no key.
 

@@ -61,7 +61,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         """Create a session that multiplies by these weights. The weights are not copied."""
         key = weights.ctypes.data, weights.shape
         if key not in self._sessions:
-            self._sessions[key] = create_session(_model(weights)), weights
+            self._sessions[key] = create_session(_build_model(weights)), weights
         return self._sessions[key][0]
 
 
@@ -75,7 +75,7 @@ def use_onnxruntime(nlp: Any) -> None:
                 node.ops = ops
 
 
-def _model(weights: Matrix) -> bytes:
+def _build_model(weights: Matrix) -> bytes:
     """Build the ONNX graph whose output `made` is its input `given` times the transposed
     weights.
     """

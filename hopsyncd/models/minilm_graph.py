@@ -112,9 +112,9 @@ class _Graph:
         """Add a product like `_dense` for a normalised state, whose outlier components are scaled
         down."""
         even = self._add_node(
-            "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
+            "Mul", [hidden, self._shared_constant("even", np.reciprocal(_compute_outlier_scales()))]
         )
-        return self._dense(names, even, _outlier_scales())
+        return self._dense(names, even, _compute_outlier_scales())
 
     def _dense_by_token(self, name: str, hidden: str) -> str:
         """Add a product like `_dense`, for activations.
@@ -194,7 +194,7 @@ class _Graph:
         return names
 
 
-def _outlier_scales() -> NDArray[np.float32]:
+def _compute_outlier_scales() -> NDArray[np.float32]:
     """Return the factors by which the components of a normalised state are scaled down, as a (d,)
     float32 array."""
     scales = np.ones(_DIMENSIONS, dtype=np.float32)

@@ -14,11 +14,11 @@ from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import (
     DEFAULT_DIMENSIONS,
     MAX_CHARACTERS,
-    checked_digest,
+    check_digest,
     create_session,
-    default_folder,
+    find_default_folder,
     load_error,
-    tokenizer_in,
+    load_tokenizer,
 )
 from hopsyncd.models.minilm_graph import GRAPH, MODEL_FILE, WEIGHTS_SHA256, build_graph
 
@@ -44,7 +44,7 @@ class OnnxEncoder:
 
     def __init__(self, cache: Path, folder: Path | None = None) -> None:
         """Find the model, or the published weights, in `folder`. Raises ModelUnavailable."""
-        self._folder = folder or default_folder()
+        self._folder = folder or find_default_folder()
         shipped = self._folder / MODEL_FILE
         self._shipped = shipped.is_file()
         self._file = shipped if self._shipped else cache / MODEL_FILE
@@ -94,7 +94,7 @@ class OnnxEncoder:
             self.preparing = False
 
     def _build_model(self) -> bytes:
-        checked_digest(str(self._folder), WEIGHTS_SHA256)
+        check_digest(str(self._folder), WEIGHTS_SHA256)
         graph = build_graph(self._folder)
         new = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
         try:
@@ -116,7 +116,7 @@ def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
     # This setting is slower, but without it the sum of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, entries=precise)
-    tokenizer = tokenizer_in(folder)
+    tokenizer = load_tokenizer(folder)
 
     def vectors_of(texts: Sequence[str]) -> NDArray[np.float32]:
         # Tokenise all texts first, because each run of the session evicts the tokenizer's tables

@@ -94,7 +94,7 @@ def label_spans(text: str) -> list[tuple[int, int]]:
     return sorted([*spans, *(span for span in alone if text[span[0] : span[1]] in texts)])
 
 
-def without_labels(
+def remove_labels(
     spans: Sequence[tuple[int, int]], labels: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """Remove labels from spans.

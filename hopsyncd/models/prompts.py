@@ -88,12 +88,12 @@ _FAMILIES: Sequence[tuple[str, Prompts]] = (
 )
 
 
-def known_prompts(model: str) -> Prompts:
+def find_prompts(model: str) -> Prompts:
     """Return the prompts of the model's family, or empty prompts if the family is not known.
 
-    >>> known_prompts("intfloat/multilingual-e5-small")
+    >>> find_prompts("intfloat/multilingual-e5-small")
     Prompts(query='query: ', passage='passage: ')
-    >>> known_prompts("bge-m3:latest"), known_prompts("text-embedding-3-small")
+    >>> find_prompts("bge-m3:latest"), find_prompts("text-embedding-3-small")
     (Prompts(query='', passage=''), Prompts(query='', passage=''))
     """
     name = model.rstrip("/").rpartition("/")[2].partition(":")[0].lower()
@@ -144,7 +144,7 @@ def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None)
     """
     prompts = read_prompts(folder) if folder else None
     if prompts is None:
-        prompts = Prompts() if config.tells_roles else known_prompts(model)
+        prompts = Prompts() if config.tells_roles else find_prompts(model)
     query, passage = config.query_prompt, config.passage_prompt
     return Prompts(
         prompts.query if query == AUTO_PROMPT else query,
@@ -169,7 +169,7 @@ class AdaptedEncoder(PromptedEncoder):
     def predecessor(self) -> str:
         """The name that this encoder would have with its predecessor, or "" if it has no
         predecessor."""
-        name = predecessor_of(self._encoder)
+        name = find_predecessor(self._encoder)
         return self._adapted_name(name) if name else ""
 
     def _adapted_name(self, name: str) -> str:
@@ -194,6 +194,6 @@ class AdaptedEncoder(PromptedEncoder):
         return subtract_centre(vectors, self._centre)
 
 
-def predecessor_of(encoder: Encoder) -> str:
+def find_predecessor(encoder: Encoder) -> str:
     """Return the name of the encoder whose vectors stay in use until a rebuild, or ""."""
     return str(getattr(encoder, "predecessor", ""))

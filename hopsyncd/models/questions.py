@@ -29,7 +29,7 @@ import numpy as np
 from hopsyncd.errors import LlmError
 from hopsyncd.formats.units import split_into_sentences as split_sentences
 from hopsyncd.models.encoder import Encoder, encode_questions
-from hopsyncd.models.keywords import Mention, topic_of
+from hopsyncd.models.keywords import Mention, find_topic
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
 from store.records import (
@@ -125,8 +125,8 @@ class Drafts:
 
 def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
     """Derive the questions of a passage; `mentions` are the names in its text."""
-    spans = sentence_spans(passage.text)
-    topics = {keyword: topic for topic in passage.heading if (keyword := topic_of(topic))}
+    spans = find_sentence_spans(passage.text)
+    topics = {keyword: topic for topic in passage.heading if (keyword := find_topic(topic))}
     by_sentence = _group_by_sentence(mentions, spans)
     about = " > ".join(passage.heading)
     contexts = [f"{about}\n{passage.text}" if about else passage.text]
@@ -144,11 +144,11 @@ def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
     return Drafts((*incoming, *outgoing), tuple(contexts))
 
 
-def sentence_spans(text: str) -> list[tuple[int, int]]:
+def find_sentence_spans(text: str) -> list[tuple[int, int]]:
     """Find a passage's sentences. Returns their (start, end), without white space around them. A
     short line is joined with the next line.
 
-    >>> sentence_spans("One. Two.")
+    >>> find_sentence_spans("One. Two.")
     [(0, 4), (5, 9)]
     """
     spans: list[tuple[int, int]] = []
@@ -263,7 +263,7 @@ def _number(in_set: SetId, drafts: Drafts) -> tuple[Question, ...]:
     )
 
 
-def builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig:
+def make_builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig:
     """Return the settings of the built-in generator with these models."""
     return GenerationConfig(
         name=f"{GENERATOR}+{language.name}+{encoder.name}",
@@ -330,7 +330,7 @@ class BuiltinMaker:
     @property
     def generation(self) -> GenerationConfig:
         # This may send a request to an endpoint, for the length of its vectors.
-        return builtin_generation(self._language, self._encoder)
+        return make_builtin_generation(self._language, self._encoder)
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None

@@ -21,10 +21,10 @@ from hopsyncd.models.llm.attempts import (
     Poster,
     Spending,
     Timing,
-    endpoint_host,
-    spent_today,
+    find_endpoint_host,
+    read_spent_today,
 )
-from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.budget import Usage, estimate_tokens
 from hopsyncd.models.llm.chat_completion import is_count
 from hopsyncd.models.llm.retry import EndpointTexts, UnusableReply
 from hopsyncd.responses.daemon_state import RerankerStatus
@@ -99,7 +99,7 @@ class HttpReranker:
         sender: Poster,
         timing: Timing = _REAL_TIME,
     ) -> None:
-        self.host = endpoint_host(config.reranker_url)
+        self.host = find_endpoint_host(config.reranker_url)
         self.model = config.reranker
         self.ledger = ledger
         self._max_tokens_per_day = config.reranker_max_tokens_per_day
@@ -141,7 +141,7 @@ class HttpReranker:
 
     def status(self) -> RerankerStatus:
         """Return the part of /v1/status about this endpoint. Reads the ledger once."""
-        spent, problem = spent_today(self.ledger, self._timing)
+        spent, problem = read_spent_today(self.ledger, self._timing)
         return {
             "endpoint": self.host,
             "model": self.model,
@@ -158,7 +158,7 @@ class HttpReranker:
         body: dict[str, Any] = {"query": question, "documents": texts, "top_n": len(texts)}
         if self.model:
             body["model"] = self.model
-        estimate = sum(map(estimated_tokens, texts)) + estimated_tokens(question) * len(texts)
+        estimate = sum(map(estimate_tokens, texts)) + estimate_tokens(question) * len(texts)
         spending = Spending("reranking", "", self._usage, estimate)
 
         def request() -> Scores:

@@ -23,7 +23,7 @@ from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.retrieve.likeness import OF_LIKENESS, compare_best_vectors
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.records import Vectors
 
 _OF_WORDS = 6.0  # the likeness of a passage that has all terms of a clause.
@@ -122,7 +122,7 @@ def read_clauses(context: QueryContext) -> ClauseCoverage | None:
 
 
 def _weigh_terms(context: QueryContext, clause: str) -> Floats:
-    clause_terms: Sequence[str] = index_terms(clause)
+    clause_terms: Sequence[str] = list_index_terms(clause)
     shares = np.array(
         [share if term in clause_terms else 0.0 for term, share in context.terms.items()]
     )

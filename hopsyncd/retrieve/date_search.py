@@ -10,7 +10,7 @@ import numpy as np
 from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.term_matches import look_up_terms
-from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, day_term, order_term
+from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, make_day_term, order_term
 
 
 def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
@@ -18,7 +18,7 @@ def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
 
     Returns their rows, ascending.
     """
-    terms = [day_term(day), *(day_term(day, order) for order in ORDERS)]
+    terms = [make_day_term(day), *(make_day_term(day, order) for order in ORDERS)]
     certain, *unclear = (_find_term_rows(snapshot, term) for term in terms)
     parts = [certain, _find_rows_by_name(snapshot, day)]
     for is_day_first, rows in zip((True, False), unclear, strict=True):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges, unite
-from hopsyncd.index.live_index import LiveIndex, name_key
+from hopsyncd.index.live_index import LiveIndex, compute_name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vectors
 from hopsyncd.retrieve.other_forms import OtherForm
@@ -201,7 +201,7 @@ def _describe_follow_up(follow_up: FollowUp) -> Query:
 
 
 def _map_term_keys(weights: Mapping[str, float]) -> dict[int, float]:
-    return {name_key(term): weight for term, weight in weights.items()}
+    return {compute_name_key(term): weight for term, weight in weights.items()}
 
 
 def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hopsyncd.models.questions import sentence_spans
+from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from store.records import PassageId
 
@@ -237,7 +237,7 @@ def _cut(
 
 def _make_excerpt(texts: PassageTexts, part: _Part) -> Excerpt:
     text = texts.passages[part.passage].text
-    spans = sentence_spans(text)
+    spans = find_sentence_spans(text)
     chosen = sorted(part.chosen)
     sentences = tuple(text[slice(*spans[position])] for position in chosen)
     if len(chosen) == len(spans):

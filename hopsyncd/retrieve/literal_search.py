@@ -40,7 +40,7 @@ from hopsyncd.retrieve.query_words import (
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, select_largest
 from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.dates import find_asked_day
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.content import full_text
 from store.records import Passage, PassageId
 
@@ -141,7 +141,7 @@ def find_literals(
     ]
     texts = _Texts(snapshot, read)
     absent = _find_absent(snapshot, query, parts, texts)
-    whole_rows = _find_rows(snapshot, index_terms(query.whole)) if query.whole else _NO_ROWS
+    whole_rows = _find_rows(snapshot, list_index_terms(query.whole)) if query.whole else _NO_ROWS
     if not len(whole_rows) and not any(len(part.rows) for part in parts):
         return LiteralMatches(query, absent=absent, forms=forms)
     scores = look_up_words(snapshot, query.text, forms.rows_by_term).scores
@@ -350,23 +350,23 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
 
 
 def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _FoundPart:
-    terms = index_terms(part.text)
+    terms = list_index_terms(part.text)
     rows = _find_rows(snapshot, terms)
     weight = sum(_compute_idf(snapshot, term) for term in terms)
     if part.kind == "word":
         joined = _list_compounds(part.text, query.words[:_MOST_PARTS])
         for words in joined:
-            rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(words))))
+            rows = np.union1d(rows, _find_rows(snapshot, list_index_terms("".join(words))))
         names: tuple[str, ...] = ()
         if not len(rows) and len(part.text) >= _LEAST_NAME:
             names = _list_words_with(snapshot, part.text)
             for name in names:
-                rows = np.union1d(rows, _find_rows(snapshot, index_terms(name)))
+                rows = np.union1d(rows, _find_rows(snapshot, list_index_terms(name)))
         return _FoundPart(part, rows, weight, names, joined)
     humps = tuple(split_humps(part.text))
     if part.kind == "code" and len(humps) > 1 and part.text.replace("_", "").isalnum():
-        rows = np.union1d(rows, _find_rows(snapshot, index_terms(" ".join(humps))))
-        rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(humps))))
+        rows = np.union1d(rows, _find_rows(snapshot, list_index_terms(" ".join(humps))))
+        rows = np.union1d(rows, _find_rows(snapshot, list_index_terms("".join(humps))))
         return _FoundPart(part, rows, weight, (), (humps,))
     if part.kind == "code" and (day := find_asked_day(part.text, query.text)):
         dated = find_dated_rows(snapshot, day)
@@ -377,7 +377,7 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
 
 def _add_forms(found_part: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
     """Add the rows of passages with another form of a word or code. Phrases have no other forms."""
-    rows = [others[term] for term in index_terms(found_part.part.text) if term in others]
+    rows = [others[term] for term in list_index_terms(found_part.part.text) if term in others]
     if not rows or found_part.part.kind == "phrase":
         return found_part
     every = reduce(np.union1d, rows)
@@ -457,7 +457,7 @@ def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
     """
     words = (_POSSESSIVE.sub("", word) for word in query.words if not _AMOUNT.match(word))
     unusual = [word for word in words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())]
-    return tuple(word for word in unusual if not _occurs(snapshot, index_terms(word)))
+    return tuple(word for word in unusual if not _occurs(snapshot, list_index_terms(word)))
 
 
 def _occurs(snapshot: Snapshot, terms: Sequence[str]) -> bool:

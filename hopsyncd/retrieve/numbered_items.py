@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.records import Passage, PassageId
 
 _NOUNS = (
@@ -30,7 +30,7 @@ _LABEL = re.compile(
 )
 # Words of a question about an item that its list need not have.
 _ASKING = frozenset(
-    index_terms("come comes say says said follow follows next read go done tell show")
+    list_index_terms("come comes say says said follow follows next read go done tell show")
 )
 _LEAST_COVERED = 0.5  # the least share of the question's other words that the list's headings have
 _OF_INTRODUCTION = 0.8  # a word of the line before a list counts less than a word of a heading
@@ -148,7 +148,7 @@ def find_item(
     headings have the most weight of these terms. Ties go to the list whose nearest heading has more
     weight, then to an outer list, then to an earlier passage.
     """
-    terms = set(index_terms(reference.subject)) - _ASKING
+    terms = set(list_index_terms(reference.subject)) - _ASKING
     subject = {term: worth for term, worth in weights.items() if term in terms}
     total = sum(subject.values())
     if not total:
@@ -156,12 +156,12 @@ def find_item(
     best: tuple[float, float, int] = (_LEAST_COVERED, 0.0, -_DEEPEST)
     best_item: FoundItem | None = None
     for id_, passage in passages:
-        above = frozenset(index_terms(" ".join(passage.heading)))
-        nearest = frozenset(index_terms(" ".join(passage.heading[-1:])))
+        above = frozenset(list_index_terms(" ".join(passage.heading)))
+        nearest = frozenset(list_index_terms(" ".join(passage.heading[-1:])))
         for item in list_items(passage.text):
             if item.number != reference.number:
                 continue
-            introduced = frozenset(index_terms(item.introduction)) - above
+            introduced = frozenset(list_index_terms(item.introduction)) - above
             covered = _sum(subject, above) + _OF_INTRODUCTION * _sum(subject, introduced)
             rank = (round(covered / total, 9), round(_sum(subject, nearest), 9), -item.depth)
             if rank > best:

@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hopsyncd.index.arrays import Integers
-from hopsyncd.index.links import file_title
-from hopsyncd.index.live_index import name_key
+from hopsyncd.index.links import find_file_title
+from hopsyncd.index.live_index import compute_name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import normalise
@@ -31,7 +31,7 @@ from hopsyncd.text.abbreviations import (
     ALIASES_OF_FILE,
     MOST_WORDS,
     find_pairs,
-    form_term,
+    make_form_term,
     split_stems,
 )
 from store.content import full_text
@@ -97,10 +97,10 @@ def _find_defining(
 ) -> dict[tuple[str, ...], Integers]:
     """Map runs of terms in the question to the rows of passages that may define a form of them."""
     runs = [*typed]
-    keys = np.array([name_key(form_term(run)) for run in runs], dtype=np.int64)
+    keys = np.array([compute_name_key(make_form_term(run)) for run in runs], dtype=np.int64)
     _, positions = snapshot.index.postings.terms_by_key.find_all(keys)
     defined = [runs[position] for position in np.unique(positions).tolist()]
-    every = look_up_terms(snapshot, [form_term(run) for run in defined])
+    every = look_up_terms(snapshot, [make_form_term(run) for run in defined])
     rows = {
         run: term_rows.passage_rows
         for run, term_rows in zip(defined, every, strict=True)
@@ -150,7 +150,7 @@ def _find_title(snapshot: Snapshot, row: int) -> str:
     count = len(visible.documents)
     has_key = index.documents.path_key[:count] == visible.document_of_row[row]
     documents = np.flatnonzero(has_key & visible.documents)
-    return file_title(index.document_paths[int(documents[0])]) if len(documents) else ""
+    return find_file_title(index.document_paths[int(documents[0])]) if len(documents) else ""
 
 
 class FormMatches:

@@ -17,7 +17,7 @@ from hopsyncd.index.arrays import Floats, Integers, expand_ranges
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import QuestionTable
 from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.models.questions import sentence_spans
+from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, OtherForm, match_other_forms
 from hopsyncd.retrieve.term_matches import (
@@ -31,9 +31,9 @@ from hopsyncd.retrieve.term_matches import (
 )
 from hopsyncd.text.question_language import (
     drop_foreign_function_words,
-    foreign_function_words,
+    list_foreign_function_words,
 )
-from hopsyncd.text.words import index_terms, plain, terms_of_each
+from hopsyncd.text.words import list_index_terms, map_texts_to_terms, normalise_text
 from store.records import PassageId, Vectors, split_unspaced
 
 Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
@@ -68,7 +68,7 @@ def find_names(query: str, mentioned: Mentioned) -> list[str]:
         if length > 1 or not words[start][0].islower()
     }
     mentioned_names = mentioned([*dict.fromkeys(parts.values())]) - STOP_WORDS
-    mentioned_names -= foreign_function_words(query)
+    mentioned_names -= list_foreign_function_words(query)
     names: list[str] = []
     end = 0
     for (start, length), name in parts.items():
@@ -85,7 +85,7 @@ def compute_name_shares(names: Sequence[str], weights: Mapping[str, float]) -> d
     {'due south': 0.75}
     """
     total = sum(weights.values())
-    terms = terms_of_each(word for name in names for word in name.split())
+    terms = map_texts_to_terms(word for name in names for word in name.split())
     terms_by_name = {
         name: {term for word in name.split() for term in terms[word]} for name in names
     }
@@ -161,7 +161,7 @@ class Words:
 
 def compute_question_idf(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """Map the question's terms to their idf, including terms that no passage has."""
-    terms = index_terms(drop_foreign_function_words(question))
+    terms = list_index_terms(drop_foreign_function_words(question))
     df = np.array([term_rows.df for term_rows in look_up_terms(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
@@ -170,7 +170,7 @@ def look_up_words(
     snapshot: Snapshot, question: str, others: Mapping[str, Integers] = NO_OTHERS
 ) -> Words:
     """Look up the question's words. `others` maps terms to the passage rows with other forms."""
-    terms = index_terms(question)
+    terms = list_index_terms(question)
     every = look_up_terms(snapshot, terms, others)
     df = np.array([term_rows.df for term_rows in every], dtype=np.int64)
     idf = compute_idf(snapshot, df)
@@ -474,7 +474,7 @@ def map_words_to_terms(terms: Iterable[str], words: Iterable[str]) -> dict[str, 
     """
     term_set = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in term_set})
-    terms_of_words = terms_of_each(word for word in words if word.startswith(begins))
+    terms_of_words = map_texts_to_terms(word for word in words if word.startswith(begins))
     return {
         word: term_set.intersection(terms)
         for word, terms in terms_of_words.items()
@@ -491,5 +491,7 @@ def split_into_words(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ..
     >>> split_into_words(("Rome",), "It fell. It rose.")
     (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
-    parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))
-    return tuple(tuple(map(intern, WORD.findall(plain(split_unspaced(part))))) for part in parts)
+    parts = " ".join(heading), *(text[start:end] for start, end in find_sentence_spans(text))
+    return tuple(
+        tuple(map(intern, WORD.findall(normalise_text(split_unspaced(part))))) for part in parts
+    )

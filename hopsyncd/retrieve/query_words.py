@@ -15,7 +15,7 @@ from typing import Literal
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.numbered_items import ItemReference, read_item_reference
 from hopsyncd.text.dates import WRITTEN_DATE
-from hopsyncd.text.question_language import foreign_function_words
+from hopsyncd.text.question_language import list_foreign_function_words
 from store.records import UNSPACED
 
 Kind = Literal["phrase", "code", "word"]
@@ -184,7 +184,7 @@ def read_query_words(query: str) -> QueryWords:
         else:
             words += _WORD.findall(bare)
     plain = [word for word in words if not _is_abbreviation(word, words)]
-    linking = foreign_function_words(query) or FUNCTION_WORDS
+    linking = list_foreign_function_words(query) or FUNCTION_WORDS
     links = {word for word in plain if word.lower() in linking}
     content = [word for word in words if word not in links]
     if not content and not parts:

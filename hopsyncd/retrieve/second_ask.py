@@ -35,7 +35,7 @@ from hopsyncd.retrieve.ranking import (
     select_nearly_largest,
 )
 from hopsyncd.retrieve.term_matches import K1, WORD, TermMatches, compute_idf, look_up_terms
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.records import Vectors
 
 _STARTS = 3  # Passages to read.
@@ -212,14 +212,14 @@ def _select_words(question: str, wanted: Collection[str]) -> str:
     """Keep the words of the question that have a wanted term, and words without any term."""
     selected = []
     for word in question.split():
-        terms = index_terms(word)
+        terms = list_index_terms(word)
         if not terms or any(term in wanted for term in terms):
             selected.append(word)
     return " ".join(selected)
 
 
 def _list_terms(plan: Plan) -> set[str]:
-    return {*plan.terms, *(term for name in plan.names for term in index_terms(name))}
+    return {*plan.terms, *(term for name in plan.names for term in list_index_terms(name))}
 
 
 def _weigh_terms(
@@ -231,7 +231,7 @@ def _weigh_terms(
     """
     weights = dict(plan.terms)
     for name in plan.names:
-        terms = index_terms(name)
+        terms = list_index_terms(name)
         df = np.array([matches[term].df for term in terms], dtype=np.int64)
         shares = _NAME_WEIGHT * compute_idf(context.snapshot, df) / context.total_idf
         for term, share in zip(terms, shares.tolist(), strict=True):

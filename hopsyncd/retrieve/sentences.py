@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.keywords import STOP_WORDS, normalise
-from hopsyncd.models.questions import sentence_spans
+from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.query_context import compute_question_idf
-from hopsyncd.text.words import index_terms, terms_of_each
+from hopsyncd.text.words import list_index_terms, map_texts_to_terms
 from store.content import best_sets, sets_by_id
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
@@ -57,7 +57,7 @@ _AUXILIARIES = (
 @cache
 def list_function_terms() -> frozenset[str]:
     """Return the index terms of stop words and auxiliary verbs."""
-    return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
+    return frozenset(list_index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
 def compute_term_weights(snapshot: Snapshot, question: str) -> dict[str, float]:
@@ -116,15 +116,15 @@ def list_sentences(
     sentences: list[Sentence] = []
     for rank, id_ in enumerate(found.ranked):
         passage = found.passages[id_]
-        texts = [passage.text[start:end] for start, end in sentence_spans(passage.text)]
+        texts = [passage.text[start:end] for start, end in find_sentence_spans(passage.text)]
         stored = _map_questions_by_text(sets.get(id_))
         vectors = _compute_vectors(passage, texts, stored, encoder)
         asked = np.array([question, *clauses], dtype=np.float64)
         cosines = vectors.astype(np.float64) @ asked.T / (GRID * GRID)
         headings = frozenset(normalise(heading) for heading in passage.heading)
         paths = [place.document for place in found.places.get(id_, ())]
-        above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
-        terms_by_text = terms_of_each(texts)
+        above = frozenset(list_index_terms(" ".join((*passage.heading, *paths))))
+        terms_by_text = map_texts_to_terms(texts)
         for text, (cosine, *by_clause) in zip(texts, cosines.tolist(), strict=True):
             has = above.union(terms_by_text[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings

@@ -21,7 +21,7 @@ from itertools import chain
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import map_words_to_terms, split_into_words
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.records import Passage, PassageId
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
@@ -101,7 +101,7 @@ class _AskedWords:
     def __init__(self, question: str) -> None:
         usual = STOP_WORDS - _NEGATIONS
         words = (word for word in question.split() if word.lower() not in usual)
-        self._terms = frozenset(index_terms(" ".join(words)))
+        self._terms = frozenset(list_index_terms(" ".join(words)))
 
     def are_added(self, new: AbstractSet[str], known_words: AbstractSet[str]) -> bool:
         """Return whether the new words contain a word of the question that the known words lack."""

@@ -19,8 +19,13 @@ from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import find_names
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.term_matches import Read, look_up_terms
-from hopsyncd.text.question_language import foreign_function_words
-from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_of_each
+from hopsyncd.text.question_language import list_foreign_function_words
+from hopsyncd.text.words import (
+    correct_spelling,
+    list_index_terms,
+    list_spellings,
+    map_texts_to_terms,
+)
 from store.content import full_text
 from store.records import PassageId
 
@@ -58,10 +63,10 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     Quoted words, codes and usual English words are not corrected. If many words of a question are
     unknown, no word is corrected.
     """
-    foreign = foreign_function_words(question)
-    usual = STOP_WORDS | {spelling for word in foreign for spelling in spellings(word)}
+    foreign = list_foreign_function_words(question)
+    usual = STOP_WORDS | {spelling for word in foreign for spelling in list_spellings(word)}
     plain = " ".join(read_query_words(question).words)
-    words = [word for word in spellings(plain) if word not in usual]
+    words = [word for word in list_spellings(plain) if word not in usual]
     known_words = {word for word, count in _count_passages(snapshot, words).items() if count}
     unknown = [word for word in words if word not in known_words]
     if not unknown or len(unknown) > max(_FEW_UNKNOWN, min(len(words) // 3, _MOST_UNKNOWN)):
@@ -89,7 +94,7 @@ def _is_name(question: str, word: str) -> bool:
     typed = [
         (match.start(), match[0])
         for match in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
-        if word in spellings(match[0])
+        if word in list_spellings(match[0])
     ]
     return bool(typed) and all(start and word.istitle() for start, word in typed)
 
@@ -117,7 +122,7 @@ def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
 
 def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
     """Count the visible passages that have each word, in any of its forms."""
-    terms_by_word = terms_of_each(words)
+    terms_by_word = map_texts_to_terms(words)
     terms = [terms_by_word[word][0] if terms_by_word[word] else word for word in words]
     return {
         word: term_rows.df
@@ -152,7 +157,7 @@ def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
 
     The vocabulary cannot tell, because it also has words of hidden sources.
     """
-    rows = [term_rows.passage_rows for term_rows in look_up_terms(snapshot, index_terms(word))]
+    rows = [term_rows.passage_rows for term_rows in look_up_terms(snapshot, list_index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
     texts = read([PassageId(id_) for id_ in passages.tolist()])
-    return any(word in spellings(full_text(passage)) for passage in texts.values())
+    return any(word in list_spellings(full_text(passage)) for passage in texts.values())

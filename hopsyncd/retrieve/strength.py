@@ -23,8 +23,8 @@ from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.term_matches import look_up_terms
-from hopsyncd.text.question_language import foreign_function_words
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.question_language import list_foreign_function_words
+from hopsyncd.text.words import list_index_terms
 from store.records import WORD, PassageId, Vectors
 
 Strength = Literal["strong", "fair", "weak"]
@@ -105,9 +105,9 @@ def _list_content_terms(question: str) -> tuple[str, ...]:
     """Return the question's terms without function words, or all terms if only function words
     remain.
     """
-    linking = foreign_function_words(question) or FUNCTION_WORDS
+    linking = list_foreign_function_words(question) or FUNCTION_WORDS
     words = [word for word in WORD.findall(question) if word.lower() not in linking]
-    return index_terms(" ".join(words) or question)
+    return list_index_terms(" ".join(words) or question)
 
 
 def _compute_word_shares(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import Floats, Int32s, Integers, take_flags
-from hopsyncd.index.live_index import name_key
+from hopsyncd.index.live_index import compute_name_key
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Passage, PassageId
 
@@ -143,7 +143,7 @@ def look_up_terms(
 
     `others` maps a term to the rows of passages with another form of the term.
     """
-    keys = [name_key(term) for term in terms]
+    keys = [compute_name_key(term) for term in terms]
     cache = snapshot.statistics.term_rows
     by_key = {key: cache.get(key) for key in keys}
     new = [key for key, known in by_key.items() if known is None]

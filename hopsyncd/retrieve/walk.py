@@ -60,7 +60,7 @@ from hopsyncd.retrieve.transitions import (
     find_outgoing_names,
 )
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.records import PassageId
 
 _OF_TOPIC = 2.0
@@ -205,7 +205,7 @@ def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:
 
 
 def _weigh_title(context: QueryContext, title: str) -> float:
-    return sum(context.terms.get(term, 0.0) for term in index_terms(title))
+    return sum(context.terms.get(term, 0.0) for term in list_index_terms(title))
 
 
 def _drop_overlapping(titles: Sequence[_Title]) -> Iterator[_Title]:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hopsyncd.text.words import terms_of_each
+from hopsyncd.text.words import map_texts_to_terms
 
 ALIASES_OF_FILE = "aliases of file"  # the term of passages whose note has aliases and no heading.
 MOST_WORDS = 8  # the most words of a long form.
@@ -150,7 +150,7 @@ def _find_long_form(short: str, before: str) -> str:
     The first letter must begin a word other than a linking word such as "of". Most other letters
     must begin a word too. If the short form is in lower case, all other letters must.
     """
-    letters = [character for character in _singular(short).lower() if character.isalnum()]
+    letters = [character for character in _make_singular(short).lower() if character.isalnum()]
     most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)
     words = [*_WORD.finditer(before)][-most:]
     lower = before.lower()
@@ -184,7 +184,7 @@ def _match_initials(short: str, after: str) -> str:
 
     Linking words such as "of" may be skipped.
     """
-    letters = [character for character in _singular(short).lower() if character.isalnum()]
+    letters = [character for character in _make_singular(short).lower() if character.isalnum()]
     words = [*_WORD.finditer(after)][: MOST_WORDS + 2]
     matched = 0
     for word in words:
@@ -199,7 +199,7 @@ def _match_initials(short: str, after: str) -> str:
     return ""
 
 
-def _singular(short: str) -> str:
+def _make_singular(short: str) -> str:
     return short[:-1] if len(short) > 2 and short[-1] == "s" and short[-2].isupper() else short
 
 
@@ -232,23 +232,23 @@ def split_stems(text: str) -> tuple[str, ...]:
     ('request', 'for', 'quotat')
     """
     words = [word.lower() for word in _WORD.findall(unicodedata.normalize("NFC", text))]
-    terms = terms_of_each(words)
+    terms = map_texts_to_terms(words)
     return tuple(term for word in words for term in terms[word])
 
 
-def form_term(stems: Sequence[str]) -> str:
+def make_form_term(stems: Sequence[str]) -> str:
     """Return the index term for passages that define a short or long form with these stems."""
     return f"form {' '.join(stems)}"
 
 
-def form_terms(headings: Sequence[str], text: str) -> set[str]:
+def list_form_terms(headings: Sequence[str], text: str) -> set[str]:
     """Return the index terms of all pairs that a passage defines.
 
-    >>> sorted(form_terms((), "the Enterprise Support Team (EST)"))
+    >>> sorted(list_form_terms((), "the Enterprise Support Team (EST)"))
     ['form enterpris support team', 'form est']
     """
     forms = {form for pair in find_pairs(headings, text) for form in pair}
     aliases = [] if headings else _find_aliases(text)
     stems = {split_stems(form) for form in forms.union(aliases)}
-    terms = {form_term(stem) for stem in stems if stem}
+    terms = {make_form_term(stem) for stem in stems if stem}
     return terms | {ALIASES_OF_FILE} if aliases else terms

@@ -98,9 +98,9 @@ def find_dates(text: str) -> Iterator[FoundDate]:
     for match in WRITTEN_DATE.finditer(text):
         first_day, first_month, first_year, month, day, year = match.groups()
         name = (first_month or month).lower()
-        yield from _days(first_year or year, MONTHS.get(name, 0), first_day or day)
+        yield from _list_days(first_year or year, MONTHS.get(name, 0), first_day or day)
     for match in _YEAR_FIRST.finditer(text):
-        yield from _days(match[1], int(match[3]), match[4])
+        yield from _list_days(match[1], int(match[3]), match[4])
     for match in _YEAR_LAST.finditer(text):
         yield from _read_year_last(int(match[1]), int(match[3]), match[4])
 
@@ -118,8 +118,8 @@ def find_date_text(text: str) -> str:
 
 def _read_year_last(first: int, second: int, year: str) -> Iterator[FoundDate]:
     by_order: dict[Order, list[FoundDate]] = {
-        "day first": [*_days(year, second, first)],
-        "month first": [*_days(year, first, second)],
+        "day first": [*_list_days(year, second, first)],
+        "month first": [*_list_days(year, first, second)],
     }
     orders = [order for order, days in by_order.items() if days]
     if first == second:
@@ -131,7 +131,7 @@ def _read_year_last(first: int, second: int, year: str) -> Iterator[FoundDate]:
             yield FoundDate(by_order[order][0].day, order)
 
 
-def _days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
+def _list_days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
     try:
         yield FoundDate(date(int(year), month, int(day)).isoformat())
     except ValueError:
@@ -151,7 +151,7 @@ def is_day_first_language(text: str) -> bool:
     return day_first > sum(word in _ENGLISH_WORDS for word in words)
 
 
-def day_term(day: str, order: Order | None = None) -> str:
+def make_day_term(day: str, order: Order | None = None) -> str:
     """Return the index term of a day. With `order`, return the term of an ambiguous
     numeric date."""
     return f"day {day} {order}" if order else f"day {day}"
@@ -162,16 +162,16 @@ def order_term(order: Order) -> str:
     return f"order {order}"
 
 
-def date_terms(text: str) -> Counter[str]:
+def count_date_terms(text: str) -> Counter[str]:
     """Count the index terms of the dates in the text, of the orders that they prove, and of a
     language in which the day comes first.
 
-    >>> date_terms("07.05.2025 and 31.05.2025")["order day first"]
+    >>> count_date_terms("07.05.2025 and 31.05.2025")["order day first"]
     1
     """
     terms: Counter[str] = Counter()
     for written in find_dates(text):
-        terms[day_term(written.day, written.order)] += 1
+        terms[make_day_term(written.day, written.order)] += 1
         if written.proves:
             terms[order_term(written.proves)] += 1
     if is_day_first_language(text):
@@ -211,5 +211,5 @@ def find_days_in_name(path: str) -> tuple[str, ...]:
     days = [date.day for date in find_dates(name.replace("-", " ")) if date.order is None]
     days += [date.day for date in find_dates(name) if date.order is None]
     for match in _COMPACT.finditer(name):
-        days += [date.day for date in _days(match[1], int(match[2]), match[3])]
+        days += [date.day for date in _list_days(match[1], int(match[2]), match[3])]
     return tuple(dict.fromkeys(days))

@@ -144,7 +144,7 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
     return scores
 
 
-def foreign_function_words(text: str) -> frozenset[str]:
+def list_foreign_function_words(text: str) -> frozenset[str]:
     """Return the function words of the text's language. For English or an unknown language, returns
     an empty set.
     """
@@ -161,7 +161,7 @@ def drop_foreign_function_words(text: str) -> str:
     >>> drop_foreign_function_words("Wann wurde die Brücke eröffnet?").split()
     ['Brücke', 'eröffnet?']
     """
-    foreign = foreign_function_words(text)
+    foreign = list_foreign_function_words(text)
     if not foreign:
         return text
 

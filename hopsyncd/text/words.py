@@ -20,11 +20,11 @@ _SHORT_CACHED, _MOST_CHARACTERS = 1 << 12, 256  # texts whose sorted terms are c
 _TERM_CACHE: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
-def spellings(text: str) -> list[str]:
+def list_spellings(text: str) -> list[str]:
     """Return the distinct words to which a typo may be corrected: only letters, at least four, in
     lower case.
 
-    >>> spellings("The tyre of car 0815x, the TYRE")
+    >>> list_spellings("The tyre of car 0815x, the TYRE")
     ['tyre']
     """
     return [*dict.fromkeys(map(_lower, _SPELLED.findall(split_unspaced(_compose_accents(text)))))]
@@ -32,7 +32,7 @@ def spellings(text: str) -> list[str]:
 
 def correct_spelling(text: str, corrections: Mapping[str, str]) -> str:
     """Replace misspelled words with their corrections, and keep the case in the text. The keys of
-    `corrections` have the form that `spellings` returns.
+    `corrections` have the form that `list_spellings` returns.
 
     >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
@@ -69,7 +69,7 @@ class _Plain(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        terms = index_terms(f"a{character}b")
+        terms = list_index_terms(f"a{character}b")
         self[code] = plain = terms[0][1:-1] if len(terms) == 1 else character
         return plain
 
@@ -77,20 +77,20 @@ class _Plain(dict[int, str]):
 _PLAIN = _Plain()
 
 
-def plain(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return the text in lower case. Its words are normalized as in full-text search, but not
     stemmed.
 
-    >>> plain("Éclairs in Łódź")
+    >>> normalise_text("Éclairs in Łódź")
     'eclairs in łodz'
     """
     return text.lower() if text.isascii() else text.lower().translate(_PLAIN)
 
 
-def index_terms(text: str) -> tuple[str, ...]:
+def list_index_terms(text: str) -> tuple[str, ...]:
     """Return the distinct terms of full-text search in the text, sorted.
 
-    >>> index_terms("The dogs, the dog")
+    >>> list_index_terms("The dogs, the dog")
     ('dog', 'the')
     """
     return _find_short_terms(text) if len(text) <= _MOST_CHARACTERS else _find_terms(text)
@@ -98,9 +98,9 @@ def index_terms(text: str) -> tuple[str, ...]:
 
 def _find_terms(text: str) -> tuple[str, ...]:
     if not text.isascii():
-        return terms_of_each([text])[text]
+        return map_texts_to_terms([text])[text]
     # The words of ASCII texts are mostly cached, and WORD splits ASCII like the tokenizer.
-    terms = terms_of_each(WORD.findall(text.lower()))
+    terms = map_texts_to_terms(WORD.findall(text.lower()))
     return tuple(sorted(frozenset().union(*terms.values())))
 
 
@@ -109,14 +109,14 @@ _find_short_terms = lru_cache(_SHORT_CACHED)(
 )  # a question's terms are needed several times
 
 
-def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the `index_terms` of each text, by text, computed together."""
+def map_texts_to_terms(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the index terms of each text, by text, computed together."""
     by_text = {text: _TERM_CACHE.get(text) for text in texts}
     cached = {text: terms for text, terms in by_text.items() if terms is not None}
     if len(cached) < len(by_text):
         new = [text for text in by_text if text not in cached]
         computed = {
-            text: tuple(sorted(counts)) for text, counts in zip(new, term_counts(new), strict=True)
+            text: tuple(sorted(counts)) for text, counts in zip(new, count_terms(new), strict=True)
         }
         if len(_TERM_CACHE) > _MAX_CACHED:
             _TERM_CACHE.clear()
@@ -125,12 +125,12 @@ def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return cached
 
 
-def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
+def count_terms(texts: Sequence[str]) -> list[dict[str, int]]:
     """Count the terms of each text.
 
     SQLite has no function for this, so an in-memory index does it.
 
-    >>> term_counts(["The dogs, the dog"])
+    >>> count_terms(["The dogs, the dog"])
     [{'dog': 2, 'the': 2}]
     """
     memory = _tokenizer()

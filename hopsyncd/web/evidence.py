@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from hopsyncd.display import CELL_SHOWN, document_name, document_title, show_cells, title_of
 from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.text.words import index_terms, terms_of_each
+from hopsyncd.text.words import list_index_terms, map_texts_to_terms
 from hopsyncd.web.reading import show_box
 
 Passage = Mapping[str, Any]
@@ -94,7 +94,7 @@ class Group:
 def question_terms(question: str) -> frozenset[str]:
     """Return the terms of a question to mark in texts, without words such as "the"."""
     words = [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
-    return frozenset(index_terms(" ".join(words)))
+    return frozenset(list_index_terms(" ".join(words)))
 
 
 def mark_words(text: str, terms: frozenset[str]) -> Markup:
@@ -105,7 +105,7 @@ def mark_words(text: str, terms: frozenset[str]) -> Markup:
     """
     if not terms:
         return escape(text)
-    by_word = terms_of_each({word.lower() for word in _WORD.findall(text)})
+    by_word = map_texts_to_terms({word.lower() for word in _WORD.findall(text)})
     wanted = {word for word, found in by_word.items() if not terms.isdisjoint(found)}
     parts, end = list[Markup](), 0
     for found in _WORD.finditer(text):
@@ -123,7 +123,7 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
     parts = list(split_into_sentences(flat))
-    by_part = terms_of_each(parts)
+    by_part = map_texts_to_terms(parts)
     scores = [len(terms & set(by_part[part])) for part in parts]
     best = max(range(len(parts)), key=lambda index: (scores[index], -index))
     start = "… " if best else ""

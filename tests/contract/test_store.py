@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.index.edge_selection import edge_budget
+from hopsyncd.index.edge_selection import compute_edge_budget
 from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.strategies.plain import rank_by_vector
@@ -97,7 +97,7 @@ def told(connection: Connection) -> dict[str, object]:
         "log": log,
         "hidden": [
             history.visible_entry(
-                connection, entry, hidden, lambda n: edge_budget(n, 1.0), counts_of_number
+                connection, entry, hidden, lambda n: compute_edge_budget(n, 1.0), counts_of_number
             )
             for entry in log
             if entry.collected_ms is None

@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.read import identify_rules
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
 from tests.fakes.dump import served_by
@@ -27,19 +27,19 @@ def test_a_kill_while_the_index_is_saved_leaves_a_correct_saved_index_or_none(
         return VersionWriter(
             stack.connection,
             fake_maker(),
-            rules=rules_of(12),
+            rules=identify_rules(12),
             budget_factor=1.0,
             now_ms=lambda: 0,
             saved=SavedIndex(folder),
         )
 
-    expected = served_by(stack.writer.snapshot_of(stack.head))
+    expected = served_by(stack.writer.make_snapshot(stack.head))
     killed = True
     at = 0
     while killed:
         at += 1
         writer = started()
-        assert served_by(writer.snapshot_of(stack.head)) == expected
+        assert served_by(writer.make_snapshot(stack.head)) == expected
         child = os.fork()
         if not child:
             _die_at(at, folder)

@@ -13,7 +13,7 @@ from hopsyncd.index.edge_selection import (
     list_pending_matches,
     update_matches,
 )
-from hopsyncd.index.links import heading_key
+from hopsyncd.index.links import compute_heading_key
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
@@ -21,7 +21,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import Coverage, QueryContext
-from hopsyncd.text.words import term_counts
+from hopsyncd.text.words import count_terms
 from store.records import (
     Direction,
     Link,
@@ -41,8 +41,8 @@ _NO_VERSION = Version(0, 0, "", 0, "", 0, 0, 0, 0, 0, None, {})
 
 def passage(questions: QuestionSet, text: str = "", headings: Sequence[str] = ()) -> NewPassage:
     """A passage with the words of a text."""
-    (terms,) = term_counts([text])
-    return NewPassage(questions, count_words(text), terms, [*map(heading_key, headings)])
+    (terms,) = count_terms([text])
+    return NewPassage(questions, count_words(text), terms, [*map(compute_heading_key, headings)])
 
 
 def document(

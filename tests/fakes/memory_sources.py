@@ -43,5 +43,5 @@ class MemorySources:
         for source in self.sources:
             self.stack.path.sync(source, Scope(None, accept_empty=True))
         newest = self.stack.versions[-1]
-        self.engine.publish(self.stack.writer.snapshot_of(newest))
+        self.engine.publish(self.stack.writer.make_snapshot(newest))
         return str(newest.id)

@@ -7,7 +7,7 @@ from connectors.protocol import Connector
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.prepare import Cost, Preparer
-from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.read import identify_rules
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.upkeep import restore
 from hopsyncd.ingest.version_writer import VersionWriter
@@ -51,7 +51,7 @@ class Stack:
             return VersionWriter(
                 self.connection,
                 maker,
-                rules=rules_of(passage_tokens),
+                rules=identify_rules(passage_tokens),
                 budget_factor=budget_factor,
                 now_ms=lambda: next(ticks),
                 part=part,

@@ -94,7 +94,7 @@ class Watching:
         return self.engine, self.asker
 
     def publish(self) -> None:
-        self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))
+        self.engine.publish(self.stack.writer.make_snapshot(self.stack.head))
 
     def sync(self) -> None:
         self.stack.sync()

@@ -207,7 +207,7 @@ class Followed(RuleBasedStateMachine):
         assert self.follower.at(newest.id) == read_at(connection, newest.id)
         assert self._files_of(self.past[newest.id]) == self.indexed
         made = self._fresh(self.indexed)
-        served = self.stack.writer.snapshot_of(newest)
+        served = self.stack.writer.make_snapshot(newest)
         assert served_by(served) == made.served
         self.engine.publish(served)
         assert answers_of(self.engine) == made.answers

@@ -74,7 +74,7 @@ def built_afresh(
         )
         stack.sync()
         engine = Engine(path, FakeEncoder(dimensions), WalkSettings())
-        engine.publish(snapshot := stack.writer.snapshot_of(stack.head))
+        engine.publish(snapshot := stack.writer.make_snapshot(stack.head))
         fresh = Fresh(
             graph_at(stack.connection, stack.head.id), served_by(snapshot), answers_of(engine)
         )

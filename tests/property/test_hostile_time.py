@@ -45,16 +45,21 @@ from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.units import split_into_sentences
-from hopsyncd.index.filters import Condition, _path_test, type_words
+from hopsyncd.index.filters import Condition, _make_path_test, list_type_words
 from hopsyncd.index.links import NamedDocument, list_candidates, list_document_keys
 from hopsyncd.logs import redact
-from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
-from hopsyncd.models.questions import sentence_spans
+from hopsyncd.models.keywords import (
+    find_neutral_spans,
+    find_topic,
+    normalise,
+    normalise_document_names,
+)
+from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.query_parser import parse_question
 from hopsyncd.retrieve.query_words import contains_literal, read_query_words
 from hopsyncd.text.abbreviations import find_pairs
-from hopsyncd.text.dates import date_terms, find_days_in_name
-from hopsyncd.text.words import index_terms, plain, spellings
+from hopsyncd.text.dates import count_date_terms, find_days_in_name
+from hopsyncd.text.words import list_index_terms, list_spellings, normalise_text
 from hopsyncd.web.evidence import mark_words, question_terms, shared_name, snippet
 from hopsyncd.web.links import read_asked
 from hopsyncd.web.listener import Door, PageGuard
@@ -288,15 +293,15 @@ def _document(kind: str, text: str) -> object:
     for piece in pieces:
         for link in piece.links:
             list_candidates(link.target, "s", "a/b.md")
-    return document_names(names), list_document_keys(NamedDocument("s", "a/b.md", names))
+    return normalise_document_names(names), list_document_keys(NamedDocument("s", "a/b.md", names))
 
 
 def _passage(text: str) -> object:
-    return normalise(text), topic_of(text), sentence_spans(text), neutral_spans(text)
+    return normalise(text), find_topic(text), find_sentence_spans(text), find_neutral_spans(text)
 
 
 def _words(text: str) -> object:
-    return index_terms(text), spellings(text), plain(text), split_unspaced(text)
+    return list_index_terms(text), list_spellings(text), normalise_text(text), split_unspaced(text)
 
 
 PARSERS: dict[str, Parser] = {
@@ -325,14 +330,14 @@ PARSERS: dict[str, Parser] = {
         lambda text: (media_type(text), is_document_name(text), Rules().hides(text, False, [])),
         4096,
     ),
-    "path filter": Parser(lambda text: _path_test(text)("a/b/c.md"), 400),
-    "types": Parser(lambda text: type_words(text, text), 4096),
+    "path filter": Parser(lambda text: _make_path_test(text)("a/b/c.md"), 400),
+    "types": Parser(lambda text: list_type_words(text, text), 4096),
     "conditions": Parser(lambda text: str(Condition("path", text)), 400),
     "question": Parser(lambda text: parse_question(text, (), datetime(2026, 1, 1)), 10_000),
     # A mark that no code has at the end: a pattern that could match in many ways tries them all.
     "words of a query": Parser(lambda text: read_query_words(f"a{text}\xa7"), 10_000),
     "abbreviations": Parser(lambda text: find_pairs((text[:400],), text), 10_000),
-    "dates": Parser(lambda text: date_terms(f"{text} 1999"), 10_000),
+    "dates": Parser(lambda text: count_date_terms(f"{text} 1999"), 10_000),
     "days in a file name": Parser(find_days_in_name, 4096),
     "filters": Parser(
         lambda text: parse_question("q", [f"since:{text}"], datetime(2026, 1, 1)), 400
@@ -368,7 +373,7 @@ PARSERS: dict[str, Parser] = {
     ),
     "heading": Parser(lambda text: _document("text/markdown", f"# {text}")),
     "link": Parser(lambda text: (link_to_name(text), list_candidates(text[:4096], "s", "a/b.md"))),
-    "names of a document": Parser(lambda text: document_names([text, topic_of(text)])),
+    "names of a document": Parser(lambda text: normalise_document_names([text, find_topic(text)])),
     "passage": Parser(_passage, 4096),  # chunking makes none longer
     "phrase in a passage": Parser(lambda text: contains_literal(text[:4096], f"{text}!"), 10_000),
     "log line": Parser(redact),

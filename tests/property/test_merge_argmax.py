@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import HALF_COSINE, MAX_CANDIDATES, MatchColumns
 from hopsyncd.index.edge_selection import (
+    compute_jaccard,
     compute_similarity,
-    jaccard,
     list_pending_matches,
     make_match_records,
     update_matches,
@@ -115,7 +115,7 @@ def test_large_groups_that_are_nearly_equal_give_the_argmax(
     of = [[keywords[id_] for id_ in side.id.tolist()] for side in (asked, known)]
     vectors = exact_vectors(index).astype(np.float64)
     similarities = vectors[asked.vector_row] @ vectors[known.vector_row].T * HALF_COSINE
-    halves = np.array([[jaccard(a, b) / 2 for b in of[1]] for a in of[0]])
+    halves = np.array([[compute_jaccard(a, b) / 2 for b in of[1]] for a in of[0]])
     similarities += halves
     similarities[halves == 0] = -np.inf
     similarities[asked.passage_row[:, None] == known.passage_row] = -np.inf

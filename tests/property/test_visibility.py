@@ -17,7 +17,7 @@ from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import count_visible, diff_answer, logged_version, restricted_diff
 from hopsyncd.config.values import Search
-from hopsyncd.index.edge_selection import edge_budget
+from hopsyncd.index.edge_selection import compute_edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.responses.changes import LoggedVersion
 from hopsyncd.responses.results import NeighboursAnswer, PathsAnswer
@@ -47,7 +47,7 @@ SEARCHES = (
     Search("statement", beam=2, unit="statement"),
     Search("topic", rerank="cosine"),
 )
-BUDGET = partial(edge_budget, factor=1.0)
+BUDGET = partial(compute_edge_budget, factor=1.0)
 
 # Few, so that the same passage often stands in several sources, with different links.
 _sentence = st.sampled_from(
@@ -108,7 +108,7 @@ class Index:
         """Serve the newest version; its number."""
         newest = self.stack.versions[-1] if self.stack.versions else None
         if newest:
-            self.engine.publish(self.stack.writer.snapshot_of(newest))
+            self.engine.publish(self.stack.writer.make_snapshot(newest))
         return str(newest.id) if newest else "0"
 
 

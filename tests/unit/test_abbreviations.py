@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopsyncd.text.abbreviations import find_pairs, form_terms
+from hopsyncd.text.abbreviations import find_pairs, list_form_terms
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_the_aliases_of_a_note_stand_for_its_title() -> None:
 )
 def test_brackets_without_initials_define_no_abbreviation(text: str) -> None:
     assert find_pairs((), text) == []
-    assert form_terms((), text) == set()
+    assert list_form_terms((), text) == set()
 
 
 def test_forms_of_the_same_words_share_a_term() -> None:
-    one = form_terms((), "the Request for Comment (RFC)")
-    other = form_terms((), "all Requests for Comments (RFCs)")
+    one = list_form_terms((), "the Request for Comment (RFC)")
+    other = list_form_terms((), "all Requests for Comments (RFCs)")
     assert one == other == {"form rfc", "form request for comment"}

@@ -53,7 +53,7 @@ class Asked:
 
     def publish(self) -> None:
         stack = self.stack
-        self.engine.publish(stack.writer.snapshot_of(stack.head))
+        self.engine.publish(stack.writer.make_snapshot(stack.head))
 
     def ask(self, question: str, at: str = "head", *, by_llm: bool = False) -> AskAnswer:
         found, reply = self.asker.ask(question, 8, Search(), at, by_llm=by_llm)

@@ -44,7 +44,7 @@ def open_asker(folder: Path, files: dict[str, bytes]) -> Asker:
     stack = Stack(folder / "s.db", MemoryConnector(files), passage_tokens=200)
     stack.sync()
     engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     stack.close()
     return Asker(engine, FakeEncoder(), FakeLanguage())
 

@@ -85,7 +85,7 @@ def test_answers_while_edits_sync_are_those_given_alone_afterwards(tmp_path: Pat
     def sync(source: Source) -> None:
         stack.source = source
         stack.sync()
-        engine.publish(stack.writer.snapshot_of(stack.head))
+        engine.publish(stack.writer.make_snapshot(stack.head))
 
     for one in sources:
         sync(one)
@@ -116,7 +116,7 @@ def test_answers_while_edits_sync_are_those_given_alone_afterwards(tmp_path: Pat
     if failed:
         raise failed[0]
     alone = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    alone.publish(stack.writer.snapshot_of(stack.head))
+    alone.publish(stack.writer.make_snapshot(stack.head))
     assert len({one.version for one in heard}) > 3
     for asked in chance.sample(heard, min(len(heard), 150)):
         again = alone.query(asked.question, 5, HOP, str(asked.version), hidden=asked.hidden)

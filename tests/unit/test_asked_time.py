@@ -77,7 +77,7 @@ def test_the_day_that_documents_carry_is_offered(
     with closing(Stack(tmp_path / "s.db", MemoryConnector(FILES), passage_tokens=200)) as stack:
         stack.sync()
         engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-        engine.publish(stack.writer.snapshot_of(stack.head))
+        engine.publish(stack.writer.make_snapshot(stack.head))
         found = engine.query(meant.question, 5, Search(), filter_=meant.wanted)
     told = format_understood(found, meant)
     assert told is not None

@@ -15,7 +15,7 @@ from hopsyncd.child_process import start_child
 from hopsyncd.config.configuration import Config, check_config
 from hopsyncd.errors import BadRequest, ConfigError
 from hopsyncd.ingest.backup_process import BackupOrder, answer, verify_copy
-from hopsyncd.ingest.backup_schedule import COMMAND, required_folder
+from hopsyncd.ingest.backup_schedule import COMMAND, require_folder
 from store.access_rules import NOBODY, OPEN, RESTORED, AccessRule, FolderClause
 from store.backup_folder import CONFIG, Backup, list_backups, make_backup, rotate
 from store.check import check
@@ -344,11 +344,11 @@ def test_the_process_has_the_lowest_priority(stack: Stack, tmp_path: Path) -> No
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     config = check_config(Path("/c.toml"), f'[backup]\ndir = "{tmp_path}/b"\n')
-    assert required_folder(config) == tmp_path / "b"
+    assert require_folder(config) == tmp_path / "b"
     (tmp_path / "b").mkdir()
     (tmp_path / "b").chmod(0o770)
     with pytest.raises(BadRequest, match=r"its group can write to the folder.*chmod go-w"):
-        required_folder(config)
+        require_folder(config)
 
 
 def test_a_restored_data_folder_is_for_its_owner_alone(stack: Stack, tmp_path: Path) -> None:

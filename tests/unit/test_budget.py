@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.edge_selection import edge_budget, find_edge_threshold
+from hopsyncd.index.edge_selection import compute_edge_budget, find_edge_threshold
 from store.records import EdgeThreshold
 
 matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
@@ -28,12 +28,12 @@ def admitted(similarities: dict[int, float], cut: EdgeThreshold | None) -> set[i
 
 @pytest.mark.parametrize(("passages", "edges"), [(0, 0), (1, 0), (2, 1), (10, 23), (1000, 6907)])
 def test_the_edge_budget_grows_with_n_log_n(passages: int, edges: int) -> None:
-    assert edge_budget(passages, 1.0) == edges
+    assert compute_edge_budget(passages, 1.0) == edges
 
 
 def test_a_larger_factor_allows_more_edges() -> None:
-    assert edge_budget(1000, 2.0) == 13815
-    assert edge_budget(1000, 0.0) == 0
+    assert compute_edge_budget(1000, 2.0) == 13815
+    assert compute_edge_budget(1000, 0.0) == 0
 
 
 def test_budgets_of_no_edge_one_edge_and_all_edges() -> None:

@@ -12,7 +12,7 @@ from connectors.protocol import Connector, Item
 from connectors.web.site import WebConnector
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.errors import ConfigError
-from hopsyncd.ingest.connector_setup import connector_of
+from hopsyncd.ingest.connector_setup import create_connector
 
 
 def written(folder: Path, kind: str, lines: str) -> Path:
@@ -22,7 +22,7 @@ def written(folder: Path, kind: str, lines: str) -> Path:
 
 
 def connector(config: Config) -> Connector:
-    return connector_of(config.sources[0], config)
+    return create_connector(config.sources[0], config)
 
 
 def test_mail_on_disk_is_listed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from connectors.protocol import Item
 from connectors.remote import RemoteConnector
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
-from hopsyncd.ingest.connector_setup import connector_of
+from hopsyncd.ingest.connector_setup import create_connector
 from tests.fakes.git_repository import GitRepository, needs_git
 
 
@@ -29,7 +29,7 @@ def test_a_git_source_lists_its_files(tmp_path: Path, key: str) -> None:
     repository.put("b.txt", b"b")
     lines = key.format(tmp_path) + '\nbranch = "main"\nignore = ["*.txt"]'
     config = load_config(written(tmp_path, "git", lines))
-    connector = connector_of(config.sources[0], config)
+    connector = create_connector(config.sources[0], config)
     assert isinstance(connector, GitConnector)
     found = list(connector.discover(None))
     assert [item.id for item in found if isinstance(item, Item)] == ["a.md"]
@@ -41,7 +41,7 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
     lines = 'url = "memory://notes"\noptions = { secret = "${BUCKET_SECRET}", nested = { a = 1 } }'
     config = load_config(written(tmp_path, "remote", lines))
     (source,) = config.sources
-    assert isinstance(connector_of(source, config), RemoteConnector)
+    assert isinstance(create_connector(source, config), RemoteConnector)
     assert source.options == {"secret": "hunter2", "nested": {"a": 1}}  # type: ignore[union-attr]
     assert "hunter2" not in repr(config)
 

@@ -27,7 +27,7 @@ def test_a_single_day_in_the_file_name_is_the_creation_date(tmp_path: Path) -> N
     with closing(Stack(tmp_path / "s.db", MemoryConnector(FILES), passage_tokens=200)) as stack:
         stack.sync()
         engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-        engine.publish(stack.writer.snapshot_of(stack.head))
+        engine.publish(stack.writer.make_snapshot(stack.head))
         found = engine.query("crane", 5, Search(), filter_=wanted)
     assert found is not None
     documents = [found.places[hit.passage][0].document for hit in found.ranked]

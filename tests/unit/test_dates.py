@@ -37,14 +37,14 @@ class Shelf(Stack):
     def find(self, question: str, hidden: frozenset[str] = frozenset(), at: str = "head") -> str:
         """The path of the first passage."""
         engine = Engine(self.database, FakeEncoder(), WalkSettings())
-        engine.publish(self.writer.snapshot_of(self.head))
+        engine.publish(self.writer.make_snapshot(self.head))
         found = engine.query(question, 5, Search(), at, hidden=hidden)
         assert found is not None
         return found.places[found.ranked[0].passage][0].document
 
     def absent(self, question: str) -> tuple[str, ...]:
         engine = Engine(self.database, FakeEncoder(), WalkSettings())
-        engine.publish(self.writer.snapshot_of(self.head))
+        engine.publish(self.writer.make_snapshot(self.head))
         found = engine.query(question, 5, Search())
         assert found is not None
         return found.absent
@@ -123,7 +123,7 @@ def test_a_hidden_passage_does_not_tell_the_order(shelf: Shelf) -> None:
     told = b"# Part\n\nSold 02/03/2024 here.\n\n# More\n\nSold 22/03/2024 there.\n"
     shelf.path.sync(Source(row, "diary", MemoryConnector({"part.md": told})), Scope())
     engine = Engine(shelf.database, FakeEncoder(), WalkSettings())
-    engine.publish(shelf.writer.snapshot_of(shelf.head))
+    engine.publish(shelf.writer.make_snapshot(shelf.head))
     hidden = frozenset({"diary"})
     found = engine.query("2 March 2024", 5, Search(), hidden=hidden)
     assert found is not None

@@ -57,7 +57,7 @@ class Notes:
         return found
 
     def head(self) -> Snapshot:
-        return self.stack.writer.snapshot_of(self.stack.head)
+        return self.stack.writer.make_snapshot(self.stack.head)
 
     def best(self, question: str, at: str = "head") -> str:
         """The text of the passage where most of a walk begins that names alone lead."""
@@ -115,7 +115,7 @@ def test_the_walk_goes_from_a_passage_that_names_a_note_to_it_and_back(tmp_path:
     notes = Notes(tmp_path, files)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
     stack = notes.stack
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     for question, start, end in (
         ("Whom does the keeper often visit on Sundays?", "harbour.md", "Zorn Quill.md"),
         ("Who repairs clocks in winter?", "Zorn Quill.md", "harbour.md"),

@@ -74,7 +74,7 @@ def serving(
     engine = Engine(
         database, FakeEncoder(), WalkSettings(), FakeLlm(play), max_llm_calls=max_llm_calls
     )
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     return engine
 
 
@@ -105,7 +105,7 @@ def test_the_snapshot_of_a_replaced_version_is_freed_at_once_after_a_query(
     gc.disable()
     try:
         engine.query(QUESTION, 5, Search(strategy))
-        engine.publish(stack.writer.snapshot_of(stack.head))
+        engine.publish(stack.writer.make_snapshot(stack.head))
         assert replaced() is None
     finally:
         gc.enable()
@@ -138,7 +138,7 @@ def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path:
     again = Stack(tmp_path / "s.db", stack.connector, wider)
     assert again.writer.renew() is not None
     engine = Engine(tmp_path / "s.db", FakeEncoder(24), WalkSettings())
-    engine.publish(again.writer.snapshot_of(again.head))
+    engine.publish(again.writer.make_snapshot(again.head))
     assert engine.query(QUESTION, 5, Search()) is not None
     with pytest.raises(NoSuchVersion, match="encoder"):
         engine.query(QUESTION, 5, Search(), at="1")
@@ -156,7 +156,7 @@ def test_a_version_that_the_index_does_not_have_yet_is_refused(
     for hidden in (frozenset[str](), frozenset({"diary"})):
         with pytest.raises(NoSuchVersion, match="not ready yet"):
             engine.query(QUESTION, 5, Search(), at="2", hidden=hidden)
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     assert engine.query(QUESTION, 5, Search(), at="2") == engine.query(QUESTION, 5, Search())
 
 
@@ -168,7 +168,7 @@ def test_a_source_that_comes_after_the_acl_was_made_is_hidden(stack: Stack, tmp_
     late = MemoryConnector({"pay.md": b"# Pay\n\nCaesar paid Brutus in Rome.\n"})
     row = register_source(stack.connection, "late", "memory", "")
     stack.path.sync(Source(row, "late", late), Scope(None))
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     seen = engine.query(QUESTION, 50, Search(), hidden=acl)
     whole = engine.query(QUESTION, 50, Search())
     assert seen is not None and whole is not None
@@ -191,7 +191,7 @@ def test_a_request_whose_version_gc_has_just_collected_uses_the_newest_version(
     stack: Stack, tmp_path: Path
 ) -> None:
     engine = Overtaken(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     assert isinstance(stack.connector, MemoryConnector)
     stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
     stack.sync()
@@ -199,7 +199,7 @@ def test_a_request_whose_version_gc_has_just_collected_uses_the_newest_version(
     engine.meanwhile = []
     with pytest.raises(NoSuchVersion, match="expired"):
         engine.query(QUESTION, 5, Search())
-    engine.meanwhile = [stack.writer.snapshot_of(stack.head)]
+    engine.meanwhile = [stack.writer.make_snapshot(stack.head)]
     answer = engine.query(QUESTION, 5, Search())
     assert answer is not None and answer.version == 2
 
@@ -245,7 +245,7 @@ def test_the_llm_decides_what_is_followed(stack: Stack, tmp_path: Path) -> None:
 def test_no_search_asks_the_llm_unless_told_to(stack: Stack, tmp_path: Path) -> None:
     llm = FakeLlm(first_offered)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), llm)
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     for search in SEARCHES:
         answer = engine.query(QUESTION, 5, search)
         assert answer is not None
@@ -310,7 +310,7 @@ def test_gc_keeps_a_version_while_an_llm_query_uses_it(
             assert isinstance(stack.connector, MemoryConnector)
             stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
             stack.sync()
-            engine.publish(stack.writer.snapshot_of(stack.head))
+            engine.publish(stack.writer.make_snapshot(stack.head))
             reading = engine.being_read
             assert reading == {1}
             retention = Retention(1, 0, reading if spared else frozenset())
@@ -361,7 +361,7 @@ def test_a_search_that_cannot_be_made_here_is_refused(
     stack: Stack, tmp_path: Path, search: Search, told: str
 ) -> None:
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     with pytest.raises(BadRequest, match=told):
         engine.query(QUESTION, 5, search)
 
@@ -373,7 +373,7 @@ def test_the_reranker_orders_the_nearest_passages(stack: Stack, tmp_path: Path) 
             return [float(len(text)) for text in texts]
 
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), reranker=ByLength())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     answer = engine.query(QUESTION, 2, Search("rerank"))
     assert answer is not None
     texts = [answer.passages[hit.passage] for hit in answer.ranked]

@@ -8,7 +8,7 @@ import bpe_openai
 import pytest
 
 from hopsyncd.models.llm.tokens import count_tokens
-from hopsyncd.models.questions import sentence_spans
+from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.answering.llm_answer import AskedQuestion, call_for, compute_room
 from hopsyncd.retrieve.excerpts import GAP, MAX_PASSAGES, Excerpt, choose_excerpts
 from hopsyncd.retrieve.material import Material
@@ -157,7 +157,7 @@ def test_titles_paths_dates_and_headings_are_sent_once(collection: Collection) -
 
 def test_a_hostile_passage_cannot_leave_its_field(collection: Collection) -> None:
     collection.add(("The gate closes at ten.", 0.9))
-    parts = [(HOSTILE[slice(*span)], 0.9) for span in sentence_spans(HOSTILE)]
+    parts = [(HOSTILE[slice(*span)], 0.9) for span in find_sentence_spans(HOSTILE)]
     path, heading = 'x", "path": "y.md', ('9. "]}', "7. Hours")
     collection.add(*parts, path=path, heading=heading, text=HOSTILE)
     material = Material(collection.found, tuple(collection.choose()), {})
@@ -184,7 +184,7 @@ def test_a_quote_is_taken_for_the_sentence_that_it_is_like(collection: Collectio
 def test_the_whole_prompt_keeps_within_the_budget(collection: Collection, budget: int) -> None:
     for number in range(40):
         text = " ".join(f'The gate of "row {n}" closes at {number} past ten.' for n in range(12))
-        parts = [(text[slice(*span)], 0.9) for span in sentence_spans(text)]
+        parts = [(text[slice(*span)], 0.9) for span in find_sentence_spans(text)]
         assert len(parts) == 12
         collection.add(*parts, path=f"halls/gates/{number}.md", line=number)
     asked = AskedQuestion("When does gate 12 close?", "When does gate 12 clsoe?")
@@ -208,7 +208,7 @@ def test_the_count_is_near_that_of_a_real_tokenizer(collection: Collection) -> N
     docs = Path(__file__).parents[2] / "docs"
     for number, page in enumerate(("llm.md", "search.md", "how-it-works.md", "operate.md")):
         text = (docs / page).read_text("utf-8")[:6000]
-        parts = [(text[slice(*span)], 0.9) for span in sentence_spans(text)]
+        parts = [(text[slice(*span)], 0.9) for span in find_sentence_spans(text)]
         collection.add(*parts, path=page, line=number, text=text)
     material = Material(collection.found, tuple(collection.choose()), {})
     sent = json.dumps(material.documents, ensure_ascii=False)

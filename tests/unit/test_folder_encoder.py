@@ -19,7 +19,7 @@ from hopsyncd.models.embedding.folder_model import (
     CHOICE_NAME,
     TAIL_NAME,
     Choice,
-    batches_by_length,
+    group_by_length,
     read_choice,
 )
 from hopsyncd.models.embedding.onnx_export import check_texts, export
@@ -281,13 +281,13 @@ def test_vectors_of_torch_stay_in_use_until_a_rebuild(
 
 def test_batches_hold_texts_of_one_length_within_a_number_of_tokens() -> None:
     lengths = [4, 256, 8, 4, *[100] * 12, 256, 256, 8]
-    batches = [*batches_by_length(lengths, True)]
+    batches = [*group_by_length(lengths, True)]
     assert sorted(row for batch in batches for row in batch) == [*range(len(lengths))]
     for batch in batches:
         assert len({lengths[row] for row in batch}) == 1
         assert len(batch) == 1 or sum(lengths[row] for row in batch) <= 512
     assert [len(batch) for batch in batches] == [2, 2, 5, 5, 2, 2, 1]
-    assert all(len(batch) == 1 for batch in batches_by_length(lengths, False))
+    assert all(len(batch) == 1 for batch in group_by_length(lengths, False))
 
 
 def test_the_checked_texts_are_200_and_of_many_lengths() -> None:

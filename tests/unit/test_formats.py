@@ -54,7 +54,7 @@ def engine(
     stack = Stack(folder / "s.db", connector, passage_tokens=200, extract=process.extract)
     assert stack.sync().changed == len({sample.name for sample in SAMPLES})
     engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     yield engine
     stack.close()
 

@@ -157,13 +157,13 @@ def test_a_query_keeps_its_version_until_it_is_done(
     """And does not hold gc up; the next query is told that the version has expired."""
     question, search = "Whom did Caesar meet in Paris?", Search(strategy)
     quiet = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    quiet.publish(stack.writer.snapshot_of(stack.head))
+    quiet.publish(stack.writer.make_snapshot(stack.head))
     alone = quiet.query(question, 5, search, at="2")
     assert alone is not None
     assert any("Lutetia" in passage.text for passage in alone.passages.values())
     encoder = Meanwhile(lambda: collect(stack.connection, NOTHING, LATER_MS))
     engine = Engine(tmp_path / "s.db", encoder, WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     assert engine.query(question, 5, search, at="2") == alone
     assert kept_versions(stack.connection) == [6]
     for asked in (engine, quiet):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hopsyncd.models.keywords import mentions, neutral_spans, normalise, topic_of
+from hopsyncd.models.keywords import find_neutral_spans, find_topic, mentions, normalise
 
 
 def names(text: str) -> list[str]:
-    return sorted(mention.keyword for mention in mentions(text, neutral_spans(text)))
+    return sorted(mention.keyword for mention in mentions(text, find_neutral_spans(text)))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_abbreviations_shares_and_dates_are_no_codes(text: str) -> None:
     ],
 )
 def test_a_heading_is_a_topic_unless_it_names_a_part_of_the_page(heading: str, topic: str) -> None:
-    assert topic_of(heading) == topic
+    assert find_topic(heading) == topic
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_a_heading_is_a_topic_unless_it_names_a_part_of_the_page(heading: str, t
     ],
 )
 def test_numbers_and_amounts_are_no_names(text: str) -> None:
-    found = [mention.keyword for mention in mentions(text, neutral_spans(text))]
+    found = [mention.keyword for mention in mentions(text, find_neutral_spans(text))]
     assert not [name for name in found if any(map(str.isdigit, name))]
 
 
 def test_years_and_versions_are_names() -> None:
     text = "Since 1984, Python 3.12 and 3.11.2"
     assert {"1984", "3 12", "3 11 2"} <= {
-        mention.keyword for mention in mentions(text, neutral_spans(text))
+        mention.keyword for mention in mentions(text, find_neutral_spans(text))
     }
 
 

@@ -57,7 +57,7 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 
 def linked_passages(stack: Stack) -> list[tuple[PassageId, PassageId, str]]:
     """The links of the head: from which passage to which, and what is shown."""
-    head = stack.writer.snapshot_of(stack.head)
+    head = stack.writer.make_snapshot(stack.head)
     links = head.find_links(head.passage_rows)
     return [
         (
@@ -167,7 +167,7 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
     }
     stack = synced(tmp_path, files)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(by_links=0.9))
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
 
     def hop_to(document: str, question: str) -> WalkedHop:
         search = Search()
@@ -184,7 +184,7 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
 def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
     files = {"Zorn.md": "the keeper lives with [[quill|her brother]]\n", "quill.md": "clocks\n"}
     stack = synced(tmp_path, files)
-    head = stack.writer.snapshot_of(stack.head)
+    head = stack.writer.make_snapshot(stack.head)
     ((source, target, _),) = linked_passages(stack)
     zorn, quill = format_id(source), format_id(target)
     near = neighbours_answer(stack.connection, head, NeighboursRequest(id=quill), ())
@@ -207,7 +207,7 @@ def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path
     stack = synced(tmp_path, files)
 
     def homes() -> dict[str, str]:
-        head = stack.writer.snapshot_of(stack.head)
+        head = stack.writer.make_snapshot(stack.head)
         documents = head.index.documents.path_key.tolist()
         paths = dict(zip(documents, head.index.document_paths, strict=True))
         passages = [PassageId(one) for one in head.passage_ids[head.passage_rows].tolist()]

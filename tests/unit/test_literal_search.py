@@ -48,7 +48,7 @@ class Shelf(Stack):
 
     def make_engine(self) -> Engine:
         engine = Engine(self.database, FakeEncoder(), WalkSettings())
-        engine.publish(self.writer.snapshot_of(self.head))
+        engine.publish(self.writer.make_snapshot(self.head))
         return engine
 
     def query(self, query: str, search: Search | None = None, **more: Any) -> Answer:
@@ -186,7 +186,7 @@ def test_a_watched_question_is_asked_again_when_its_words_appear(
     assert not engine.may_differ(question, traced[1])
     shelf.files.put("blimp.md", b"# Blimp\n\nThe blimp hangar of the blimpo is open.\n")
     shelf.sync()
-    engine.publish(shelf.writer.snapshot_of(shelf.head))
+    engine.publish(shelf.writer.make_snapshot(shelf.head))
     assert engine.may_differ(question, traced[1])
 
 
@@ -200,7 +200,7 @@ def test_incremental_indexing_ranks_words_as_a_rebuild_does(shelf: Shelf, tmp_pa
     fresh.sync()
     fresh.path.sync(Source(row, "diary", MemoryConnector({"plans.md": SECRET})), Scope())
     engine = Engine(tmp_path / "fresh.db", FakeEncoder(), WalkSettings())
-    engine.publish(fresh.writer.snapshot_of(fresh.head))
+    engine.publish(fresh.writer.make_snapshot(fresh.head))
     for query in ("--no-cache", "cache layers", '"built again"', "xyzzyx build"):
         rebuilt, grown = engine.query(query, 5, Search()), shelf.query(query)
         assert rebuilt is not None

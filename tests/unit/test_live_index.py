@@ -18,7 +18,7 @@ from hopsyncd.index.frozen_index import FrozenIndex, freeze
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.ingest import index_loading, saved_index
 from hopsyncd.ingest.index_loading import follow
-from hopsyncd.ingest.read import Batch, rules_of
+from hopsyncd.ingest.read import Batch, identify_rules
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
@@ -87,14 +87,14 @@ class Kept:
         return VersionWriter(
             self.stack.connection,
             fake_maker(),
-            rules=rules_of(12),
+            rules=identify_rules(12),
             budget_factor=1.0,
             now_ms=lambda: 0,
             saved=self.saved,
         )
 
     def served(self, writer: VersionWriter) -> dict[str, object]:
-        return served_by(writer.snapshot_of(self.stack.head))
+        return served_by(writer.make_snapshot(self.stack.head))
 
     @property
     def expected(self) -> dict[str, object]:
@@ -238,7 +238,7 @@ def test_another_process_checks_only_files_that_the_owner_has_not_checked(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generation, connection = kept.stack.maker.generation, kept.stack.connection
-    owner, checks, compute = SavedIndex(kept.folder), list[int](), saved_index._digests
+    owner, checks, compute = SavedIndex(kept.folder), list[int](), saved_index._compute_digests
     expected = served_by(snapshot_at(owner.load(connection, generation, 1), 1))
     assert owner.checked
 
@@ -256,7 +256,7 @@ def test_another_process_checks_only_files_that_the_owner_has_not_checked(
         assert served_by(snapshot_at(other.load(connection, generation, 1), 1)) == expected
         return bool(checks)
 
-    monkeypatch.setattr(saved_index, "_digests", count_check)
+    monkeypatch.setattr(saved_index, "_compute_digests", count_check)
     assert is_checked("")
     assert is_checked(owner.checked[::-1])
     assert not is_checked(owner.checked)
@@ -455,9 +455,9 @@ def test_links_survive_a_change_of_encoder(tmp_path: Path) -> None:
     stack.close()
     again = Stack(tmp_path / "s.db", files, BuiltinMaker(FakeLanguage(), FakeEncoder(24)))
     assert again.writer.renew() is not None
-    switched = served_by(again.writer.snapshot_of(again.head))
+    switched = served_by(again.writer.make_snapshot(again.head))
     again.writer.forget_index()
-    assert switched == served_by(again.writer.snapshot_of(again.head))
+    assert switched == served_by(again.writer.make_snapshot(again.head))
     again.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hopsyncd.errors import LlmNonsense, LlmRefused
 from hopsyncd.models.llm.chat_completion import read_completion, read_reply
-from hopsyncd.models.llm.retry import RequestFailure, UnusableReply, printable_line
+from hopsyncd.models.llm.retry import RequestFailure, UnusableReply, make_printable
 from tests.fakes.desk import RED, Colour, Desk
 from tests.fakes.endpoint import say
 
@@ -131,8 +131,8 @@ def test_any_other_reply_is_refused(text: str) -> None:
 
 
 def test_text_of_an_endpoint_is_shown_as_one_short_printable_line() -> None:
-    assert printable_line("\x1b]0;evil\x07\n\u202eabc" + "x" * 10**6).startswith("]0;evil abc")
-    assert len(printable_line("x" * 10**6)) == 200
+    assert make_printable("\x1b]0;evil\x07\n\u202eabc" + "x" * 10**6).startswith("]0;evil abc")
+    assert len(make_printable("x" * 10**6)) == 200
     completion = {"choices": [{"message": {"content": "{}"}}]}
     assert read_completion(json.dumps(completion).encode()).tokens() is None
 

@@ -192,7 +192,7 @@ def test_both_strategies_search_the_statements_of_the_llm(tmp_path: Path, strate
     stack = Stack(tmp_path / "s.db", MemoryConnector(NOTES), maker)
     stack.sync()
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     search = Search(strategy, unit="statement")
     answer = engine.query("Where rises the Tiber of Rome?", 9, search)
     assert answer is not None

@@ -126,7 +126,7 @@ class Asked:
 
     def engine(self, llm: FakeLlm) -> Engine:
         engine = Engine(self._database, FakeEncoder(), WalkSettings(), llm)
-        engine.publish(self.stack.writer.snapshot_of(self.stack.head))
+        engine.publish(self.stack.writer.make_snapshot(self.stack.head))
         return engine
 
 
@@ -405,7 +405,7 @@ def test_a_search_by_logic_needs_an_llm_and_no_reasoner_that_asks_it(
     with pytest.raises(BadRequest, match="both call the LLM at each step"):
         notes.query(Script(), Search(reasoner="llm", method="logic"))
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(notes.stack.writer.snapshot_of(notes.stack.head))
+    engine.publish(notes.stack.writer.make_snapshot(notes.stack.head))
     with pytest.raises(BadRequest, match="no LLM is configured"):
         engine.query(QUESTION, 4, LOGIC)
     with pytest.raises(BadRequest, match="needs an LLM"):

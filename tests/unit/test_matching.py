@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.edge_selection import (
+    compute_jaccard,
     compute_similarity,
     count_matches,
     find_best_matches,
     find_edge_threshold,
     find_head_threshold,
     has_matches_without_keyword,
-    jaccard,
     list_outgoing,
     list_pending_matches,
     make_match_records,
@@ -65,7 +65,7 @@ def held(index: LiveIndex) -> list[Match]:
     ],
 )
 def test_jaccard_is_shared_by_all_keywords(a: str, b: str, expected: float) -> None:
-    assert jaccard(set(a.split()), set(b.split())) == expected
+    assert compute_jaccard(set(a.split()), set(b.split())) == expected
 
 
 def test_equal_questions_have_similarity_1() -> None:
@@ -87,7 +87,7 @@ def test_similarity_is_symmetric_and_close_to_the_formula(
     assert found == compute_similarity(kb, b, ka, a)
     length = np.linalg.norm(va) * np.linalg.norm(vb)
     cosine = float(np.dot(va, vb) / length) if length else 0.0
-    assert found == pytest.approx((jaccard(ka, kb) + cosine) / 2, abs=5e-4)
+    assert found == pytest.approx((compute_jaccard(ka, kb) + cosine) / 2, abs=5e-4)
 
 
 def test_a_question_is_matched_with_the_most_similar_incoming_question() -> None:

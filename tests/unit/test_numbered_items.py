@@ -49,7 +49,7 @@ def asker(tmp_path_factory: pytest.TempPathFactory) -> Asker:
     stack = Stack(folder / "s.db", MemoryConnector(FILES), passage_tokens=200)
     stack.sync()
     engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     stack.close()
     return Asker(engine, FakeEncoder(), FakeLanguage())
 

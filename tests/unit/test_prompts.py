@@ -20,7 +20,7 @@ from hopsyncd.models.prompts import (
     AdaptedEncoder,
     Prompts,
     choose_prompts,
-    known_prompts,
+    find_prompts,
 )
 from store.records import Passage, QuestionSet, to_grid
 from tests.fakes.embeddings import embed, expected, inputs
@@ -62,7 +62,7 @@ def loaded(models: ModelsConfig, folder: Path) -> Encoder:
     ],
 )
 def test_models_of_known_families_get_their_prompts(model: str, query: str, passage: str) -> None:
-    found = known_prompts(model)
+    found = find_prompts(model)
     assert found.query.startswith(query) and bool(found.query) == bool(query)
     assert found.passage == passage or (passage and found.passage.startswith(passage))
 

@@ -73,7 +73,7 @@ def files_with(folder: Path, word: str) -> list[str]:
 
 def test_a_diff_after_a_purge_shows_only_remaining_documents(stack: Stack) -> None:
     ends = version(stack.connection, 2), version(stack.connection, 4)
-    whole = stack.writer.snapshot_of(ends[1])
+    whole = stack.writer.make_snapshot(ends[1])
     heads = [build_acl_view(one, frozenset({"closed"}), 1.0, whole) for one in ends]
     found = restricted_diff(diff(stack.connection, *ends), *heads)
     purged(stack)

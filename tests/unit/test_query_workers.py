@@ -60,7 +60,7 @@ class Desk:
 
     def sync(self) -> None:
         self.stack.sync()
-        self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))
+        self.engine.publish(self.stack.writer.make_snapshot(self.stack.head))
 
     def alone(self, at: int = 0, search: Search = HOP, hidden: Mask | Acl = NOBODY) -> QueryAnswer:
         """What this process answers."""
@@ -305,7 +305,7 @@ def test_after_a_purge_no_worker_answers_from_the_old_index(desk: Desk) -> None:
     (pid,) = desk.workers.pids
     purge_document(desk.stack.path, "paris.md", "notes", 0)
     desk.stack.writer.forget_index()
-    desk.engine.publish(desk.stack.writer.snapshot_of(desk.stack.head))
+    desk.engine.publish(desk.stack.writer.make_snapshot(desk.stack.head))
     assert desk.ask() == desk.alone()
     desk.until_handed_over()
     assert "Lutetia" not in str(desk.ask())
@@ -376,7 +376,7 @@ def test_workers_check_no_files_that_the_daemon_has_checked(
     connection, generation = desk.stack.connection, desk.stack.maker.generation
     saved = SavedIndex(folder)
     saved.save(stamp(connection, 1), saved.load(connection, generation, 1), generation.encoder)
-    checks, compute = list[str](), saved_index._digests
+    checks, compute = list[str](), saved_index._compute_digests
 
     def count_check(parts: saved_index.Parts) -> dict[str, str]:
         checks.append(saved.checked)
@@ -384,7 +384,7 @@ def test_workers_check_no_files_that_the_daemon_has_checked(
 
     settings = WorkerSettings(tmp_path / "s.db", folder, 1.0, saved.checked)
     with monkeypatch.context() as patch:
-        patch.setattr(saved_index, "_digests", count_check)
+        patch.setattr(saved_index, "_compute_digests", count_check)
         copy = _Copy(settings, desk.given)
     for number, is_told in enumerate((True, False)):
         desk.files.put(f"{number}.md", f"# Oslo {number}\n\nCaesar met Oslo.\n".encode())
@@ -396,7 +396,7 @@ def test_workers_check_no_files_that_the_daemon_has_checked(
             generation.encoder,
         )
         with monkeypatch.context() as patch:
-            patch.setattr(saved_index, "_digests", count_check)
+            patch.setattr(saved_index, "_compute_digests", count_check)
             copy.follow(newest, saved.checked if is_told else "")
         assert bool(checks) != is_told
         assert copy.answer(desk.message(newest, HOP, NOBODY)) == desk.alone()

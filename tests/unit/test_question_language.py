@@ -130,7 +130,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     stack = Stack(database, MemoryConnector(NOTES))
     stack.sync()
     engine = Engine(database, FakeEncoder(), WalkSettings())
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     yield engine
     stack.close()
 

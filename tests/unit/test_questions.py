@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.models.questions import BuiltinMaker, draft_questions, sentence_spans
+from hopsyncd.models.questions import BuiltinMaker, draft_questions, find_sentence_spans
 from store.records import Direction, Passage, QuestionSet
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
@@ -106,7 +106,7 @@ def test_the_vectors_are_of_the_passage_and_of_its_contexts() -> None:
 @pytest.mark.parametrize("label", ["2.", "10.", "XII."])
 def test_the_number_of_a_list_item_ends_no_sentence(label: str) -> None:
     text = f"Load all the shelves.\n{label} Set the program. It starts."
-    assert [text[start:end] for start, end in sentence_spans(text)] == [
+    assert [text[start:end] for start, end in find_sentence_spans(text)] == [
         "Load all the shelves.",
         f"{label} Set the program.",
         "It starts.",
@@ -117,7 +117,7 @@ def test_sentences_end_at_marks_and_line_ends() -> None:
     text = (
         "One is here. Two is there!\nThree stands on a line long enough to be read alone\nFour ends"
     )
-    assert [text[start:end] for start, end in sentence_spans(text)] == [
+    assert [text[start:end] for start, end in find_sentence_spans(text)] == [
         "One is here.",
         "Two is there!",
         "Three stands on a line long enough to be read alone",
@@ -127,7 +127,7 @@ def test_sentences_end_at_marks_and_line_ends() -> None:
 
 @given(st.text(alphabet="aB .!?\n\t。", max_size=120))
 def test_sentences_cover_all_of_the_text_in_order(text: str) -> None:
-    spans = sentence_spans(text)
+    spans = find_sentence_spans(text)
     places = [place for span in spans for place in span]
     assert places == sorted(places)
     assert "".join("".join(text[a:b].split()) for a, b in spans) == "".join(text.split())

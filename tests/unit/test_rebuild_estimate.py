@@ -7,7 +7,7 @@ import pytest
 import hopsyncd.ingest.rebuild_estimate as module
 from hopsyncd.config.configuration import Config
 from hopsyncd.ingest.rebuild_estimate import estimate_rebuild
-from hopsyncd.models.llm.budget import estimated_tokens
+from hopsyncd.models.llm.budget import estimate_tokens
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker
 from tests.fakes.memory import MemoryConnector
@@ -66,7 +66,7 @@ def test_an_estimate_for_an_endpoint_counts_tokens_and_sends_nothing(
     monkeypatch.setattr(FakeEncoder, "encode", lambda *_: pytest.fail("nothing is sent"))
     found = estimate_rebuild(stack.connection, Config.model_validate({"models": API}))
     assert found.seconds is None
-    each = estimated_tokens("Note 1\nPerson1 met Rome. It rained.")
+    each = estimate_tokens("Note 1\nPerson1 met Rome. It rained.")
     assert found.encoder_tokens > 40 * each
 
 

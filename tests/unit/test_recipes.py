@@ -46,7 +46,7 @@ files = {f"{number}.md": text.encode() for number, text in enumerate(texts)}
 stack = Stack(Path(sys.argv[1]) / "s.db", MemoryConnector(files))
 stack.sync()
 engine = Engine(Path(sys.argv[1]) / "s.db", FakeEncoder(), WalkSettings())
-engine.publish(stack.writer.snapshot_of(stack.head))
+engine.publish(stack.writer.make_snapshot(stack.head))
 
 def found(strategy):
     return [one.passage for one in engine.query("Who repairs clocks?", 4, Search(strategy)).ranked]

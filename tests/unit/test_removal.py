@@ -8,7 +8,7 @@ import pytest
 
 from hopsyncd.config.configuration import INDEX_NAME, Config, load_config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.connector_setup import mirror_of
+from hopsyncd.ingest.connector_setup import find_mirror_folder
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.removal import drop_mirror, remove_source_documents, remove_source_offline
@@ -157,7 +157,7 @@ def test_a_fetched_repository_is_deleted_with_its_last_source(tmp_path: Path) ->
         config = load_config(tmp_path / "c.toml")
         source = config.sources[0]
         assert isinstance(source, GitSource)
-        mirror = mirror_of(source, config)
+        mirror = find_mirror_folder(source, config)
         mirror.mkdir(parents=True, exist_ok=True)
         drop_mirror(config, "a")
         assert mirror.exists() == (names == ("a", "b"))

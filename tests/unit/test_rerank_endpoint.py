@@ -184,7 +184,7 @@ def answer(
 ) -> Answer:
     settings = WalkSettings(rerank=rerank)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), settings, reranker=reranker)
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     found = engine.query(QUESTION, 3, search)
     assert found is not None
     return found

@@ -64,7 +64,7 @@ class Asking:
 
     def sync(self) -> None:
         self.stack.sync()
-        self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))
+        self.engine.publish(self.stack.writer.make_snapshot(self.stack.head))
 
     def put(self, path: str, text: str) -> None:
         self.connector.put(path, text.encode())

@@ -53,7 +53,7 @@ class Archive(Stack):
 
     def make_engine(self) -> Engine:
         engine = Engine(self.database, FakeEncoder(), WalkSettings())
-        engine.publish(self.writer.snapshot_of(self.head))
+        engine.publish(self.writer.make_snapshot(self.head))
         return engine
 
     def query(self, k: int = 3, strategy: Strategy = "hop", **more: Any) -> Answer:

@@ -11,7 +11,7 @@ from connectors.protocol import Item, SourceUnavailable
 from connectors.sqlite_rows import SqliteConnector
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.source_kinds import PluginSource, known_kinds
-from hopsyncd.ingest.connector_setup import connector_of, settings_of
+from hopsyncd.ingest.connector_setup import create_connector, digest_settings
 
 MODULE = """
 class Shelf:
@@ -51,7 +51,7 @@ def test_each_kind_has_its_connector(tmp_path: Path) -> None:
         '[[source]]\nname = "b"\nkind = "sqlite"\npath = "x.db"\nkey = "id"\n'
         'text = ["body"]\nquery = "SELECT 1"\n',
     )
-    made = [type(connector_of(source, config)) for source in config.sources]
+    made = [type(create_connector(source, config)) for source in config.sources]
     assert made == [FolderConnector, SqliteConnector]
     assert [source.location for source in config.sources] == [
         str(tmp_path),
@@ -69,7 +69,7 @@ def test_an_mbox_file_that_is_a_source_is_no_document_of_the_folder_around_it(
         f'[[source]]\nname = "a"\npath = "{tmp_path}"\n'
         '[[source]]\nname = "b"\nkind = "mbox"\npath = "all.mbox"\n',
     )
-    (folder, _) = (connector_of(source, config) for source in config.sources)
+    (folder, _) = (create_connector(source, config) for source in config.sources)
     assert [found.id for found in folder.discover(None) if isinstance(found, Item)] == ["old.mbox"]
 
 
@@ -82,14 +82,14 @@ def test_a_package_brings_a_kind_with_keys_of_its_own(tmp_path: Path) -> None:
     assert isinstance(source, PluginSource)
     assert source.settings == {"name": "s", "kind": "shelf", "books": ["Ada"]}
     assert source.scan_every_s == 60
-    assert connector_of(source, config).books == ["Ada"]  # type: ignore[attr-defined]
+    assert create_connector(source, config).books == ["Ada"]  # type: ignore[attr-defined]
     assert {"shelf", "broken"} <= set(known_kinds())
 
 
 @pytest.mark.usefixtures("package")
 def test_a_package_that_fails_pauses_its_source_with_what_to_do(tmp_path: Path) -> None:
     config = load(tmp_path, '[[source]]\nname = "s"\nkind = "broken"\n')
-    connector = connector_of(config.sources[0], config)
+    connector = create_connector(config.sources[0], config)
     with pytest.raises(SourceUnavailable, match=r'source "s".*KeyError.*install') as told:
         list(connector.discover(None))
     assert isinstance(told.value.__cause__, KeyError)
@@ -101,4 +101,4 @@ def test_the_digest_covers_settings_that_select_items_and_no_times(tmp_path: Pat
     (plain,) = load(tmp_path, text).sources
     (timed,) = load(tmp_path, text + "scan_every_s = 9\n").sources
     (other,) = load(tmp_path, text + 'ignore = ["x"]\n').sources
-    assert settings_of(plain) == settings_of(timed) != settings_of(other)
+    assert digest_settings(plain) == digest_settings(timed) != digest_settings(other)

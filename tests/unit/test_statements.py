@@ -163,7 +163,7 @@ def stack(tmp_path: Path) -> Stack:
 
 def serving(stack: Stack, tmp_path: Path, reranker: object = None) -> Engine:
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), reranker=reranker)  # type: ignore[arg-type]
-    engine.publish(stack.writer.snapshot_of(stack.head))
+    engine.publish(stack.writer.make_snapshot(stack.head))
     return engine
 
 

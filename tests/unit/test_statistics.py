@@ -10,7 +10,7 @@ from hopsyncd.index.documents import NAMED_PASSAGES
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import MAX_NAMED_PASSAGES, Statistics, find_named_passages
-from hopsyncd.index.tables import DocumentNameTable, int32
+from hopsyncd.index.tables import DocumentNameTable, to_int32
 from store.records import (
     Direction,
     PassageId,
@@ -248,7 +248,9 @@ def test_a_product_of_names_and_passages_may_exceed_32_bits() -> None:
     ids = np.concatenate([index.passage_numbers.keys, np.arange(1 << 40, (1 << 40) + count)])
     index.passage_numbers.replace(ids, len(ids))
     index.document_names = index.document_names.extend(
-        DocumentNameTable(document_row=int32([0]), passage_number=int32([0]), name=int32([count]))
+        DocumentNameTable(
+            document_row=to_int32([0]), passage_number=to_int32([0]), name=to_int32([count])
+        )
     )
     visible, names = graph.statistics.visible, index.document_names.name
     passages, found = find_named_passages(index, visible, np.array([0]), names)

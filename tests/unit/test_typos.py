@@ -37,7 +37,7 @@ class Library(Stack):
 
     def ask(self, question: str, strategy: Strategy = "bm25", **more: Any) -> Answer:
         engine = Engine(self.database, FakeEncoder(), WalkSettings())
-        engine.publish(self.writer.snapshot_of(self.head))
+        engine.publish(self.writer.make_snapshot(self.head))
         found = engine.query(question, 3, Search(strategy), **more)
         assert found is not None
         return found

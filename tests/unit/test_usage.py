@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from hopsyncd.errors import BudgetSpent
-from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.budget import Usage, estimate_tokens
 
 
 def test_a_settled_request_counts_its_actual_tokens() -> None:
@@ -62,7 +62,7 @@ def test_failures_are_counted_by_kind() -> None:
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 2), ("日本", 2)])
 def test_tokens_are_estimated_from_bytes(text: str, tokens: int) -> None:
-    assert estimated_tokens(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 def test_abandoned_work_stops_the_calls_under_way_and_all_later_ones() -> None:

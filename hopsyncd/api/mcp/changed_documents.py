@@ -48,7 +48,7 @@ def documents_about(
     """
     # These modules load SQLite and NumPy, which the server otherwise does not need.
     from hopsyncd.retrieve.sentences import list_function_terms
-    from hopsyncd.text.words import index_terms
+    from hopsyncd.text.words import list_index_terms
 
     documents = {
         (passage["source"], passage["document"])
@@ -56,9 +56,9 @@ def documents_about(
         for passage in answer["passages"]
         if passage["strength"] != "weak"
     }
-    terms = {*index_terms(about)} - list_function_terms()
+    terms = {*list_index_terms(about)} - list_function_terms()
     for place, lines in _lines_of(diff).items():
-        if terms and any(terms <= {*index_terms(line)} for line in lines):
+        if terms and any(terms <= {*list_index_terms(line)} for line in lines):
             documents.add(place)
     return documents & {
         (document["source"], document["document"]) for _, document in _documents(diff)

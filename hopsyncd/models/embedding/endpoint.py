@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hopsyncd.errors import LlmError
 from hopsyncd.models.embedding.reply import Embeddings, read_embeddings
 from hopsyncd.models.llm.attempts import Attempts, Patience, Poster, Spending, Timing
-from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.budget import Usage, estimate_tokens
 from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
 from store.ledger import Ledger
 
@@ -104,7 +104,7 @@ class EmbeddingEndpoint:
             reply = self._sender.post("/embeddings", body, left_s, self.stop)
             return read_embeddings(reply, len(texts), dimensions)
 
-        estimate = sum(map(estimated_tokens, texts))
+        estimate = sum(map(estimate_tokens, texts))
         return self._attempts.send_with_retries(
             Spending(kind.purpose, "", self._usage, estimate),
             request,

@@ -21,7 +21,7 @@ from hopsyncd.models.embedding.kept_exports import PREFIX, keep_in_use
 from hopsyncd.models.encoder import (
     Encoder,
     SentenceEncoder,
-    checked_digest,
+    check_digest,
     has_onnxruntime,
     has_sentence_transformers,
     load_error,
@@ -74,11 +74,11 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     """
     path, expected = locate(model, sha256)
     folder = Path(path).resolve()
-    digest = checked_digest(path, expected)
+    digest = check_digest(path, expected)
     if not has_onnxruntime():
         return SentenceEncoder(model, sha256, threads)
     can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
-    export = cache / f"{PREFIX}{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
+    export = cache / f"{PREFIX}{_digest_settings(folder, digest)[:16]}-{EXPORT}"
     encoder: Encoder | None = None
     # Try twice, because another process may remove the export before it is locked.
     for _ in range(2):
@@ -106,7 +106,7 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     return encoder or SentenceEncoder(model, sha256, threads)
 
 
-def _digest_of_settings(folder: Path, weights: str) -> str:
+def _digest_settings(folder: Path, weights: str) -> str:
     """Compute a digest of all files that affect the vectors. `weights` is the weights' digest."""
     digest_so_far = hashlib.sha256(weights.encode())
     files = {file for pattern in _SETTINGS for file in folder.glob(pattern)}

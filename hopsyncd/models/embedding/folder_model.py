@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.models.encoder import MAX_CHARACTERS, create_session, digest_file, tokenizer_in
+from hopsyncd.models.encoder import MAX_CHARACTERS, create_session, digest_file, load_tokenizer
 
 # The version of the export. A change that can alter vectors changes it.
 EXPORT = "e1"
@@ -77,16 +77,16 @@ class FolderModel:
         self._body = create_session(folder / BODY_NAME, threads)
         self._tail = create_session(folder / TAIL_NAME, threads)
         self._inputs = [entry.name for entry in self._body.get_inputs()]
-        self._output = _states_output(self._body)
+        self._output = _find_states_output(self._body)
         (self._states,) = (entry.name for entry in self._tail.get_inputs())
-        self._tokenizer = tokenizer_in(folder, choice.max_tokens)
+        self._tokenizer = load_tokenizer(folder, choice.max_tokens)
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (m, d) float32 vectors of m texts."""
         tokens = [self.tokens(text) for text in texts]
         vectors = np.empty((len(texts), self._choice.dimensions), dtype=np.float32)
-        lengths = [_padded_length(text) for text in tokens]
-        for rows in batches_by_length(lengths, self._choice.batched):
+        lengths = [_compute_padded_length(text) for text in tokens]
+        for rows in group_by_length(lengths, self._choice.batched):
             vectors[rows] = self.vectors_of_tokens([tokens[row] for row in rows])
         return vectors
 
@@ -96,7 +96,7 @@ class FolderModel:
 
     def vectors_of_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return (m, d) float32 vectors of m tokenised texts of the same padded length."""
-        length = _padded_length(texts[0])
+        length = _compute_padded_length(texts[0])
         tokens = np.full((len(texts), length), self._choice.padding, dtype=np.int64)
         mask = np.zeros_like(tokens)
         for row, text in enumerate(texts):
@@ -115,15 +115,15 @@ class FolderModel:
         return np.concatenate(pooled)
 
 
-def _padded_length(tokens: Sequence[int]) -> int:
+def _compute_padded_length(tokens: Sequence[int]) -> int:
     return -(-len(tokens) // _TOKEN_STEP) * _TOKEN_STEP
 
 
-def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
+def group_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
     """Group the rows of texts of the same length, which run together, up to a limit of tokens.
     Short texts come first. If `together` is false, each group has one row.
 
-    >>> list(batches_by_length([3, 5, 3], True))
+    >>> list(group_by_length([3, 5, 3], True))
     [[0, 2], [1]]
     """
     batch: list[int] = []
@@ -138,7 +138,7 @@ def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[i
         yield batch
 
 
-def _states_output(session: Any) -> str:
+def _find_states_output(session: Any) -> str:
     """Return the name of the output with the token vectors. Raises ValueError without such an
     output.
     """

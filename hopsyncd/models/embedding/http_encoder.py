@@ -32,8 +32,8 @@ from hopsyncd.models.llm.attempts import (
     Abandoned,
     Poster,
     Timing,
-    endpoint_host,
-    spent_today,
+    find_endpoint_host,
+    read_spent_today,
 )
 from hopsyncd.models.llm.retry import EndpointTexts
 from hopsyncd.models.prompts import Prompts
@@ -76,7 +76,7 @@ class HttpEncoder(PromptedEncoder):
         sender: Poster,
         timing: Timing = _REAL_TIME,
     ) -> None:
-        self.host = endpoint_host(address.base_url)
+        self.host = find_endpoint_host(address.base_url)
         self.model = address.model
         self.prompts = prompts
         self.ledger = ledger
@@ -173,7 +173,7 @@ class HttpEncoder(PromptedEncoder):
             for _ in range(-(-len(pieces) // self._endpoint.max_batch)):
                 self._pool.submit(self._send_batches)
         except RuntimeError as error:  # The pool was shut down.
-            raise _stopped_error() from error
+            raise _make_stopped_error() from error
         return np.stack([piece.vector.result() for piece in pieces])
 
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -192,12 +192,12 @@ class HttpEncoder(PromptedEncoder):
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
         for piece in waiting:
-            piece.vector.set_exception(_stopped_error())
+            piece.vector.set_exception(_make_stopped_error())
         self.ledger.close()
 
     def status(self) -> EncoderStatus:
         """Return the part of /v1/status about this endpoint. Reads the ledger once."""
-        spent, problem = spent_today(self.ledger, self._timing)
+        spent, problem = read_spent_today(self.ledger, self._timing)
         failure = self._last_failure
         return {
             "endpoint": self.host,
@@ -207,12 +207,12 @@ class HttpEncoder(PromptedEncoder):
             "max_tokens_per_day": self._max_tokens_per_day,
             "ledger_problem": problem,
             "failure": str(failure[1]) if failure else None,
-            "failing_since": _time_text(failure[0]) if failure else None,
+            "failing_since": _format_time(failure[0]) if failure else None,
         }
 
     def _send_batches(self) -> None:
         """Send the waiting texts in batches. A batch may have texts of several callers."""
-        while batch := self._next_batch():
+        while batch := self._take_batch():
             try:
                 texts = [piece.text for piece in batch]
                 vectors = self._embed(texts, self._passage, with_probe=True)
@@ -223,7 +223,7 @@ class HttpEncoder(PromptedEncoder):
                 for piece, vector in zip(batch, vectors, strict=True):
                     piece.vector.set_result(vector)
 
-    def _next_batch(self) -> list[_Piece]:
+    def _take_batch(self) -> list[_Piece]:
         with self._lock:
             # Each batch also contains the probe.
             size = min(max(1, self._endpoint.max_batch - 1), len(self._waiting))
@@ -287,7 +287,7 @@ class HttpEncoder(PromptedEncoder):
         return failure
 
 
-def _stopped_error() -> EncoderUnavailable:
+def _make_stopped_error() -> EncoderUnavailable:
     return EncoderUnavailable(
         "No request was sent to the embedding endpoint",
         "the daemon is stopping",
@@ -295,5 +295,5 @@ def _stopped_error() -> EncoderUnavailable:
     )
 
 
-def _time_text(unix_s: float) -> str:
+def _format_time(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")

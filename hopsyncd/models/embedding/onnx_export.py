@@ -27,7 +27,7 @@ from hopsyncd.models.embedding.folder_model import (
     FolderModel,
     Runtime,
 )
-from hopsyncd.models.embedding.onnx_weights import pooling_graph, quantise, write_model
+from hopsyncd.models.embedding.onnx_weights import build_pooling_graph, quantise, write_model
 from hopsyncd.models.encoder import (
     MAX_CHARACTERS,
     MAX_TOKENS,
@@ -295,7 +295,7 @@ class _Shipped:
         write_model(model, target / BODY_NAME)
         config = _read_json(self._folder / "config.json")
         width = int(config["hidden_size"])
-        tail = pooling_graph(self._mode, width, normalise=self._normalise)
+        tail = build_pooling_graph(self._mode, width, normalise=self._normalise)
         write_model(tail, target / TAIL_NAME)
         (target / _TOKENIZER).write_bytes((self._folder / _TOKENIZER).read_bytes())
         limits = (

@@ -29,16 +29,16 @@ def quantise(model: ModelProto) -> None:
     nodes: list[NodeProto] = []
     added: dict[str, TensorProto] = {}
     for node in graph.node:
-        matrix = _weights_of(node, weights)
+        matrix = _find_weights(node, weights)
         if node.op_type == "MatMul" and matrix is not None and matrix.shape[0] % BLOCK == 0:
-            nodes.append(_in_blocks(node, matrix, added))
+            nodes.append(_quantise_in_blocks(node, matrix, added))
         elif (
             node.op_type == "Gather"
             and matrix is not None
             and not any(part.name == "axis" and part.i for part in node.attribute)
             and len(matrix) >= _FEWEST_ROWS
         ):
-            nodes.extend(_by_row(node, matrix, added))
+            nodes.extend(_quantise_by_row(node, matrix, added))
         else:
             nodes.append(node)
     del graph.node[:]
@@ -51,7 +51,9 @@ def quantise(model: ModelProto) -> None:
         model.opset_import.append(helper.make_opsetid(_CONTRIB, 1))
 
 
-def _weights_of(node: NodeProto, weights: Mapping[str, TensorProto]) -> NDArray[np.float32] | None:
+def _find_weights(
+    node: NodeProto, weights: Mapping[str, TensorProto]
+) -> NDArray[np.float32] | None:
     """Return the constant float matrix that the node uses, or None if the node uses no such
     matrix."""
     name = {"MatMul": 1, "Gather": 0}.get(node.op_type)
@@ -61,13 +63,13 @@ def _weights_of(node: NodeProto, weights: Mapping[str, TensorProto]) -> NDArray[
     return numpy_helper.to_array(tensor)
 
 
-def _in_blocks(
+def _quantise_in_blocks(
     node: NodeProto, matrix: NDArray[np.float32], added: dict[str, TensorProto]
 ) -> NodeProto:
     name = node.input[1]
     rows, columns = matrix.shape
     blocks = matrix.T.reshape(columns, rows // BLOCK, BLOCK)
-    scales = _scales(blocks, axis=2)
+    scales = _compute_scales(blocks, axis=2)
     whole = np.rint(blocks / scales) + (_LARGEST + 1)  # The operator represents zero by 128.
     _add(added, f"{name}.int8", whole.astype(np.uint8))
     _add(added, f"{name}.scale", scales.reshape(-1))
@@ -85,12 +87,12 @@ def _in_blocks(
     )
 
 
-def _by_row(
+def _quantise_by_row(
     node: NodeProto, table: NDArray[np.float32], added: dict[str, TensorProto]
 ) -> list[NodeProto]:
     name, rows = node.input
     output = node.output[0]
-    scales = _scales(table, axis=1)
+    scales = _compute_scales(table, axis=1)
     _add(added, f"{name}.int8", np.rint(table / scales).astype(np.int8))
     _add(added, f"{name}.scale", scales)
     parts = [f"{output}.{part}" for part in ("int8", "float", "scale")]
@@ -102,7 +104,7 @@ def _by_row(
     ]
 
 
-def _scales(values: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
+def _compute_scales(values: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     scales: NDArray[np.float32] = np.abs(values).max(axis=axis, keepdims=True) / _LARGEST
     scales[scales == 0] = 1
     return scales.astype(np.float32)
@@ -120,7 +122,7 @@ def write_model(model: ModelProto, file: Path) -> None:
     onnx.save(model, file, save_as_external_data=large, location=f"{file.name}.data")
 
 
-def pooling_graph(mode: str, dimensions: int, *, normalise: bool) -> ModelProto:
+def build_pooling_graph(mode: str, dimensions: int, *, normalise: bool) -> ModelProto:
     """Build the graph that pools `states`, the (1, n, d) vectors of n tokens, to `vector`, (1, d).
 
     `mode` is "mean" or "cls", and `dimensions` is d. If `normalise`, the result has length 1.

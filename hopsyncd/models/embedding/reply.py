@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from hopsyncd.models.llm.chat_completion import read_usage
-from hopsyncd.models.llm.retry import UnusableReply, printable_line
+from hopsyncd.models.llm.retry import UnusableReply, make_printable
 
 MAX_DIMENSIONS = 4096  # the limit for exact dot products; see store.records.GRID
 _SHOWN_BYTES = 60
@@ -44,7 +44,7 @@ def read_embeddings(body: bytes, texts: int, dimensions: int | None) -> Embeddin
         raise UnusableReply("the reply has no list `data` of embeddings")
     if len(items) != texts:
         raise UnusableReply(f"the reply has {len(items)} embeddings for {texts} texts")
-    rows = [_read_vector(item) for item in _in_order(items)]
+    rows = [_read_vector(item) for item in _order_items(items)]
     width = len(rows[0]) if rows else 0
     if any(len(row) != width for row in rows):
         raise UnusableReply("the embeddings differ in length")
@@ -66,12 +66,12 @@ def _read_json(body: bytes) -> Any:
     try:
         return from_json(body)
     except ValueError as error:
-        begin = printable_line(body[:_SHOWN_BYTES].decode(errors="replace"))
+        begin = make_printable(body[:_SHOWN_BYTES].decode(errors="replace"))
         why = f'the reply is not JSON but begins with "{begin}"' if begin else "the reply is empty"
         raise UnusableReply(why) from error
 
 
-def _in_order(items: Sequence[Any]) -> Sequence[Any]:
+def _order_items(items: Sequence[Any]) -> Sequence[Any]:
     """Sort the items by their field `index`. If no item has the field, the order does not change.
     Raises UnusableReply if the fields do not count from 0."""
     given = [item.get("index") if isinstance(item, dict) else None for item in items]

@@ -47,17 +47,17 @@ class TorchModel:
         with turns:  # The tokenizer keeps state during a call.
             features = [self._model.preprocess([text]) for text in texts]
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        for rows, size in self._batches(features):
+        for rows, size in self._make_batches(features):
             with turns:
                 vectors[rows] = self._run([features[row] for row in rows], size)
         return vectors
 
-    def _batches(self, features: Sequence[Any]) -> Iterator[tuple[list[int], "_Size | None"]]:
+    def _make_batches(self, features: Sequence[Any]) -> Iterator[tuple[list[int], "_Size | None"]]:
         """Yield batches: the rows in `features` of texts of one size, and this size, or None for a
         text that must run alone."""
         by_size = defaultdict(list)
         for row, of_text in enumerate(features):
-            by_size[self._size_of(of_text)].append(row)
+            by_size[self._find_size(of_text)].append(row)
         for size, rows in by_size.items():
             tokens = max(shape[-1] for _, shape in size if shape) if size else _BATCH_TOKENS
             start = 0
@@ -68,7 +68,7 @@ class TorchModel:
                 yield rows[start : start + count], size
                 start += count
 
-    def _size_of(self, features: Any) -> "_Size | None":
+    def _find_size(self, features: Any) -> "_Size | None":
         """Return the names and shapes of a text's tensors, or None if the text must run alone.
 
         Only texts of equal sizes can share a batch.

@@ -20,9 +20,9 @@ from hopsyncd.models.llm.retry import (
     EndpointTexts,
     RequestFailure,
     UnusableReply,
-    backoff_s,
+    compute_backoff_s,
     concerns_every_call,
-    error_of,
+    make_error,
     retry_after_s,
 )
 from store.exceptions import StoreError
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 DAY_S = 86_400
 
 
-def endpoint_host(base_url: str) -> str:
+def find_endpoint_host(base_url: str) -> str:
     """Return the host of an endpoint's address, with the port if there is one, to show in the
     status and in errors."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
@@ -105,7 +105,7 @@ class Patience:
     stop: threading.Event
 
 
-def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
+def read_spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
     """Read the ledger's rows of today (UTC). If this fails, returns no rows and the reason."""
     try:
         return ledger.spent(int(timing.unix_s() // DAY_S)), None
@@ -188,7 +188,7 @@ class Attempts:
 
         `failed` is the number of failed attempts. The caller waits only until `deadline_s`.
         """
-        error = error_of(failure, self._texts)
+        error = make_error(failure, self._texts)
         if not isinstance(error, LlmUnavailable):
             if concerns_every_call(failure):
                 self.breaker.record_refusal(error)
@@ -196,7 +196,7 @@ class Attempts:
                 self.breaker.record_answer()
             raise error
         asked_s = retry_after_s(failure.retry_after, self._timing.unix_s())
-        backoff = backoff_s(failed - 1, self._timing.random())
+        backoff = compute_backoff_s(failed - 1, self._timing.random())
         pause_s = max(asked_s or 0.0, backoff)
         late = self._timing.monotonic_s() + pause_s >= deadline_s
         if late or failed >= max_attempts or not self.breaker.is_retry_worthwhile:

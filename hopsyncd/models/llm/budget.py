@@ -42,9 +42,9 @@ class Usage:
         with self._lock:
             total = self.tokens + self._reserved_tokens + tokens
             if self._max_calls is not None and self.calls >= self._max_calls:
-                raise _spent(f"this request has used all of its {self._max_calls} calls")
+                raise _make_error(f"this request has used all of its {self._max_calls} calls")
             if self._max_tokens is not None and total > self._max_tokens:
-                raise _spent(
+                raise _make_error(
                     f"the next call could exceed this request's limit of {self._max_tokens} tokens"
                 )
             self.calls += 1
@@ -93,18 +93,18 @@ class Usage:
             self.failures[kind] += 1
 
 
-def estimated_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text. The estimate is more often too high than too low.
 
     English has about four bytes per token, other scripts about three.
 
-    >>> estimated_tokens("Where did the father of Ada Lovelace die?")
+    >>> estimate_tokens("Where did the father of Ada Lovelace die?")
     14
     """
     return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
 
 
-def _spent(why: str) -> BudgetSpent:
+def _make_error(why: str) -> BudgetSpent:
     return BudgetSpent(
         "The LLM was not asked", why, "Ask a simpler question, or raise the limits in [llm]"
     )

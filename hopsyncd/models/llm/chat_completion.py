@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from hopsyncd.models.llm.call import LlmCall
-from hopsyncd.models.llm.retry import RequestFailure, UnusableReply, printable_line
+from hopsyncd.models.llm.retry import RequestFailure, UnusableReply, make_printable
 
 TEMPERATURE = 0
 _SHAPE_WORDS = ("response_format", "schema", "grammar", "structured")
@@ -47,7 +47,7 @@ class Dialect:
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
         """Build the request. `repair` adds the model's last reply and the mistake in it."""
-        schema = _strict_schema(shape)
+        schema = _make_strict_schema(shape)
         structure: dict[str, Any] = {}
         system = call.system
         if shape.__name__ in self._plain:
@@ -60,8 +60,8 @@ class Dialect:
         if streamed:
             structure |= {"stream": True, "stream_options": {"include_usage": True}}
         messages = [
-            {"role": "system", "content": _sendable(system)},
-            {"role": "user", "content": _sendable(call.user)},
+            {"role": "system", "content": _make_sendable(system)},
+            {"role": "user", "content": _make_sendable(call.user)},
             *(_repair_messages(*repair) if repair else ()),
         ]
         return {
@@ -95,13 +95,13 @@ def refuses_form(failure: RequestFailure) -> bool:
     return failure.status in (400, 422, 501)
 
 
-def _sendable(text: str) -> str:
+def _make_sendable(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 
 @functools.lru_cache(maxsize=32)
-def _strict_schema(shape: type[BaseModel]) -> dict[str, Any]:
+def _make_strict_schema(shape: type[BaseModel]) -> dict[str, Any]:
     """Return a schema that requires all properties and allows no other properties.
 
     Strict endpoints accept only such schemas.
@@ -256,22 +256,22 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
     if not text.strip():
         raise UnusableReply("the reply is empty")
     why = ""
-    for candidate in _objects(text):
+    for candidate in _find_objects(text):
         try:
             if not _is_finite(from_json(candidate, allow_inf_nan=False)):
                 raise ValueError("a number is out of range")
         except (ValueError, RecursionError) as error:
-            why = why or f"the reply is not valid JSON: {printable_line(str(error))}"
+            why = why or f"the reply is not valid JSON: {make_printable(str(error))}"
             continue
         try:
             shape.model_validate_json(candidate)
             return candidate
         except ValidationError as error:
-            why = _mistakes(error)
+            why = _format_mistakes(error)
     raise UnusableReply(why)
 
 
-def _objects(text: str) -> Iterator[str]:
+def _find_objects(text: str) -> Iterator[str]:
     """Yield texts that may be the JSON object.
 
     They are the text after the model's thoughts, a fenced block, and the text in braces.
@@ -295,9 +295,9 @@ def _is_finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _mistakes(error: ValidationError) -> str:
+def _format_mistakes(error: ValidationError) -> str:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{'.'.join(map(str, e['loc'])) or 'the object'}: {e['msg']}" for e in errors]
     if len(lines) > _SHOWN_MISTAKES:
         lines[_SHOWN_MISTAKES:] = [f"and {len(lines) - _SHOWN_MISTAKES} more"]
-    return "; ".join(map(printable_line, lines))
+    return "; ".join(map(make_printable, lines))

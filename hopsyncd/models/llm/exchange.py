@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import LlmRefused
-from hopsyncd.models.llm.attempts import Abandoned, Attempts, Spending, Timing, endpoint_host
-from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.attempts import Abandoned, Attempts, Spending, Timing, find_endpoint_host
+from hopsyncd.models.llm.budget import Usage, estimate_tokens
 from hopsyncd.models.llm.call import LlmCall, TokenSink
 from hopsyncd.models.llm.chat_completion import Completion, Dialect, Repair, refuses_form
 from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
@@ -75,7 +75,7 @@ class Exchange:
         self._config = config
         self._timing = timing
         self._dialect = Dialect(config.model)
-        texts = EndpointTexts(endpoint_host(config.base_url), config.api_key_env)
+        texts = EndpointTexts(find_endpoint_host(config.base_url), config.api_key_env)
         self._attempts = Attempts(texts, ledger, timing)
 
     def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
@@ -111,7 +111,7 @@ class Exchange:
             else:
                 if record_refusal:
                     self._dialect.streams = False
-                return self._text_of(completion)
+                return self._read_text(completion)
             self._timing.wait(request.stop, pause_s)
 
     def _check_stop(self, request: CompletionRequest) -> None:
@@ -124,14 +124,14 @@ class Exchange:
     ) -> Completion:
         """Send a request once, and count its tokens."""
         call = request.call
-        prompt = estimated_tokens(json.dumps(body, ensure_ascii=False))
+        prompt = estimate_tokens(json.dumps(body, ensure_ascii=False))
         spending = Spending(call.purpose, call.source, request.usage, prompt, call.max_tokens)
         write = request.sink.write if request.sink else lambda _: None
         return self._attempts.send(
             spending, lambda: self._sender.complete(body, timeout_s, request.stop, write)
         )
 
-    def _text_of(self, completion: Completion) -> CompletionText:
+    def _read_text(self, completion: Completion) -> CompletionText:
         choice = completion.choices[0]
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise LlmRefused(

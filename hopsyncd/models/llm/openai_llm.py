@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmUnavailable
-from hopsyncd.models.llm.attempts import Abandoned, Timing, endpoint_host, spent_today
+from hopsyncd.models.llm.attempts import Abandoned, Timing, find_endpoint_host, read_spent_today
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
 from hopsyncd.models.llm.chat_completion import TEMPERATURE, Repair, read_reply
@@ -83,13 +83,13 @@ class ReplyCache:
 
     def _keep(self, key: bytes, text: str) -> None:
         self._texts[key] = text
-        self.bytes += _bytes(text)
+        self.bytes += _count_bytes(text)
         while self.bytes > self._max_bytes:
             _, forgotten = self._texts.popitem(last=False)
-            self.bytes -= _bytes(forgotten)
+            self.bytes -= _count_bytes(forgotten)
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text.encode()) + _ENTRY_BYTES
 
 
@@ -132,14 +132,14 @@ class OpenAiLlm:
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """Send the calls as `Llm.ask_each` describes. Abandoned calls end within a quarter of a
         second."""
-        stop = self._new_stop()
+        stop = self._make_stop()
         threads = max(1, min(self._config.concurrency, len(calls)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
         try:
             with usage.stopping(stop):
                 requests = [CompletionRequest(call, shape, usage, stop, sink) for call in calls]
                 futures = {
-                    pool.submit(self._result, request, shape): index
+                    pool.submit(self._ask_one, request, shape): index
                     for index, request in enumerate(requests)
                 }
                 waiting = {*futures}
@@ -167,28 +167,28 @@ class OpenAiLlm:
         Reads the ledger once.
         """
         config = self._config
-        spent, problem = spent_today(self.ledger, self._timing)
+        spent, problem = read_spent_today(self.ledger, self._timing)
         return {
-            "endpoint": endpoint_host(config.base_url),
+            "endpoint": find_endpoint_host(config.base_url),
             "model": config.model,
             "questions": config.questions,
             "calls_today": sum(row.calls for row in spent),
             "tokens_today": sum(row.tokens for row in spent),
             "max_calls_per_day": config.max_calls_per_day,
             "max_tokens_per_day": config.max_tokens_per_day,
-            "today": [_spent_json(row) for row in spent],
+            "today": [_format_spent(row) for row in spent],
             "ledger_problem": problem,
-            "last_failure": self._last_failure(),
+            "last_failure": self._find_last_failure(),
         }
 
-    def _last_failure(self) -> LlmFailure | None:
+    def _find_last_failure(self) -> LlmFailure | None:
         if self.last_failure is None:
             return None
         at_s, error = self.last_failure
         time_text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
         return {"kind": error.kind, "message": str(error), "at": time_text}
 
-    def _new_stop(self) -> threading.Event:
+    def _make_stop(self) -> threading.Event:
         stop = threading.Event()
         with self._lock:
             self._stops.add(stop)
@@ -196,7 +196,7 @@ class OpenAiLlm:
                 stop.set()
         return stop
 
-    def _result(self, request: CompletionRequest, shape: type[Reply]) -> Reply | LlmError:
+    def _ask_one(self, request: CompletionRequest, shape: type[Reply]) -> Reply | LlmError:
         try:
             return self._reply(request, shape)
         except LlmError as error:
@@ -216,14 +216,14 @@ class OpenAiLlm:
     def _reply(self, request: CompletionRequest, shape: type[Reply]) -> Reply:
         text, is_cached = self._replies.once(
             _key(self.name, request.call, shape),
-            lambda: self._checked_json(request),
+            lambda: self._request_json(request),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
         if is_cached:
             request.usage.count_cached()
         return shape.model_validate_json(text)
 
-    def _checked_json(self, request: CompletionRequest) -> str:
+    def _request_json(self, request: CompletionRequest) -> str:
         """Request a valid reply, with a repair if needed. Returns its JSON. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
@@ -269,7 +269,7 @@ class OpenAiLlm:
             return reply.text, (limit if reply.cut else "") + str(error)
 
 
-def _spent_json(row: Spent) -> LlmSpent:
+def _format_spent(row: Spent) -> LlmSpent:
     return {
         "purpose": row.purpose,
         "source": row.source,

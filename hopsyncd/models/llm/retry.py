@@ -87,10 +87,10 @@ class RequestFailure(Exception):
     readable: bool = True
 
 
-def printable_line(text: str) -> str:
+def make_printable(text: str) -> str:
     """Shorten untrusted text to one printable line.
 
-    >>> printable_line("no such model:\\n\\x1b[31m gpt-9")
+    >>> make_printable("no such model:\\n\\x1b[31m gpt-9")
     'no such model: [31m gpt-9'
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())
@@ -110,12 +110,12 @@ def concerns_every_call(failure: RequestFailure) -> bool:
     return failure.code == _NO_QUOTA or failure.status in _EVERY_CALL
 
 
-def backoff_s(attempt: int, random: float) -> float:
+def compute_backoff_s(attempt: int, random: float) -> float:
     """Return how many seconds to wait after an attempt. The first attempt has the number 0.
 
     `random` in [0, 1) varies the result, so that clients do not retry at the same time.
 
-    >>> [backoff_s(attempt, 0.5) for attempt in range(4)]
+    >>> [compute_backoff_s(attempt, 0.5) for attempt in range(4)]
     [0.375, 0.75, 1.5, 3.0]
     """
     return float(min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S)) * (0.5 + random / 2)
@@ -198,7 +198,7 @@ class Breaker:
         self._why = why
 
 
-def error_of(failure: RequestFailure, texts: EndpointTexts) -> LlmError:
+def make_error(failure: RequestFailure, texts: EndpointTexts) -> LlmError:
     outcome = "gave no reply"
     if failure.status:
         outcome = "returned an error" if is_transient(failure) else "refused the request"
@@ -209,10 +209,10 @@ def error_of(failure: RequestFailure, texts: EndpointTexts) -> LlmError:
     why = f"{failure.status}, {failure.message}" if failure.status else failure.message
     if is_transient(failure):
         return LlmUnavailable(what, why, texts.meanwhile)
-    return LlmRefused(what, why, _suggestion(failure, texts))
+    return LlmRefused(what, why, _suggest(failure, texts))
 
 
-def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
+def _suggest(failure: RequestFailure, texts: EndpointTexts) -> str:
     section = texts.section
     match failure.status:
         case 401 if not texts.api_key_env:

@@ -11,8 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.models.encoder import default_folder, tokenizer_in
-from hopsyncd.models.llm.budget import estimated_tokens
+from hopsyncd.models.encoder import find_default_folder, load_tokenizer
+from hopsyncd.models.llm.budget import estimate_tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,9 +30,9 @@ def count_tokens(text: str) -> int:
     >>> count_tokens('{"a": "b"}')
     6
     """
-    tokenizer = _tokenizer()
+    tokenizer = _load_tokenizer()
     if tokenizer is None:
-        return estimated_tokens(text)
+        return estimate_tokens(text)
     # The text may contain lone surrogates, which the tokenizer rejects.
     text = text.encode(errors="replace").decode()
     encoded = tokenizer.encode(text, add_special_tokens=False)
@@ -50,10 +50,10 @@ def count_tokens(text: str) -> int:
 
 
 @cache
-def _tokenizer() -> "Tokenizer | None":
+def _load_tokenizer() -> "Tokenizer | None":
     """Load the tokenizer. Returns None if the default encoder is not installed."""
     try:
-        tokenizer = tokenizer_in(default_folder())
+        tokenizer = load_tokenizer(find_default_folder())
     except (ModelUnavailable, OSError):
         return None
     tokenizer.no_truncation()

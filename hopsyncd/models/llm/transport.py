@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import httpx2
 
 from hopsyncd.models.llm.chat_completion import Completion, read_completion, read_stream
-from hopsyncd.models.llm.retry import RequestFailure, printable_line
+from hopsyncd.models.llm.retry import RequestFailure, make_printable
 
 if TYPE_CHECKING:
     import openai
@@ -86,12 +86,12 @@ class HttpClient:
         """
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
-            loop, _ = _loop(), self._client
+            loop, _ = _start_loop(), self._client
         texts: SimpleQueue[str | None] = SimpleQueue()
         request = asyncio.run_coroutine_threadsafe(send(texts.put), loop)
         request.add_done_callback(lambda _: texts.put(None))
         try:
-            while (text := _next(texts, deadline_s, stop)) is not None:
+            while (text := _wait_for_text(texts, deadline_s, stop)) is not None:
                 write(text)
             return request.result()
         finally:
@@ -106,7 +106,7 @@ class HttpClient:
             api_key=self._key or _NO_KEY,
             max_retries=0,
             timeout=_TIMEOUT,
-            http_client=bounded_http(max_reply_bytes=self._max_reply_bytes),
+            http_client=make_bounded_http(max_reply_bytes=self._max_reply_bytes),
         )
 
     async def _complete(self, body: dict[str, Any], put: Put) -> Completion:
@@ -146,7 +146,7 @@ class HttpClient:
         code = error.code if isinstance(error.code, str) else ""
         details = error.body.get("message") if isinstance(error.body, dict) else error.body
         message = (
-            self._without_key(details)
+            self._remove_key(details)
             if isinstance(details, str) and details
             else "the endpoint gave no reason"
         )
@@ -159,20 +159,18 @@ class HttpClient:
         if isinstance(cause, httpx2.ConnectTimeout):
             return RequestFailure(0, f"no connection within {_CONNECT_S:.0f} s", sent=False)
         sent = not isinstance(cause, httpx2.ConnectError | httpx2.ProxyError)
-        return RequestFailure(
-            0, self._without_key(str(cause)) or "the connection failed", sent=sent
-        )
+        return RequestFailure(0, self._remove_key(str(cause)) or "the connection failed", sent=sent)
 
-    def _without_key(self, text: str) -> str:
+    def _remove_key(self, text: str) -> str:
         """Make untrusted text safe to log: remove the key and control characters, and shorten the
         text.
         """
         if len(self._key) >= _SECRET_CHARS:
             text = text.replace(self._key, "[key]")
-        return printable_line(text)
+        return make_printable(text)
 
 
-def bounded_http(
+def make_bounded_http(
     use_proxies: bool = True, max_reply_bytes: int = MAX_REPLY_BYTES
 ) -> httpx2.AsyncClient:
     """Create a client for an untrusted endpoint. The client raises ReplyUnreadable if a body has
@@ -188,14 +186,16 @@ def bounded_http(
 
 
 @functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _start_loop() -> asyncio.AbstractEventLoop:
     """Return the event loop for all requests. Its thread runs until the process ends."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="llm-http", daemon=True).start()
     return loop
 
 
-def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Event) -> str | None:
+def _wait_for_text(
+    texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Event
+) -> str | None:
     """Return the next text of a streamed reply, or None at the end.
 
     Raises RequestFailure at the deadline, or if `stop` is set.

@@ -38,7 +38,7 @@ from typing import Literal
 
 from hopsyncd.retrieve.answering.reply import Evidence
 from hopsyncd.retrieve.sentences import Sentence, list_function_terms
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 from store.records import PassageId
 
 _COSINE = 0.5
@@ -180,9 +180,9 @@ def _shorten(sentence: Sentence) -> Sentence:
     Such a line exists where short list items or table rows were joined into one sentence. If no
     line of prose has all the words, the sentence is returned unchanged.
     """
-    terms = sentence.terms.intersection(index_terms(sentence.text))
+    terms = sentence.terms.intersection(list_index_terms(sentence.text))
     for line in map(str.strip, sentence.text.splitlines()):
-        if terms and terms.issubset(index_terms(line)) and is_prose(line):
+        if terms and terms.issubset(list_index_terms(line)) and is_prose(line):
             return replace(sentence, text=line)
     return sentence
 
@@ -253,7 +253,9 @@ _KEYWORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("number", re.compile(rf"\b(?:{_AMOUNTS})$", re.IGNORECASE)),
     ("code", re.compile(rf"\b(?:{_CODES}|location)$", re.IGNORECASE)),
 )
-_SECOND = frozenset(index_terms("second"))  # a unit of time here, although also a function word
+_SECOND = frozenset(
+    list_index_terms("second")
+)  # a unit of time here, although also a function word
 _COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re.IGNORECASE)
 
 
@@ -330,7 +332,7 @@ def _find_counted_terms(words: str) -> frozenset[str]:
     match = _COUNTED.search(words)
     terms: list[str] = []
     for word in match[1].split() if match else ():
-        found = frozenset(index_terms(word)) - (list_function_terms() - _SECOND)
+        found = frozenset(list_index_terms(word)) - (list_function_terms() - _SECOND)
         if not found and terms:
             break
         terms += found

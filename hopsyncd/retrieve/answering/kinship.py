@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from hopsyncd.retrieve.sentences import Sentence
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 
 _OF_PARENTS = "mother father parents? sons? daughters? child children".split()
 _OF_SPOUSES = "husband wife spouse".split()
@@ -26,18 +26,18 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _PARENTS = frozenset(
-    index_terms(
+    list_index_terms(
         "mother father parent parents son sons daughter daughters child children born mum mom dad"
     )
 )
 _SPOUSES = frozenset(
-    index_terms(
+    list_index_terms(
         "husband wife wives spouse married marry marries marriage widow widower wed partner engaged"
         " couple"
     )
 )
 _SIBLINGS = (
-    frozenset(index_terms("brother brothers sister sisters sibling siblings twin")) | _PARENTS
+    frozenset(list_index_terms("brother brothers sister sisters sibling siblings twin")) | _PARENTS
 )
 
 
@@ -46,8 +46,8 @@ def lacks_kinship(question: str, sentences: Sequence[Sentence]) -> bool:
     asked = _ASKED.search(question)
     if asked is None:
         return False
-    terms = {sentence: frozenset(index_terms(sentence.text)) for sentence in sentences}
-    asked_terms = frozenset(index_terms(asked[0]))
+    terms = {sentence: frozenset(list_index_terms(sentence.text)) for sentence in sentences}
+    asked_terms = frozenset(list_index_terms(asked[0]))
     if any(asked_terms & words for words in terms.values()):
         return False
     other, parent, spouse, _ = asked.groups()
@@ -61,10 +61,10 @@ def lacks_kinship(question: str, sentences: Sequence[Sentence]) -> bool:
 
 def _have_chain(sentences: Sequence[Sentence], question: str) -> bool:
     """Return whether two of the sentences share a name that is not in the question."""
-    asked = frozenset(index_terms(question))
+    asked = frozenset(list_index_terms(question))
     seen: set[str] = set()
     for sentence in sentences:
-        names = {name for name in sentence.names if not asked.issuperset(index_terms(name))}
+        names = {name for name in sentence.names if not asked.issuperset(list_index_terms(name))}
         if names & seen:
             return True
         seen |= names

@@ -18,11 +18,11 @@ from pathlib import PurePosixPath
 
 from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from hopsyncd.text.dates import MONTH_PATTERN, MONTHS, find_date_text, find_dates, find_days_in_name
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 
 _LEAST_COVERED = 0.95  # as a share of the idf of the question's words
 _EVENTS = frozenset(
-    index_terms(
+    list_index_terms(
         "meeting meet met call talk talked discuss discussed discussion speak spoke decide decided"
         " decision session review workshop minutes conversation appointment agree agreed happen"
         " happened place take took hold held last next about on"
@@ -43,7 +43,9 @@ _MONTH = re.compile(
 )
 _YEAR = re.compile(r"\b(?:in|during|of|im|en) (?:the year )?([12]\d{3})(?![\w.-])", re.IGNORECASE)
 _TIME_WORDS = frozenset(
-    index_terms(f"last latest newest most recent next first earliest oldest {' '.join(MONTHS)}")
+    list_index_terms(
+        f"last latest newest most recent next first earliest oldest {' '.join(MONTHS)}"
+    )
 )
 _LEAST_FIT = 0.5  # as a share of the idf of the question's words
 _AS_GOOD = 0.8  # as a share of the best section's fit
@@ -86,7 +88,7 @@ def find_section_date(
         passage_sentences = [sentence for sentence in sentences if sentence.rank == rank]
         if not passage_sentences:
             continue
-        above = frozenset(index_terms(" ".join(_names_of(texts, rank))))
+        above = frozenset(list_index_terms(" ".join(_names_of(texts, rank))))
         inside = above.union(*(sentence.terms for sentence in passage_sentences))
         if not is_covered_by(inside if asks_for_event else above):
             continue

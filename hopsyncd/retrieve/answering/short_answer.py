@@ -17,7 +17,7 @@ from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import compute_probability, log_odds
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 
 # Weights for the probability that a value in a sentence is the value asked for.
 FITS: Mapping[str, float] = {
@@ -259,7 +259,7 @@ def find_candidates(
     """
     if not sentences:
         return []
-    named, words = f" {normalise(question)} ", set(index_terms(question))
+    named, words = f" {normalise(question)} ", set(list_index_terms(question))
     covered = _unite_terms(sentences)
     around = _find_best_neighbours(sentences)
     best = max(sentence.cosine for sentence in sentences)
@@ -270,10 +270,10 @@ def find_candidates(
     for sentence, of_sentence in zip(first, entities, strict=True):
         for value, kind in _list_values(sentence.text, asked.kind, of_sentence):
             is_named = f" {normalise(value.text)} " in named
-            counted = not asked.counted.isdisjoint(index_terms(value.text + value.after))
+            counted = not asked.counted.isdisjoint(list_index_terms(value.text + value.after))
             if kind == "number" and not _is_wanted(value, asked, counted):
                 continue
-            if is_named or words.issuperset(index_terms(value.text)):
+            if is_named or words.issuperset(list_index_terms(value.text)):
                 continue
             features = {
                 "cosine": sentence.cosine,
@@ -312,7 +312,7 @@ def _take_counted_noun(counted: Set[str], after: str) -> str:
     ' working days'
     """
     for match in _FOLLOWING.finditer(after):
-        if not counted.isdisjoint(index_terms(match[0])):
+        if not counted.isdisjoint(list_index_terms(match[0])):
             return after[: match.end()]
     return ""
 
@@ -332,7 +332,7 @@ def choose_likeliest(
     first = int(np.argmax(odds))
     best, answer_terms = (
         candidates[first],
-        [tuple(index_terms(candidate.text)) for candidate in candidates],
+        [tuple(list_index_terms(candidate.text)) for candidate in candidates],
     )
     others = [
         value
@@ -362,7 +362,7 @@ def is_probably_right(short: Short) -> bool:
 def _list_terms_near(value: Value, sentence: Sentence) -> set[str]:
     """Return the index terms of the text around a value in its sentence."""
     start = max(value.start - _NEAR, 0)
-    return set(index_terms(sentence.text[start : value.end + _NEAR]))
+    return set(list_index_terms(sentence.text[start : value.end + _NEAR]))
 
 
 def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:

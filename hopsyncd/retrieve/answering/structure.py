@@ -12,7 +12,7 @@ from hopsyncd.retrieve.answering.support import Judgement, is_of_related
 from hopsyncd.retrieve.numbered_items import find_item, read_item_reference
 from hopsyncd.retrieve.query_words import QueryWords, contains_literal, defines, read_query_words
 from hopsyncd.retrieve.sentences import PassageTexts, Sentence
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 
 
 def find_by_structure(
@@ -112,7 +112,7 @@ def _list_owning(
         sentence
         for sentence in sentences
         if names_owner(sentence.text)
-        and sum(weights.get(term, 0.0) for term in index_terms(sentence.text)) >= least
+        and sum(weights.get(term, 0.0) for term in list_index_terms(sentence.text)) >= least
     )
 
 

@@ -41,7 +41,7 @@ from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import compute_probability, log_odds
 from hopsyncd.text.dates import WRITTEN_DATE
 from hopsyncd.text.question_language import recognise_language
-from hopsyncd.text.words import index_terms
+from hopsyncd.text.words import list_index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # In a collection with fewer passages, less similarity is enough.
@@ -125,7 +125,7 @@ def _has_absent_name(question: str, weights: Mapping[str, float], passages: int)
     return any(
         weights[term] >= idf_of_absent - _ROUNDING
         for word in words
-        for term in index_terms(word)
+        for term in list_index_terms(word)
         if term in weights
     )
 
@@ -141,7 +141,7 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
 
 def _list_name_terms(question: str) -> set[str]:
     """Return the terms of words in a question that look like names."""
-    return {term for word in _list_names(question) for term in index_terms(word)}
+    return {term for word in _list_names(question) for term in list_index_terms(word)}
 
 
 def _list_names(question: str) -> list[str]:
@@ -238,7 +238,7 @@ def counts_other_things(question: str, text: str) -> bool:
     asked, counted = _HOW_MANY.search(question), _COUNTED.match(text)
     if not asked or not counted or asked[1].lower() in STOP_WORDS:
         return False
-    return not set(index_terms(asked[1])) & set(index_terms(counted[1]))
+    return not set(list_index_terms(asked[1])) & set(list_index_terms(counted[1]))
 
 
 @dataclass(frozen=True, slots=True)
