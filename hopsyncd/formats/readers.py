@@ -115,6 +115,13 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     return _run_reader(partial(_read_blocks, data, media_type))
 
 
+def load_text_readers() -> None:
+    """Read a sample of plain text and of Markdown, so that modules are imported and patterns
+    compiled before the first document."""
+    for kind in ("text/plain", "text/markdown"):
+        extract(b"# Title\n\nText.\n\n- Item\n", kind)
+
+
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
     """Read a document like `extract`, unless a suffix of `media_type` asks for pictures.
 

@@ -24,6 +24,7 @@ from hopsyncd.formats.readers import (
     PREVIEW_OF_PAGE,
     extract,
     is_light,
+    load_text_readers,
     strip_parameters,
 )
 from hopsyncd.formats.sandbox.messages import (
@@ -365,8 +366,12 @@ def try_readers(
 
 
 def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
-    """Run `try_readers` on another thread after a short wait, to avoid delaying the daemon's
-    start."""
-    trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
-    trial.name, trial.daemon = "readers", True
-    trial.start()
+    """On another thread, import the readers of text, and run `try_readers` after a short wait, to
+    avoid delaying the daemon's start."""
+
+    def load_and_try() -> None:
+        load_text_readers()
+        time.sleep(_TRIAL_AFTER_S)
+        try_readers(unavailable)
+
+    threading.Thread(target=load_and_try, name="readers", daemon=True).start()
