@@ -188,7 +188,8 @@ _Parsed = tuple[GitIgnoreSpecPattern, bool]
 
 
 class TooManyPatterns(OSError):
-    """An ignore file has too many patterns, or patterns that are too long."""
+    """The ignore files that apply to a folder have more than 5,000 patterns, or a pattern has more
+    than 4,096 characters."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EFBIG, why)

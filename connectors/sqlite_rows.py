@@ -310,7 +310,7 @@ class SqliteConnector:
 
     def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
         """Return the rows by id; a repeated id becomes a Problem. Raises SourceUnavailable if there
-        are too many rows."""
+        are more than MAX_ROWS rows."""
         found: dict[str, Item | Problem] = {}
         for count, row in enumerate(rows):
             if count >= MAX_ROWS:

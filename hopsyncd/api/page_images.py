@@ -1,4 +1,4 @@
-"""Renders pages of PDFs as pictures in the reader process, and caches them for a while."""
+"""Renders pages of PDFs as pictures in the reader process, and caches up to 32 MiB of pictures."""
 
 import threading
 from collections import OrderedDict
@@ -67,8 +67,8 @@ class PageImages:
         self._timer: threading.Timer | None = None
 
     def draw(self, config: Config, page: WantedPage) -> PageImageAnswer:
-        """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy if other
-        pages take too long."""
+        """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy if the
+        pages before this page take more than 10 s."""
         # The file is read even if the picture is cached, so that a changed file is not shown.
         data = read_indexed_file(config, page.source, page.document, page.content)
         key = (page.content, page.page, page.text)

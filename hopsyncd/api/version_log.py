@@ -414,8 +414,8 @@ def _heading(heading: Sequence[str]) -> str:
 def version_about(connection: Connection, number: int, hidden: Mask) -> str | None:
     """Summarise the documents that a version changed.
 
-    Returns None if there are too many documents, or if garbage collection removed the version's
-    rows.
+    Returns None if the version ended and began more than 1,000 revisions of documents, or if
+    garbage collection removed the version's rows.
     """
     touched = documents_touched(connection, number, hidden, _MAX_DOCUMENTS)
     if touched is None:

@@ -263,7 +263,7 @@ def estimate(
 def _split_into_groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
     """Split the passages into groups for one call each, in order.
 
-    A group has at most `most` passages, and a limited amount of text.
+    A group has at most `most` passages, and at most _MAX_CALL characters of the text that is sent.
     """
     groups: list[list[Passage]] = []
     room = 0

@@ -45,7 +45,7 @@ def _document_title(passage: Mapping[str, Any]) -> str:
 
 
 def _origin_brief(origin: Mapping[str, str]) -> dict[str, str]:
-    """Return the author, day, commit and address, without values that are too long to cite."""
+    """Return the author, day, commit and address, without values of more than 150 characters."""
     fields = {name: str(origin.get(name) or "") for name in _ORIGIN_FIELDS}
     fields |= {"date": fields["date"][:10], "commit": fields["commit"][:10]}
     return {name: text for name, text in fields.items() if 0 < len(text) <= _ORIGIN_CHARACTERS}
