@@ -169,8 +169,7 @@ def digest_of(question: str) -> str:
 
 
 def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
-    """Return the action in the database's column `act`, or None if the column has no valid
-    action."""
+    """Return the action in the database's column `act`, or None if the action is invalid."""
     try:
         action = json.loads(act)
         if not isinstance(action, dict) or not action.keys() <= {"exec", "webhook"}:
