@@ -41,7 +41,7 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
     assert _readme_table() == [
         [cell("real-documents", "hop", "one @5"), plain["one @5"]],
         [cell("real-documents", "hop", "several @5"), plain["several @5"]],
-        [cell("held-back", f"both, `{name}`", "several @5") for name in ("hop", "hybrid")],
+        [cell("held-back", f"all, `{name}`", "several @5") for name in ("hop", "hybrid")],
         [cell("2wiki-development", strategy, "recall@5") for strategy in ("hop", "hybrid")],
         [round(cell("scale", "edit to answer, p50, s", "10,000"), 2)],
         [round(cell("scale", "question, p50, ms", "10,000"))],
