@@ -68,20 +68,20 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
     return values
 
 
-def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
+def find_sorted(values: AnyIntegers, keys: AnyIntegers) -> tuple[Integers, Flags]:
     """Return, for each wanted number, its position in `values`, and whether `values` contains the
     number. If it does not, the position is meaningless. `values` must be distinct and ascending."""
-    most = _SPARSEST * len(wanted)
-    if len(wanted) > _MANY and len(values) and values[0] >= 0 and values[-1] < most:
+    most = _SPARSEST * len(keys)
+    if len(keys) > _MANY and len(values) and values[0] >= 0 and values[-1] < most:
         # For many numbers, a table takes less time than binary searches.
         end = int(values[-1]) + 1
         table = np.full(end + 1, -1)
         table[values] = np.arange(len(values))
-        positions = table[np.where((wanted >= 0) & (wanted < end), wanted, end)]
+        positions = table[np.where((keys >= 0) & (keys < end), keys, end)]
         return positions, positions >= 0
-    positions = np.searchsorted(values, wanted)
+    positions = np.searchsorted(values, keys)
     positions[positions == len(values)] = 0
-    is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
+    is_there = values[positions] == keys if len(values) else np.zeros(len(keys), dtype=np.bool_)
     return positions, is_there
 
 

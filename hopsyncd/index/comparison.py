@@ -258,13 +258,13 @@ def choose_best(
     floor = np.full(len(questions), -np.inf)
     positions, is_held = find_sorted(held.source_question, questions)
     floor[is_held] = held.similarity[positions[is_held]]
-    found = [NO_MATCHES]
+    parts = [NO_MATCHES]
     comparison = _Comparison.begin(index, questions, targets.questions, floor)
     for part in _compare(comparison, sources, targets):
-        found.append(part)
-        if len(found) > _MAX_PARTS:
-            found = [_select_best(index, found)]
-    return select_better(index, _select_best(index, found), held)
+        parts.append(part)
+        if len(parts) > _MAX_PARTS:
+            parts = [_select_best(index, parts)]
+    return select_better(index, _select_best(index, parts), held)
 
 
 def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -> MatchColumns:
@@ -282,8 +282,8 @@ def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -
     return matches.take(is_better)
 
 
-def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumns:
-    matches = concatenate_matches(found)
+def _select_best(index: LiveIndex, parts: Sequence[MatchColumns]) -> MatchColumns:
+    matches = concatenate_matches(parts)
     ascending = sort_distinct(matches.source_question)
     positions, best = (
         np.searchsorted(ascending, matches.source_question),

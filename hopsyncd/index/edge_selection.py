@@ -310,8 +310,10 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
     """
     matches = index.matches
     rows = np.flatnonzero(matches.died == IN_FORCE)[:_FEW_MATCHES]
-    found = MatchColumns.of_rows(matches, rows)
-    halves = compute_half_jaccard(index, found.source_question, found.target_question)
+    first_matches = MatchColumns.of_rows(matches, rows)
+    halves = compute_half_jaccard(
+        index, first_matches.source_question, first_matches.target_question
+    )
     return not halves.all()
 
 

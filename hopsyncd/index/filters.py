@@ -86,8 +86,8 @@ def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: in
         is_before: Flags = (dates < condition.at_ms) & (dates != NO_DATE)
         return is_before
     if condition.key == "source":
-        wanted = condition.value.casefold()
-        is_wanted = np.array([name.casefold() == wanted for name in index.sources], dtype=np.bool_)
+        value = condition.value.casefold()
+        is_wanted = np.array([name.casefold() == value for name in index.sources], dtype=np.bool_)
         in_source: Flags = is_wanted[documents.source[start:end]]
         return in_source
     if condition.key == "path":
@@ -139,10 +139,10 @@ def _make_path_test(wanted: str) -> Callable[[str], bool]:
     wanted = wanted.casefold()
     if not set(wanted) & set("*?["):
         return lambda path: wanted in path.casefold()
-    found = _compile_glob(wanted)
+    glob = _compile_glob(wanted)
     if "/" in wanted:
-        return lambda path: found(path.casefold())
-    return lambda path: found(path.casefold().rpartition("/")[2])
+        return lambda path: glob(path.casefold())
+    return lambda path: glob(path.casefold().rpartition("/")[2])
 
 
 _WILD = re.compile(r"(\?|\[!?[^\]\\]+\])")
@@ -163,13 +163,13 @@ def _compile_glob(pattern: str) -> Callable[[str], bool]:
             segments.append([])
         else:
             segments[-1].append(_name_regex(part))
-    first, *rest = segments
+    first, *others = segments
     regex = "/".join(first)
-    if rest:
+    if others:
         regex = "".join(f"{name}/" for name in first)
-        for names in filter(None, rest[:-1]):
+        for names in filter(None, others[:-1]):
             regex += f"(?>(?:[^/]*/)*?{''.join(f'{name}/' for name in names)})"
-        regex += "(?:[^/]*/)*" + "/".join(rest[-1]) if rest[-1] else ".+"
+        regex += "(?:[^/]*/)*" + "/".join(others[-1]) if others[-1] else ".+"
     try:
         found = re.compile(regex, re.DOTALL)
     except re.error:  # such as the range z-a
@@ -186,10 +186,10 @@ def _name_regex(pattern: str) -> str:
         )
         for piece in re.split(r"\*+", pattern)
     ]
-    first, *rest = pieces
-    if not rest:
+    first, *others = pieces
+    if not others:
         return first
-    return "".join([first, *(f"(?>[^/]*?{piece})" for piece in rest[:-1]), f"[^/]*{rest[-1]}"])
+    return "".join([first, *(f"(?>[^/]*?{piece})" for piece in others[:-1]), f"[^/]*{others[-1]}"])
 
 
 def _convert_wildcard(wildcard: str) -> str:

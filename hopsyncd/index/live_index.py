@@ -246,16 +246,16 @@ class LiveIndex:
         numbers = self.passage_numbers.find(passage_ids)
         rows, positions = self.postings.passages_by_number.find_all(numbers)
         is_vertex = self.is_vertex[rows]
-        found = np.full(len(passage_ids), -1, dtype=np.int64)
-        found[positions[is_vertex]] = rows[is_vertex]
-        return found
+        passage_rows = np.full(len(passage_ids), -1, dtype=np.int64)
+        passage_rows[positions[is_vertex]] = rows[is_vertex]
+        return passage_rows
 
     def find_question_sets(self, set_ids: Integers) -> Integers:
         """Return the passage row of each question set, or -1 if the question set was not added."""
-        found = np.full(len(set_ids), -1, dtype=np.int64)
+        set_rows = np.full(len(set_ids), -1, dtype=np.int64)
         rows, positions = self.postings.passages_by_question_set.find_all(set_ids)
-        found[positions] = rows
-        return found
+        set_rows[positions] = rows
+        return set_rows
 
     def begin_passages(
         self,
@@ -353,9 +353,9 @@ class LiveIndex:
         is_found[is_found] = (matches.born[head] <= version) & (version < matches.died[head])
         others = questions[~is_found]  # their matches changed after the version
         passage_rows = sort_distinct(self.outgoing.passage_row[others].astype(np.int64))
-        found, _ = self.postings.matches_by_source.find_all(passage_rows)
-        found = found[find_sorted(others, self.matches.source_question[found])[1]]
-        return np.concatenate([rows[is_found].astype(np.int64), found])
+        match_rows, _ = self.postings.matches_by_source.find_all(passage_rows)
+        match_rows = match_rows[find_sorted(others, self.matches.source_question[match_rows])[1]]
+        return np.concatenate([rows[is_found].astype(np.int64), match_rows])
 
     def find_pending_matches(self, targets: Integers) -> Integers:
         """Return the rows of the matches that begin with the next version and lead to the passage
@@ -399,11 +399,11 @@ class LiveIndex:
         is_seen = (matches.born[start:] != PENDING) | (matches.died[start:] != PENDING)
         if is_seen.all():
             return
-        kept = start + np.flatnonzero(is_seen)
-        end = start + len(kept)
-        new_rows = invert_positions(kept - start, len(is_seen))
+        seen_rows = start + np.flatnonzero(is_seen)
+        end = start + len(seen_rows)
+        new_rows = invert_positions(seen_rows - start, len(is_seen))
         for column in matches.columns().values():
-            column[start:end] = column[kept]
+            column[start:end] = column[seen_rows]
         self.matches = MatchTable.from_buffers(matches.buffers, end)
         current = start + np.flatnonzero(self.matches.died[start:] == IN_FORCE)
         self.outgoing.match_row[self.matches.source_question[current]] = current

@@ -320,10 +320,10 @@ class Snapshot:
             more = self.overlay.matches.take(np.concatenate([more_leaving, more_arriving]))
             is_backward = np.concatenate([is_backward, more_backward])
             matches = concatenate_matches([matches, more])
-        kept = np.flatnonzero(self._is_edge(matches) & self._has_visible_ends(matches))
+        edge_positions = np.flatnonzero(self._is_edge(matches) & self._has_visible_ends(matches))
         if self.overlay is not None:
-            kept = kept[np.argsort(is_backward[kept], kind="stable")]
-        matches, is_backward = matches.take(kept), is_backward[kept]
+            edge_positions = edge_positions[np.argsort(is_backward[edge_positions], kind="stable")]
+        matches, is_backward = matches.take(edge_positions), is_backward[edge_positions]
         sources = self.index.outgoing.passage_row[matches.source_question].astype(np.int64)
         targets = self.index.incoming.passage_row[matches.target_question].astype(np.int64)
         return Edges(
@@ -343,8 +343,8 @@ class Snapshot:
         if rows is not None:
             born, died = born.take(rows), died.take(rows)
         positions = np.flatnonzero((born <= version) & (version < died))
-        kept = positions if rows is None else rows[positions]
-        matches = MatchColumns.of_rows(table, kept)
+        selected = positions if rows is None else rows[positions]
+        matches = MatchColumns.of_rows(table, selected)
         if self.overlay is None:
             return matches, positions
         is_unchanged = ~take_flags(self.overlay.is_rematched, matches.source_question)

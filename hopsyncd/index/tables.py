@@ -373,8 +373,8 @@ class KeyNumbers:
     def find(self, keys: AnyIntegers) -> Integers:
         """Return the number of each key, or -1 if the key was not added."""
         numbers = np.full(len(keys), -1, dtype=np.int64)
-        found, positions = self._postings.find_all(keys)
-        numbers[positions] = found
+        rows, positions = self._postings.find_all(keys)
+        numbers[positions] = rows
         return numbers
 
     def move(self, buffer: Integers, length: int) -> None:

@@ -39,9 +39,9 @@ class BackupOrder:
 def verify_copy(copy: Path) -> None:
     """Run all checks on a copy of a database. Raises BackupFailed if a check fails."""
     with closing(open_reader(copy)) as connection:
-        found = check_database(connection, True, lambda *_: None)["findings"]
-    if found:
-        first = found[0]
+        findings = check_database(connection, True, lambda *_: None)["findings"]
+    if findings:
+        first = findings[0]
         raise BackupFailed(
             "The copy has errors, so no backup was made; older backups are kept",
             f"{first['invariant']}: {first['where']}: {first['detail']}",

@@ -158,13 +158,13 @@ class Backups:
         return reply
 
     def _list_backups(self, config: Config) -> None:
-        found: list[Backup] = []
+        backups: list[Backup] = []
         if config.backup.dir:
             try:
-                found = list_backups(config.backup.dir)
+                backups = list_backups(config.backup.dir)
             except OSError as error:
                 log.warning("backups cannot be listed", why=str(error))
-        self.newest, self.kept = (found[0] if found else None), len(found)
+        self.newest, self.kept = (backups[0] if backups else None), len(backups)
 
 
 def require_folder(config: Config) -> Path:

@@ -40,8 +40,8 @@ class DeepObserver(InotifyObserver):
         """Return the path of a folder that is too deep to be watched, or None if all folders are
         watched."""
         groups = (emitter.group for emitter in self.emitters if isinstance(emitter, _DeepEmitter))
-        found = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
-        return next(found, None)
+        deep_folders = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
+        return next(deep_folders, None)
 
 
 class _DeepGroup(InotifyWatchGroup):

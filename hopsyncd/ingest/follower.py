@@ -331,11 +331,11 @@ class Follower:
                 audience.serve(None)
                 return
             self._forget_if_worn(connection)
-            made = self._made
+            index_stamp = self._made
             if (
-                made is not None
-                and made.version == newest.id
-                and self._matches_database(connection, made)
+                index_stamp is not None
+                and index_stamp.version == newest.id
+                and self._matches_database(connection, index_stamp)
             ):
                 return
             # If the encoder has changed, this takes long. The previous version is served meanwhile.
@@ -371,15 +371,17 @@ class Follower:
     ) -> LiveIndex:
         """Return the index at version `until`: the present index after an update, or a newly loaded
         index."""
-        index, made = self._index, self._made
+        index, index_stamp = self._index, self._made
         self._index = self._made = None  # While it is being changed, the index is invalid.
-        rewritten = made is not None and not self._matches_database(connection, made)
+        rewritten = index_stamp is not None and not self._matches_database(connection, index_stamp)
         is_other = self._encoder != generation.encoder
-        if index is not None and made is not None and not rewritten and not is_other:
+        if index is not None and index_stamp is not None and not rewritten and not is_other:
             try:
-                follow(connection, index, generation.encoder, made.version, until)
+                follow(connection, index, generation.encoder, index_stamp.version, until)
             except NoSuchVersion:
-                log.info("the index is too old to update, so it is rebuilt", version=made.version)
+                log.info(
+                    "the index is too old to update, so it is rebuilt", version=index_stamp.version
+                )
             else:
                 return index
         if rewritten:
@@ -388,5 +390,5 @@ class Follower:
         return self._saved.load(connection, generation, until)
 
     @staticmethod
-    def _matches_database(connection: Connection, made: Stamp) -> bool:
-        return stamp(connection, made.version) == made
+    def _matches_database(connection: Connection, index_stamp: Stamp) -> bool:
+        return stamp(connection, index_stamp.version) == index_stamp

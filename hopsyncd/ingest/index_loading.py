@@ -163,10 +163,10 @@ def _follow_matches(index: LiveIndex, new: Changes) -> None:
 
 def _find_questions(questions: Postings, ids: Integers) -> Integers:
     """Return the row of each question id, or -1 if the index does not have the question."""
-    found = np.full(len(ids), -1, dtype=np.int64)
+    question_rows = np.full(len(ids), -1, dtype=np.int64)
     rows, positions = questions.find_all(ids)
-    found[positions] = rows
-    return found
+    question_rows[positions] = rows
+    return question_rows
 
 
 def _end_versions(died: Integers) -> Integers:

@@ -113,22 +113,20 @@ def _scan(
     while chunk := (
         yield from run_in_turns(lambda: [*islice(listed, _CHUNK)], caller, yield_to_edits)
     ):
-        for found in chunk:
+        for item in chunk:
             yield_to_edits()
-            if isinstance(found, Cursor):
-                cursor = found.value if under is None else None
-            elif fault := _find_fault(found.id, max_path_bytes):
-                problems.append(
-                    replace(found, id=fault.id) if isinstance(found, Problem) else fault
-                )
-            elif isinstance(found, Problem):
-                problems.append(found)
-            elif isinstance(found, Gone):
-                items.pop(found.id, None)
-                gone.add(found.id)
+            if isinstance(item, Cursor):
+                cursor = item.value if under is None else None
+            elif fault := _find_fault(item.id, max_path_bytes):
+                problems.append(replace(item, id=fault.id) if isinstance(item, Problem) else fault)
+            elif isinstance(item, Problem):
+                problems.append(item)
+            elif isinstance(item, Gone):
+                items.pop(item.id, None)
+                gone.add(item.id)
             else:
-                items[found.id] = found
-                gone.discard(found.id)
+                items[item.id] = item
+                gone.discard(item.id)
                 if most is not None and len(items) > most:
                     raise TooMuch
     parts = None if under is None else frozenset(under)
@@ -426,8 +424,8 @@ def _limit_edits(plan: Plan, scope: Scope) -> Plan:
     """Return a plan with only the first `scope.edits` edits of small documents, in the order of
     `scope.under`."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
-    wanted = [path for path in scope.under or () if path in edits]
-    only, postponed = wanted[: scope.edits], tuple(wanted[scope.edits :])
+    edited = [path for path in scope.under or () if path in edits]
+    only, postponed = edited[: scope.edits], tuple(edited[scope.edits :])
     return Plan(tuple(edits[path] for path in only), plan.listing, {}, frozenset(only), postponed)
 
 

@@ -173,13 +173,13 @@ class Preparer:
         which are copied if they exist, and generated otherwise."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
-        known = best_sets(self._connection, plain, ids) if plain is not None else {}
+        set_ids = best_sets(self._connection, plain, ids) if plain is not None else {}
         name = self._maker.generation.name
         copies = {
             questions.passage: _copy_as(
                 questions, set_id(questions.passage, name, provisional=True)
             )
-            for questions in sets_by_id(self._connection, known.values())
+            for questions in sets_by_id(self._connection, set_ids.values())
         }
         put_content(
             self._connection,
@@ -204,12 +204,12 @@ class Preparer:
     def _find_without_questions(self, wanted: BySource) -> BySource:
         """Return the passages without a question set, each only once, by source."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
-        known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
+        with_questions: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
         for source, passages in wanted.items():
             for passage in passages:
-                if passage.id not in known:
-                    known.add(passage.id)
+                if passage.id not in with_questions:
+                    with_questions.add(passage.id)
                     missing.setdefault(source, []).append(passage)
         return missing
 
@@ -241,8 +241,8 @@ class Preparer:
         """Return the question sets among the results, except sets that a nested prepare() has
         already stored."""
         sets = [(passage, result) for passage, result in results if isinstance(result, QuestionSet)]
-        known = known_sets(self._connection, [result.id for _, result in sets])
-        return [(passage, result) for passage, result in sets if result.id not in known]
+        stored_ids = known_sets(self._connection, [result.id for _, result in sets])
+        return [(passage, result) for passage, result in sets if result.id not in stored_ids]
 
     def _is_store_due(self) -> bool:
         unstored_s = time.monotonic() - self._stored_s

@@ -67,25 +67,25 @@ def preview(
     questions are stored. `price` estimates the LLM calls and tokens for some passages, and is None
     if no LLM would be asked.
     """
-    found = Preview(source.name)
+    result = Preview(source.name)
     unknown: list[Passage] = []
     seen: set[PassageId] = set()
     try:
         steps = run_to_end(make_plan(connection, source, scope)).steps
         for document in _list_changes(
-            connection, source, scope, steps, passage_tokens, extract, found
+            connection, source, scope, steps, passage_tokens, extract, result
         ):
             new = {passage.id: passage for passage in document.passages if passage.id not in seen}
             seen |= new.keys()
             known = best_sets(connection, generation, new) if generation is not None else {}
             unknown += [passage for id_, passage in new.items() if id_ not in known]
             if len(unknown) >= _GROUP:
-                _count(found, unknown, price)
+                _count(result, unknown, price)
                 unknown = []
     except SourceUnavailable as problem:
         return Preview(source.name, problem=problem.why, hint=problem.hint)
-    _count(found, unknown, price)
-    return found
+    _count(result, unknown, price)
+    return result
 
 
 def _list_changes(
@@ -95,30 +95,30 @@ def _list_changes(
     steps: tuple[Step, ...],
     passage_tokens: int,
     extract: Extract,
-    found: Preview,
+    result: Preview,
 ) -> Iterator[ReadDocument]:
-    """Add the planned steps to the preview `found`, and yield the documents that the next version
+    """Add the planned steps to the preview `result`, and yield the documents that the next version
     would index."""
     for step in steps:
         if step.action is Action.REMOVE:
-            found.gone.append(step.path)
+            result.gone.append(step.path)
         elif step.action is Action.REPORT:
-            found.unreadable.append(f"{step.path}: {step.reason}")
+            result.unreadable.append(f"{step.path}: {step.reason}")
         elif step.action is Action.FETCH:
             reading = read_step(connection, source, scope, step, passage_tokens, extract)
             if reading and reading.read:
-                (found.new if step.reason == "new" else found.changed).append(step.path)
+                (result.new if step.reason == "new" else result.changed).append(step.path)
                 yield reading.read
             elif reading and reading.seen.why:
-                found.unreadable.append(f"{step.path}: {reading.seen.why}")
+                result.unreadable.append(f"{step.path}: {reading.seen.why}")
 
 
-def _count(found: Preview, passages: list[Passage], price: Price | None) -> None:
-    found.passages += len(passages)
+def _count(result: Preview, passages: list[Passage], price: Price | None) -> None:
+    result.passages += len(passages)
     if passages and price is not None:
         cost = price(passages)
-        found.llm_calls += cost.calls
-        found.llm_tokens += cost.tokens
+        result.llm_calls += cost.calls
+        result.llm_tokens += cost.tokens
 
 
 _NO_SOURCE = 0  # No row has this id. It stands for a source that was never synced.
@@ -179,18 +179,18 @@ def format_preview(
     }
 
 
-def _format_source(found: Preview, limit: int | None) -> PreviewedSource:
-    lists = {kind: getattr(found, kind) for kind in DOCUMENT_LISTS}
+def _format_source(result: Preview, limit: int | None) -> PreviewedSource:
+    lists = {kind: getattr(result, kind) for kind in DOCUMENT_LISTS}
     return {
-        "name": found.source,
-        "problem": found.problem,
-        "hint": found.hint,
+        "name": result.source,
+        "problem": result.problem,
+        "hint": result.hint,
         "counts": {kind: len(paths) for kind, paths in lists.items()},
-        "new": found.new[:limit],
-        "changed": found.changed[:limit],
-        "gone": found.gone[:limit],
-        "unreadable": found.unreadable[:limit],
-        "passages": found.passages,
-        "llm_calls": found.llm_calls,
-        "llm_tokens": found.llm_tokens,
+        "new": result.new[:limit],
+        "changed": result.changed[:limit],
+        "gone": result.gone[:limit],
+        "unreadable": result.unreadable[:limit],
+        "passages": result.passages,
+        "llm_calls": result.llm_calls,
+        "llm_tokens": result.llm_tokens,
     }

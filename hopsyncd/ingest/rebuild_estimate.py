@@ -52,8 +52,8 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
     newest = head(connection)
     passages = passages_at(connection, newest.id) if newest else []
     row = find_generation_row(connection, name)
-    known = best_sets(connection, row, passages).keys() if row is not None else set()
-    lacking = [passage for passage in passages if passage not in known]
+    with_questions = best_sets(connection, row, passages).keys() if row is not None else set()
+    lacking = [passage for passage in passages if passage not in with_questions]
     sample = _read(connection, lacking[:: max(1, len(lacking) // _SAMPLE)][:_SAMPLE])
     texts = [draft_questions(passage, ()).contexts for passage in sample]
     scale = len(lacking) / max(len(sample), 1)
@@ -105,5 +105,5 @@ def _estimate_llm(
 
 
 def _read(connection: Connection, passages: Sequence[PassageId]) -> list[Passage]:
-    found = known_passages(connection, passages)
-    return [found[passage] for passage in passages if passage in found]
+    texts = known_passages(connection, passages)
+    return [texts[passage] for passage in passages if passage in texts]

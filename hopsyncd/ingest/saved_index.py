@@ -277,10 +277,10 @@ class SavedIndex:
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             _check_manifest(manifest)
-            made = manifest["stamp"]
+            saved_stamp = manifest["stamp"]
         except (OSError, ValueError, KeyError, TypeError):
             return False
-        before, self.version = self.version, int(made["version"])
+        before, self.version = self.version, int(saved_stamp["version"])
         return self.version > before and self.is_due_at_rest(index)
 
     def is_close(self, index: LiveIndex) -> bool:
@@ -301,21 +301,21 @@ class SavedIndex:
         outdated or made by another encoder."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
-            made = Stamp(**manifest["stamp"])
-            wanted = [_FORMAT, generation.encoder, generation.dimensions]
-            if [manifest[name] for name in ("format", "encoder", "dimensions")] != wanted:
+            saved_stamp = Stamp(**manifest["stamp"])
+            expected = [_FORMAT, generation.encoder, generation.dimensions]
+            if [manifest[name] for name in ("format", "encoder", "dimensions")] != expected:
                 return None
             _check_manifest(manifest)
-            if stamp(connection, made.version) != made:
+            if stamp(connection, saved_stamp.version) != saved_stamp:
                 return None
             index = self._read_columns(manifest, generation.dimensions)
-            index.version = made.version
+            index.version = saved_stamp.version
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("the saved index is damaged and will be rebuilt", why=str(error))
             return None
-        self._entries, self.version = len(index.passages), made.version
+        self._entries, self.version = len(index.passages), saved_stamp.version
         return index
 
     def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:

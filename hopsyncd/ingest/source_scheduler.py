@@ -368,10 +368,10 @@ class SourceScheduler:
         Returns the edits that were left out, or nothing if even one edit is too much.
         """
         seen = seen_items(self._pipeline.connection, due.source.id, newest)
-        known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
-        edits = _EDITS if known else 0
+        edited = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
+        edits = _EDITS if edited else 0
         while edits:
-            outcome = self._sync_small(due, Scope(known, small=True, edits=edits))
+            outcome = self._sync_small(due, Scope(edited, small=True, edits=edits))
             if not outcome.too_large:
                 return outcome.postponed
             edits //= 2

@@ -414,13 +414,13 @@ class SourceSync:
         batch = run.batch
         if not batch.removals or plan.listing.since is not None:
             return
-        wanted = dict.fromkeys(batch.removals)
-        scope = replace(run.scope, under=tuple(wanted), accept_empty=True)
+        removed = dict.fromkeys(batch.removals)
+        scope = replace(run.scope, under=tuple(removed), accept_empty=True)
         looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
         look = run_to_end(looking) if batch.readings else (yield from looking)
         removals, fetches = look.steps_with(*REMOVALS), look.steps_with(Action.FETCH)
         batch.removals = {path: step for path, step in batch.removals.items() if path in removals}
-        run.back += [step for path, step in fetches.items() if path in wanted]
+        run.back += [step for path, step in fetches.items() if path in removed]
 
     def _commit(self, run: SyncRun) -> None:
         """Generate the questions of the batch, and commit the items that no later sync has read."""

@@ -90,8 +90,8 @@ def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None
 def _check_similarities(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(_MATCHES)
     while group := rows.fetchmany(_GROUP):
-        wanted = {SetId(row[end]) for row in group for end in (4, 5)}
-        sets = {questions.id: questions for questions in sets_by_id(connection, wanted)}
+        set_ids = {SetId(row[end]) for row in group for end in (4, 5)}
+        sets = {questions.id: questions for questions in sets_by_id(connection, set_ids)}
         for question, target, stored, died, of_question, of_target in group:
             a, b = _find(sets[of_question], question), _find(sets[of_target], target)
             vector_a = sets[of_question].vectors[a.vector_row]
@@ -402,17 +402,17 @@ def _locate_document(
 
     Raises PurgeRefused if no source, or more than one source, has such a document.
     """
-    found = [
+    places = [
         (row.id, row.name, item)
         for row in all_sources(connection)
         if source in (None, row.name)
         and knows_item(connection, row.id, item := document.removeprefix(f"{row.location}/"))
     ]
-    if len(found) == 1:
-        return found[0]
-    count = f"{len(found)} sources have" if found else "no source has"
+    if len(places) == 1:
+        return places[0]
+    count = f"{len(places)} sources have" if places else "no source has"
     raise PurgeRefused(
         f"Cannot identify the document {document}",
         f"{count} a document at this path",
-        "Choose a source with --source" if found else "Copy the path from search results",
+        "Choose a source with --source" if places else "Copy the path from search results",
     )

@@ -137,8 +137,8 @@ class VersionWriter:
             self._start_saving(self._saved, self._index)
 
     def _start_saving(self, saved: SavedIndex, index: LiveIndex) -> None:
-        made = stamp(self._connection, index.version)
-        saved.start_saving(made, index, self._maker.generation.encoder)
+        index_stamp = stamp(self._connection, index.version)
+        saved.start_saving(index_stamp, index, self._maker.generation.encoder)
 
     @property
     def is_saving_index(self) -> bool:
@@ -150,8 +150,8 @@ class VersionWriter:
         if self._saved and self._index is not None and self._index.version:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
-                made = stamp(self._connection, self._index.version)
-                self._saved.save(made, self._index, self._maker.generation.encoder)
+                index_stamp = stamp(self._connection, self._index.version)
+                self._saved.save(index_stamp, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
         """Release memory that is needed only for changes. After many changes, also start a thread
@@ -365,10 +365,10 @@ class VersionWriter:
 
         Passages may disappear if another writer commits an edit during `yield_to_edits`.
         """
-        known = known_passages(self._connection, passages)
-        self._preparer.prepare({"": [*known.values()]}, Cost(), yield_to_edits=yield_to_edits)
+        texts = known_passages(self._connection, passages)
+        self._preparer.prepare({"": [*texts.values()]}, Cost(), yield_to_edits=yield_to_edits)
         with self._advancing() as index:
-            begun = self._find_sets(known)
+            begun = self._find_sets(texts)
             update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
 
     def commit_separate_index(self, newest: Version) -> Version:
@@ -406,9 +406,9 @@ class VersionWriter:
     def _list_matched_outside(self, newest: Version) -> list[QuestionId]:
         """Return the questions that have a match at version `newest` but are not in the index,
         because of another encoder or an error."""
-        known = self.index.postings.outgoing_by_id
+        outgoing_rows = self.index.postings.outgoing_by_id
         questions = matches_at(self._connection, newest.id).question
-        _, positions = known.find_all(questions)
+        _, positions = outgoing_rows.find_all(questions)
         return [QuestionId(question) for question in np.delete(questions, positions).tolist()]
 
     @contextmanager
@@ -422,8 +422,8 @@ class VersionWriter:
             raise
 
     def _find_sets(self, passages: Iterable[PassageId]) -> BegunSets:
-        found = best_sets(self._connection, self._generation, passages)
-        return sorted(found.items(), key=lambda pair: pair[1])
+        sets_by_passage = best_sets(self._connection, self._generation, passages)
+        return sorted(sets_by_passage.items(), key=lambda pair: pair[1])
 
     def _begin_in_index(self, index: LiveIndex, begun: BegunSets) -> Integers:
         """Add and begin the passages that are not vertices of the index. Returns their rows."""
