@@ -43,8 +43,12 @@ class FileContent:
 
 
 def revision_of(state: os.stat_result) -> str:
-    """Return a revision that changes with every write, even if a write keeps the size and restores
-    the mtime."""
+    """Return a revision that changes with each write, even if the write keeps the size and restores
+    the mtime.
+
+    Two writes of the same size within one clock tick (`CLOCK_TICK_NS`) may give the same revision,
+    so wait for a tick before you read the file.
+    """
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
 
 

@@ -87,11 +87,11 @@ class Spent:
 
 
 class Ledger:
-    """Counts LLM calls and tokens by day, purpose, source and version, and enforces daily limits
-    (0: no limit). Thread-safe.
+    """Counts calls and tokens of one endpoint (LLM, encoder or reranker) by day, purpose, source
+    and version, and enforces daily limits. Thread-safe.
 
-    The database is opened at the first use. While the database cannot be used, each method raises a
-    StoreError.
+    A limit of 0 means no limit. The database is opened at the first use. While the database cannot
+    be used, methods that read or write it raise StoreError.
     """
 
     def __init__(

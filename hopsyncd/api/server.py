@@ -302,7 +302,12 @@ class _Server(uvicorn.Server):
 
 
 def end_at_signals(server: uvicorn.Server) -> None:
-    """Let SIGTERM and SIGINT end a server, before uvicorn handles them and after it returns."""
+    """Install handlers with which SIGTERM and SIGINT make `server` exit.
+
+    uvicorn has its own handlers only while it runs. When it returns, it restores these handlers and
+    raises the received signals again. With the default handlers, an early or repeated signal would
+    kill the process.
+    """
 
     def end(_: int, __: FrameType | None) -> None:
         server.should_exit = True

@@ -153,7 +153,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def wilson_interval(count: int, total: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share.
+    """Return Wilson's 95 % confidence interval of a share.
 
     Unlike a bootstrap interval, it is not empty at 0 and at 1.
 
@@ -168,7 +168,7 @@ def wilson_interval(count: int, total: int) -> tuple[float, float]:
 
 
 class Share(float):
-    """A share in percent, with the ends of its 95 % interval."""
+    """A share in percent, with the ends of its 95 % confidence interval."""
 
     low: float
     high: float

@@ -141,8 +141,10 @@ def ask_all_ways(
 
 
 def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
-    """Create the function that answers questions. As in `hopsyncd ask`, an LLM gets all passages
-    found.
+    """Create the function that answers the questions.
+
+    As in `hopsyncd ask`, an LLM gets excerpts of up to 20 of the passages found. Without an LLM,
+    answers come from the best `ANSWER_DEPTH` passages.
     """
     if answers == "llm":
         return partial(asker.reply, k=ANSWER_DEPTH, by_llm=True)

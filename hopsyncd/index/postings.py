@@ -107,7 +107,7 @@ class RankedRows(NamedTuple):
     is_cut: Flags
 
     def take(self, selection: Flags) -> "RankedRows":
-        """Select the rows with these flags."""
+        """Return only the rows whose flag in `selection` is set. `is_cut` stays the same."""
         return RankedRows(
             self.rows[selection], self.ranks[selection], self.positions[selection], self.is_cut
         )

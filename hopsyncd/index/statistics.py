@@ -125,13 +125,14 @@ class Visible:
 class Statistics:
     """Counts over the visible rows. Arrays have one element for each name, by the name's number.
 
+    `passages` is the number of visible passages, and `words` the number of their words.
     `in_questions` is the number of passages with the name in their questions, and `as_topic` the
     number of passages with the name as a topic. `as_document_name` is the number of passages whose
     document has the name. `only_as_document_name` is the number of these passages whose questions
-    lack the name. `mention_counts` is `in_questions` plus `only_as_document_name`, but document
-    names of more than 32 passages are not added. `joins_documents` says whether passages of two or
-    more documents mention the name. `is_topic` says whether the name is a topic, or a document name
-    of at most 32 passages.
+    lack the name. `mention_counts` is `in_questions` plus `only_as_document_name`. If a name is the
+    document name of more than 32 passages, only `in_questions` counts. `joins_documents` says
+    whether passages of two or more documents mention the name. `is_topic` says whether the name is
+    a topic, or a document name of at most 32 passages.
 
     Three caches contain terms that queries have used, by key. `term_passage_counts` is the number
     of passages with a term. `common_term_scores` are scores computed for the most common terms.

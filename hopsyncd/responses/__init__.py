@@ -1,1 +1,1 @@
-"""The types of all API answers: the daemon returns them, and clients check them."""
+"""The types of all API responses. The daemon returns them, and clients check them."""

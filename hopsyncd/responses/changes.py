@@ -1,4 +1,4 @@
-"""Answers to requests that change the index or ask about its versions."""
+"""Types of the API responses to requests that change the index or ask about its versions."""
 
 from typing import Literal, NotRequired
 

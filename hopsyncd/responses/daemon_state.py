@@ -1,4 +1,4 @@
-"""Answers about the state of the daemon and its sources."""
+"""Types of the API responses that describe the daemon and its sources."""
 
 from typing import Any, Literal, NotRequired
 

@@ -1,4 +1,4 @@
-"""Answers that a page draws: the map of the collection, and pages of PDFs."""
+"""Types of the API responses with pictures: the map of the collection, and pages of PDFs."""
 
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 

@@ -1,4 +1,5 @@
-"""Answers from the graph (passages, documents, paths, answers) and the events of a stream."""
+"""Types of the API responses with passages, documents, paths and answers, and the events of a
+stream."""
 
 from typing import Any, Literal, NotRequired
 

@@ -196,9 +196,10 @@ class _PathSearch:
                 self.extend([*path, joint], joint.end, hops - 1)
 
     def _find_onward(self, start: int, hops: int) -> list[Joint]:
-        """Return the best joint to each of the nearest neighbours of `start`, best first.
+        """Return the best joints from `start` to its neighbours, strongest first, at most
+        `_OFFERED`.
 
-        The neighbours must be fewer than `hops` hops from the target of the search.
+        Neighbours that are `hops` or more hops from the target of the search are left out.
         """
         if (start, hops) not in self._offered:
             neighbours, near = _find_neighbours(self._snapshot, [start])

@@ -124,10 +124,11 @@ def _compute_document_vectors(
 
 
 def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers, Flags]:
-    """Find the connected documents, each pair once: pairs with links, then pairs with edges.
+    """Find the pairs of documents that are connected most: first by links, then by edges.
 
-    Returns three columns: the positions of both documents in `documents`, and whether the pair has
-    links.
+    Each document adds its `_LINKED` best partners by links and its `_PARTNERS` best partners by
+    edges, at most. Each pair occurs once. Returns three columns: the positions of the two documents
+    in `documents`, and whether links connect them.
     """
     edges = snapshot.list_edges()
     index = snapshot.index

@@ -268,7 +268,7 @@ def _find_tier(matches: LiteralMatches, row: int) -> int:
 
 
 def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Ranked]:
-    """Return the k best passages by BM25 that have every part of the query as typed."""
+    """Return the passages that have every part of the query as typed: the best `k` by BM25."""
     if not matches.complete:
         return []
     rows = np.array(sorted(matches.complete), dtype=np.int64)

@@ -1,8 +1,8 @@
 """Finds the parts of a query that are searched as typed: quoted phrases, codes and words.
 
-A keyword query (at most six words, no question word and no auxiliary verb) is searched mainly by
-its words. A question is searched mainly by its meaning, and only its phrases and codes are searched
-as typed.
+A keyword query has at most six words, not counting words such as *the* and *of*, and no question
+mark, question word or auxiliary verb. It is searched mainly by its words. A question is searched
+mainly by its meaning, and only its phrases and codes are searched as typed.
 """
 
 import re

@@ -159,7 +159,10 @@ def _place_line(card: Mapping[str, Any]) -> str:
 
 
 def _plain(text: object, line_end: str = "\n") -> str:
-    """Escape the markup of text from the browser."""
+    """Escape Markdown and URLs in text from the browser, so the note shows the text literally.
+
+    Unprintable characters are replaced, and each line break becomes `line_end`.
+    """
     lines = line_end.join(_make_printable(str(text)).split("\n"))
     return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
 
