@@ -156,8 +156,8 @@ def test_a_tiff_with_too_many_pages_or_a_circle_of_them_is_refused() -> None:
 def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    code = "import sys; from hopsyncd.formats.sandbox.confine import become; "
-    code += "become(sys.argv[1:], [], 1 << 30, 1)"
+    code = "import sys; from hopsyncd.formats.sandbox.confine import replace_process; "
+    code += "replace_process(sys.argv[1:], [], 1 << 30, 1)"
 
     def done(*program: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -166,9 +166,13 @@ def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -
 
     shell, cat = "/bin/sh", shutil.which("cat") or "cat"
     assert done(shell, "-c", "echo $#").stdout == b"0\n"
-    assert not done(cat, str(secret)).stdout
-    assert done(shell, "-c", f"echo a; {cat} /dev/null; echo b").stdout == b"a\n"
-    assert not done(shell, "-c", f"exec {cat} --version").stdout
+    refused = done(cat, str(secret))
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert b"Permission denied" in refused.stderr
+    refused = done(shell, "-c", f"echo a; {cat} /dev/null; echo b")
+    assert (refused.returncode, refused.stdout) == (2, b"a\n")
+    refused = done(shell, "-c", f"exec {cat} --version")
+    assert (refused.returncode, refused.stdout) == (126, b"")
     assert done(shell, "-c", "while :; do :; done").returncode == -signal.SIGXCPU
 
 

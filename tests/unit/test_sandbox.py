@@ -125,8 +125,8 @@ def test_the_readers_load_neither_models_nor_the_store() -> None:
     script = f"""if True:
         import sys
         import hopsyncd.formats.sandbox.reader_worker
-        from hopsyncd.formats.readers import MEDIA_TYPES, reader_of
-        print(len([reader_of(kind) for kind in MEDIA_TYPES]) > 20)
+        from hopsyncd.formats.readers import MEDIA_TYPES, find_reader
+        print(len([find_reader(kind) for kind in MEDIA_TYPES]) > 20)
         print([m for m in {heavy} if m in sys.modules])"""
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["True", "[]"]
