@@ -7,8 +7,9 @@ If there is a view of an older version, the new view is cheap to compute, and it
 each new head. Otherwise a view is computed only for a head that was not replaced for a while,
 because versions follow each other quickly during an import. After an edit or a batch of an import,
 the view that was used last is computed before the new head is served. If the change is large and an
-edit waits for the writer, this computation is abandoned and repeated later. If a query needs a view
-that is not ready, it computes the view, or waits if another thread is computing it.
+edit waits for the writer, this computation is abandoned and repeated later, so that no edit waits
+for it. If a query needs a view that is not ready, it computes the view, or waits if another thread
+is computing it.
 """
 
 import threading
@@ -57,7 +58,7 @@ _PAUSES_AT_ONCE = 1.0  # Like _PAUSES, for views computed before their head is s
 @dataclass(frozen=True, slots=True)
 class WriterState:
     """The state of the writer: `is_syncing` returns whether a sync is running, and `is_awaited`
-    whether an edit waits for the writer."""
+    whether an edit waits for the writer or the writer must stop."""
 
     is_syncing: Callable[[], bool] = lambda: False
     is_awaited: Callable[[], bool] = lambda: False
@@ -129,22 +130,29 @@ class AclViewCache:
     def follow(self, head: Snapshot) -> None:
         """Compute views of this head from now on. Call this method before the head is served."""
         with self._changed:
+            previous = 0
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in self._kept}
+            else:
+                previous = self._head.version.id
             self._head, self._since_s = head, time.monotonic()
             mask, changed = self._select_mask_at_once(head)
             is_large = changed > _SMALL_CHANGE
-            if is_large and self._writer.is_awaited():
+            # A small head after a large one is an edit. The thread computes the view that it lacks.
+            is_edit = is_large and _count_changed(head, previous) <= _SMALL_CHANGE
+            if is_edit or (is_large and self._writer.is_awaited()):
                 mask = None
             if mask:
                 self._making.add(mask)
             self._go_on()
         if mask:
             factor = _PAUSES_AT_ONCE if is_large else 0.0
-            with yielding_to_queries(factor, self._writer.is_awaited):
-                self._make(head, mask)
-            with self._changed:
-                self._go_on()
+            try:
+                with yielding_to_queries(factor, self._writer.is_awaited):
+                    self._make(head, mask)
+            except Preempted:
+                with self._changed:
+                    self._go_on()
 
     def forget_pasts(self) -> None:
         """Drop the views of all versions except the head."""
@@ -183,12 +191,7 @@ class AclViewCache:
         before = mask and self._find_older(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._is_resting():
             return None, 0
-        intervals = head.index.passage_intervals
-        first, last = before.version.id, head.version.id
-        added, removed = (
-            (first < versions) & (versions <= last) for versions in (intervals.born, intervals.died)
-        )
-        changed = int(np.count_nonzero(added) + np.count_nonzero(removed))
+        changed = _count_changed(head, before.version.id)
         return (mask if changed <= _MOST_CHANGED else None), changed
 
     def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
@@ -280,12 +283,15 @@ class AclViewCache:
             release_heap()
 
     def _make(self, head: Snapshot, mask: Mask) -> bool:
-        """Compute a view in advance. Returns False if the process is ending, an edit waits, or an
-        error was logged.
+        """Compute a view in advance. Returns False if the process is ending or an error was logged.
+
+        Raises Preempted if an edit waits or the writer must stop.
         """
         try:
             self._compute(head, head.version, mask)
-        except (Preempted, ProcessEnds):
+        except Preempted:
+            raise
+        except ProcessEnds:
             return False
         except Exception:
             log.exception("an ACL view could not be computed in advance", version=head.version.id)
@@ -311,3 +317,12 @@ class AclViewCache:
         if self._writer.is_syncing():
             return _LONGEST_REST_S - been_s
         return min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S) - been_s
+
+
+def _count_changed(head: Snapshot, before: int) -> int:
+    """Return how many passages were added or removed after the version `before`."""
+    intervals, last = head.index.passage_intervals, head.version.id
+    added, removed = (
+        (before < versions) & (versions <= last) for versions in (intervals.born, intervals.died)
+    )
+    return int(np.count_nonzero(added) + np.count_nonzero(removed))

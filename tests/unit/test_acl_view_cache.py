@@ -14,6 +14,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import Table
 from hopsyncd.retrieve import acl_view_cache
 from hopsyncd.retrieve.acl_view_cache import AclViewCache, WriterState
+from store.records import Version
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets
@@ -27,14 +28,14 @@ class GatedIndex(LiveIndex):
     """Nothing in it is read while the gate is closed."""
 
     def __init__(self) -> None:
-        self.gate, self.is_awaited = Event(), Event()
+        self.gate, self.is_waiting = Event(), Event()
         self.gate.set()
         super().__init__(2)
 
     def __getattribute__(self, name: str) -> object:
         value: object = super().__getattribute__(name)
         if isinstance(value, Table) and not self.gate.is_set():
-            self.is_awaited.set()
+            self.is_waiting.set()
             assert self.gate.wait(20)
         return value
 
@@ -71,10 +72,10 @@ class Asked:
         """Begin to ask in another thread, which comes to the closed gate."""
         found = list[Snapshot]()
         self.index.gate.clear()
-        self.index.is_awaited.clear()
+        self.index.is_waiting.clear()
         thread = Thread(target=lambda: found.append(asked()))
         thread.start()
-        assert self.index.is_awaited.wait(20)
+        assert self.index.is_waiting.wait(20)
         return thread, found
 
     def until_ready(self, hidden: frozenset[str] = HIDDEN) -> None:
@@ -188,7 +189,7 @@ def test_a_view_of_many_changes_is_made_after_an_edit_that_waits_and_a_small_one
 ) -> None:
     asked_for = list[int]()
 
-    def is_awaited() -> bool:  # if an edit comes meanwhile, only the second call says so
+    def is_awaited() -> bool:  # if an edit comes meanwhile, the first call does not say so
         asked_for.append(1)
         return len(asked_for) > comes_meanwhile
 
@@ -199,6 +200,7 @@ def test_a_view_of_many_changes_is_made_after_an_edit_that_waits_and_a_small_one
     asked.views.follow(asked.grow(2))
     assert asked.views.is_ready(2, HIDDEN)
     monkeypatch.setattr(acl_view_cache, "_SMALL_CHANGE", 2)
+    monkeypatch.setattr(acl_view_cache, "_PAUSE_S", 1.0)
     asked_for.clear()
     asked.views.follow(asked.grow(3))
     assert not asked.views.is_ready(3, HIDDEN)
@@ -206,6 +208,46 @@ def test_a_view_of_many_changes_is_made_after_an_edit_that_waits_and_a_small_one
     asked.until_ready()
     afresh = AclViewCache(1.0).get(asked.head, asked.head.version, HIDDEN)
     assert served_by(asked.get()) == served_by(afresh)
+
+
+def test_an_edit_does_not_wait_for_a_view_of_the_batch_before_it(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = [True]
+    monkeypatch.setattr(acl_view_cache, "_REST_OF_EDITS", 0)
+    monkeypatch.setattr(acl_view_cache, "_SMALL_CHANGE", 3)  # as one growth
+    monkeypatch.setattr(acl_view_cache, "_PAUSE_S", 60.0)
+    asked.views = AclViewCache(1.0, WriterState(is_awaited=lambda: bool(waiting)))
+    asked.views.follow(asked.head)
+    asked.get()
+    asked.grow(2)
+    asked.views.follow(asked.grow(3))
+    assert not asked.views.is_ready(3, HIDDEN)
+    waiting.clear()
+    asked.views.follow(asked.grow(4))
+    assert not asked.views.is_ready(4, HIDDEN)
+    monkeypatch.setattr(acl_view_cache, "_PAUSE_S", 0.0)
+    asked.until_ready()
+    asked.views.follow(asked.grow(5))
+    assert asked.views.is_ready(5, HIDDEN)
+
+
+def test_a_view_that_fails_before_its_head_is_served_is_not_repeated(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = list[int]()
+
+    def fail(version: Version, *_: object) -> Snapshot:
+        failed.append(version.id)
+        raise ValueError("no view")
+
+    monkeypatch.setattr(acl_view_cache, "_REST_OF_EDITS", 0)
+    asked.views.follow(asked.head)
+    asked.get()
+    monkeypatch.setattr(acl_view_cache, "build_acl_view", fail)
+    asked.views.follow(asked.grow(2))
+    time.sleep(0.5)
+    assert failed == [2]
 
 
 def test_slow_views_are_computed_ahead_only_for_heads_that_stay(
