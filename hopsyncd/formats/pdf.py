@@ -86,7 +86,7 @@ def open_pdf(data: bytes) -> Any:
     raw = pypdfium2.raw
     logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # warns about irrelevant parts
     try:
-        return pypdfium2.PdfDocument(repair_unicode_maps(data))
+        return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:
         if raw.FPDF_GetLastError() != raw.FPDF_ERR_PASSWORD:
             raise DocumentUnreadable(
@@ -111,7 +111,7 @@ def load_forms(document: Any, raw: Any) -> None:
 def _read(data: bytes) -> _Document:
     raw = library("pypdfium2").raw
     read = _Document()
-    with open_pdf(data) as document:
+    with open_pdf(repair_unicode_maps(data)) as document:
         load_forms(document, raw)
         read.names, read.properties = read_properties(document)
         read.bookmarks = list(read_bookmarks(document))

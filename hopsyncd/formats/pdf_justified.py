@@ -1,5 +1,6 @@
 """Joins the words of justified lines in PDF files, which otherwise look like cells of a table."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,26 +11,32 @@ from hopsyncd.formats.pdf_spans import Span
 from hopsyncd.formats.pdf_tables import group_rows
 
 _LEAST_SPACES = 3  # in a justified line
+_MAX_PARTS = 60  # a row with more spans is no line of text
+_NEAR_ROWS = 2  # rows above and below: the lines of two columns may alternate
 _SAME_SPACE = 0.06  # line heights: the difference between spaces of the same width
 _SAME_EDGE = 4  # points
 _MAX_INDENT = 3  # line heights
-_AFTER_MARK = 3.1  # times the other spaces: TeX stretches spaces after a full stop thrice as much
-_MARK_AT_END = re.compile(r"[.,:;!?][)\]\u2019\u201d\"']*\Z")
+# TeX stretches spaces after a full stop thrice as much as other spaces, and after a comma less.
+_AFTER_STOP, _AFTER_COMMA = 3.1, 1.6
+_MARK_AT_END = re.compile(r"([.:!?]|[,;])[)\]\u2019\u201d\"']*\Z")
+_MOST_MARKS = 4  # characters, with closing brackets and quotation marks
 
 
 def join_justified(spans: Iterable[Span]) -> list[Span]:
     """Merge neighbouring spans whose spaces all have the same width, although their words do not.
 
-    In a table whose columns are aligned, different words leave different spaces. The merged span
-    must end where a line directly above or below ends, and begin there, except for an indent.
+    A near line must end where the merged span ends, and begin where it begins, except for an
+    indent. Spans that begin below each other one by one stay apart: they are cells of a table.
     """
     rows = [list(_merge_runs(row)) for row in group_rows(spans)]
     joined: list[Span] = []
     for index, row in enumerate(rows):
-        neighbours = [*rows[max(index - 1, 0) : index], *rows[index + 1 : index + 2]]
-        lines = [merged for near in neighbours for _, merged in near]
+        near = [*rows[max(index - _NEAR_ROWS, 0) : index], *rows[index + 1 :][:_NEAR_ROWS]]
         for parts, merged in row:
-            is_text = any(_have_same_edges(merged, line) for line in lines)
+            beside = [
+                others for other in near for others, line in other if _have_same_edges(merged, line)
+            ]
+            is_text = bool(beside) and not any(_are_aligned(parts, others) for others in beside)
             joined += [merged] if is_text else parts
     return joined
 
@@ -39,40 +46,44 @@ def _merge_runs(row: Sequence[Span]) -> Iterator[tuple[Sequence[Span], Span]]:
     span that they make together."""
     start = 0
     while start < len(row):
-        end = _end_of_run(row, start)
+        end = _end_of_run(row[start : start + _MAX_PARTS]) + start
         run = row[start:end]
-        yield run, _merge(run) if end > start + 1 else row[start]
+        yield run, _merge(run) if len(run) > 1 else row[start]
         start = end
 
 
-def _end_of_run(row: Sequence[Span], start: int) -> int:
-    """Return the end index (exclusive) of the spans from `start` on that have equal spaces.
+def _end_of_run(row: Sequence[Span]) -> int:
+    """Return the number of spans, from the first, that have equal spaces and different widths, or
+    else 1.
 
     Spaces after punctuation may be wider.
     """
-    spaces = _spaces_in(row[start])
-    end = start + 1
-    while end < len(row):
-        before, span = row[end - 1], row[end]
-        between = span.left - before.right
-        more = [*spaces, *_spaces_in(span)]
-        if not _MARK_AT_END.search(before.text):
+    if len(row) < 2:
+        return 1
+    spaces = _spaces_in(row[0])
+    count, narrowest, widest = len(spaces), min(spaces, default=math.inf), max(spaces, default=0.0)
+    end = 1
+    for before, span in pairwise(row):
+        between, more = span.left - before.right, _spaces_in(span)
+        mark = _MARK_AT_END.search(before.text)
+        if mark is None:
             more.append(between)
-        elif between >= _AFTER_MARK * max(more, default=0):
+        narrowest, widest = min(narrowest, *more, math.inf), max(widest, *more, 0.0)
+        if mark and between >= widest * (_AFTER_COMMA if mark[1] in ",;" else _AFTER_STOP):
             break
-        if more and max(more) - min(more) >= _SAME_SPACE * span.height:
+        if widest - narrowest >= _SAME_SPACE * span.height:
             break
-        spaces = more
+        count += len(more)
         end += 1
-    run = row[start:end]
+    run = row[:end]
     widths = [span.right - span.left for span in run]
     numbers = sum(span.is_value or is_number(span.text) for span in run)
     is_justified = (
-        len(spaces) >= _LEAST_SPACES
+        count >= _LEAST_SPACES
         and max(widths) - min(widths) > run[0].height
         and numbers * 2 < len(run)
     )
-    return end if is_justified else start + 1
+    return end if is_justified else 1
 
 
 def _spaces_in(span: Span) -> list[float]:
@@ -80,8 +91,16 @@ def _spaces_in(span: Span) -> list[float]:
     return [
         begin - end
         for offset, end, begin in span.gaps
-        if not _MARK_AT_END.search(span.text, 0, offset)
+        if not _MARK_AT_END.search(span.text, max(offset - _MOST_MARKS, 0), offset)
     ]
+
+
+def _are_aligned(parts: Sequence[Span], others: Sequence[Span]) -> bool:
+    """Whether the spans of two rows begin below each other, one by one, as in a table."""
+    return len(parts) == len(others) > 1 and all(
+        abs(part.left - other.left) < _SAME_EDGE
+        for part, other in zip(parts[1:], others[1:], strict=True)
+    )
 
 
 def _have_same_edges(span: Span, line: Span) -> bool:

@@ -14,6 +14,7 @@ from hopsyncd.formats.images import encode_color_png
 from hopsyncd.formats.pdf import load_forms, open_pdf
 from hopsyncd.formats.pdf_spans import Box, Span
 from hopsyncd.formats.pdf_text import read_text, turn_box
+from hopsyncd.formats.pdf_unicode_maps import repair_unicode_maps
 
 _WIDTH_PX = 1100
 _MOST_PIXELS = 2_500_000
@@ -31,7 +32,7 @@ def preview_page(data: bytes, number: int, wanted: str) -> Block:
     if there is no such page.
     """
     raw = library("pypdfium2").raw
-    with open_pdf(data) as document:
+    with open_pdf(repair_unicode_maps(data)) as document:
         pages = len(document)
         if not 1 <= number <= pages:
             raise DocumentUnreadable(

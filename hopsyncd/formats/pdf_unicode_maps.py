@@ -10,6 +10,7 @@ _RANGE = re.compile(_CODE + _CODE + rb"(?:" + _CODE + rb"|\[([^\[\]]*)\])")
 _BLOCK = re.compile(rb"\d{1,9}\s{1,9}begin(codespacerange|bfrange|bfchar)([^g-z]*)end\1")
 _HEAD_BYTES = 1024
 _MOST_MAP_BYTES = 1 << 22
+_MOST_ADDED = 20_000  # ranges of a map
 _MOST_RANGES = 100  # of a block, and PDFium compares the number before the block with its ranges
 
 
@@ -18,7 +19,8 @@ def repair_unicode_maps(data: bytes) -> bytes:
 
     Such ranges are forbidden (ISO 32000-1, 9.10.3), but macOS writes them. PDFium ignores every
     range of a block with one of them, and the font's text turns into other letters. A repaired
-    stream keeps its length, so all offsets in the PDF stay valid.
+    stream keeps its length, so all offsets in the PDF stay valid. A map whose repair does not fit
+    into its stream stays as it is.
     """
     repaired = bytearray()
     position = 0
@@ -33,7 +35,8 @@ def repair_unicode_maps(data: bytes) -> bytes:
         stream = data[start:position].rstrip(b"\r\n")
         text = _inflate(stream, _MOST_MAP_BYTES)
         blocks = list(_BLOCK.finditer(text))
-        if not any(_crosses(item) for block in blocks for item in _ranges(block)):
+        added = sum(_count_pieces(item) - 1 for block in blocks for item in _ranges(block))
+        if len(text) >= _MOST_MAP_BYTES or not 0 < added <= _MOST_ADDED:
             continue
         # Only the blocks are kept, which makes room for the added ranges.
         split = b"\n".join(part for block in blocks for part in _split(block))
@@ -56,9 +59,10 @@ def _ranges(block: re.Match[bytes]) -> list[re.Match[bytes]]:
     return list(_RANGE.finditer(block[2])) if block[1] == b"bfrange" else []
 
 
-def _crosses(match: re.Match[bytes]) -> bool:
-    first, last = int(match[1], 16), int(match[2], 16)
-    return first >> 8 != last >> 8 and first < last < 1 << 16
+def _count_pieces(item: re.Match[bytes]) -> int:
+    """Return the number of ranges into which a range must be split, 1 if it may stay."""
+    first, last = int(item[1], 16), int(item[2], 16)
+    return (last >> 8) - (first >> 8) + 1 if first < last < 1 << 16 else 1
 
 
 def _split(block: re.Match[bytes]) -> Iterator[bytes]:
@@ -72,7 +76,7 @@ def _split(block: re.Match[bytes]) -> Iterator[bytes]:
 
 def _split_range(match: re.Match[bytes]) -> Iterator[bytes]:
     """Split a range where a byte of the code before the last one changes."""
-    if not _crosses(match):
+    if _count_pieces(match) == 1:
         yield match.group()
         return
     first, last = int(match[1], 16), int(match[2], 16)

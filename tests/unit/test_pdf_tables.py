@@ -483,12 +483,14 @@ def test_justified_lines_with_wide_spaces_are_no_table() -> None:
     assert texts(read(lambda canvas: draw_justified(canvas, 50, lines))) == ["\n".join(lines)]
 
 
-def test_columns_of_justified_lines_with_wide_spaces_are_read_one_by_one() -> None:
+@pytest.mark.parametrize("lowered", [0, 6.5])
+def test_columns_of_justified_lines_with_wide_spaces_are_read_one_by_one(lowered: float) -> None:
     left = ["Metabarcoding found 96 taxa", "where the others had found only", "one."] * 3
     right = ["Restoration aims to raise the", "table of the fen and to bring back", "peat."] * 3
 
     def draw(canvas: Canvas) -> None:
         draw_justified(canvas, 50, left)
+        canvas.translate(0, -lowered)
         draw_justified(canvas, 330, right)
 
     assert " ".join(texts(read(draw))).split() == " ".join([*left, *right]).split()
@@ -509,5 +511,16 @@ def test_cells_with_equal_spaces_between_them_are_a_table(first: str, second: st
             for cell in row.split():
                 canvas.drawString(x, y, cell)
                 x += canvas.stringWidth(cell) + 20
+
+    assert {block.kind for block in read(draw)} == {"table"}
+
+
+def test_codes_of_one_width_in_each_column_are_a_table() -> None:
+    rows = ["DE BER EDDB LFT-AA", "FR CDG LFPG LFT-AB", "IT FCO LIRF LFT-AC"]
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Courier", 10)
+        for number, row in enumerate(rows):
+            canvas.drawString(50, 700 - 13 * number, "   ".join(row.split()))
 
     assert {block.kind for block in read(draw)} == {"table"}
