@@ -232,7 +232,7 @@ class _Copy:
             search,
             message.at,
             hidden=hidden,
-            filter_=understood.wanted,
+            filter_=understood.filter_,
         )
         return format_answer(result, search, understood)
 
@@ -244,7 +244,7 @@ class _Copy:
             search,
             message.at,
             hidden=hidden,
-            filter_=understood.wanted,
+            filter_=understood.filter_,
         )
         return format_reply(result, reply, [], understood, with_passages)
 

@@ -161,7 +161,7 @@ class ReadService:
                 request.at,
                 usage,
                 hidden=acl,
-                filter_=understood.wanted,
+                filter_=understood.filter_,
             )
             return format_answer(result, search, understood)
 
@@ -263,7 +263,7 @@ class ReadService:
                 request.at,
                 by_llm=by_llm,
                 hidden=acl,
-                filter_=understood.wanted,
+                filter_=understood.filter_,
                 usage=usage,
                 on_found=on_found,
                 sink=draft if listener.wants_events else None,

@@ -54,7 +54,7 @@ def find_asked_time(question: str, now: datetime) -> str:
         is_today = day.lower() in _TODAY
         return _format_range(today) if is_today else _format_range(today - timedelta(days=1), today)
     if unit:
-        return _name_unit(unit.lower(), today, is_last=not which.lower().startswith(_THIS))
+        return _format_unit_range(unit.lower(), today, is_last=not which.lower().startswith(_THIS))
     if count:
         is_weeks = units.lower().startswith("w")
         return _format_range(today - timedelta(days=int(count) * (7 if is_weeks else 1)))
@@ -80,7 +80,7 @@ def _is_recent(year: int, today: date) -> bool:
     return today.year - _OLDEST_YEARS <= year <= today.year
 
 
-def _name_unit(unit: str, today: date, *, is_last: bool) -> str:
+def _format_unit_range(unit: str, today: date, *, is_last: bool) -> str:
     """Return the filter for this week, month or year, or for the one before."""
     if unit in ("week", "woche"):
         first = today - timedelta(days=today.weekday())

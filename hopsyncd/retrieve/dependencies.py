@@ -249,7 +249,7 @@ class _Order:
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
         """Return the passage rows of the k best results by their importance."""
         ranked = promote_direct_hits(self.rank(worth, k), self._direct.rows)
-        return tuple(helpful.position for helpful in ranked[:k])
+        return tuple(row.position for row in ranked[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
         """Return the smallest change that could alter the first k results through the direct hits.

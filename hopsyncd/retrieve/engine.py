@@ -415,21 +415,21 @@ class Engine:
         """Return the version without the hidden sources, from the cache if possible."""
         return self._restricted.get(self._searchable(connection, version), version, hidden)
 
-    def _filter(self, served: Snapshot, wanted: Filter) -> Snapshot:
+    def _filter(self, served: Snapshot, filter_: Filter) -> Snapshot:
         """Narrow the snapshot by a filter, and cache the result for the next question."""
 
         def make() -> Snapshot:
             older = [
                 cached.passes_filter
-                for (_, _, filter_), cached in self._narrowed.list_snapshots(served.index)
-                if filter_ == wanted and cached.passes_filter is not None
+                for (_, _, cached_filter), cached in self._narrowed.list_snapshots(served.index)
+                if cached_filter == filter_ and cached.passes_filter is not None
             ]
             before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
             return served.filter_documents(
-                apply_filter(served.index, wanted, served.version.id, before)
+                apply_filter(served.index, filter_, served.version.id, before)
             )
 
-        key = (served.version.id, served.hidden, wanted)
+        key = (served.version.id, served.hidden, filter_)
         return self._narrowed.get(key, served.index, make)
 
     def _load_past(self, connection: Connection, version: Version) -> Snapshot:

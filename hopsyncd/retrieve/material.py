@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w+")
 class Material:
     """The excerpts to show an LLM, in order. The first excerpt has the number 1."""
 
-    found: PassageTexts
+    texts: PassageTexts
     excerpts: tuple[Excerpt, ...]
     dates: Mapping[int, str]
 
@@ -43,12 +43,12 @@ class Material:
         documents: list[dict[str, Any]] = []
         last: object = None
         for number, excerpt in enumerate(self.excerpts, 1):
-            document = find_document(self.found, excerpt.passage)
+            document = find_document(self.texts, excerpt.passage)
             if document != last or document == ("", ""):
-                frame = _make_document_frame(self.found, excerpt.passage, self.dates)
+                frame = _make_document_frame(self.texts, excerpt.passage, self.dates)
                 documents.append({**frame, "passages": {}})
                 last = document
-            label = _label(self.found, excerpt.passage, number, documents[-1].get("title", ""))
+            label = _label(self.texts, excerpt.passage, number, documents[-1].get("title", ""))
             documents[-1]["passages"][label] = excerpt.text
         return documents
 

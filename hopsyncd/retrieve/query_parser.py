@@ -49,13 +49,13 @@ _ALIKE = 70  # least similarity of a suggested name, of 100
 class Understood:
     """A question without its filters.
 
-    wanted: the filters from the question and from the request. asked_time: a date filter that the
+    filter_: the filters from the question and from the request. asked_time: a date filter that the
     words of the question suggest; it is not applied. notes: for each word that was probably meant
     as a filter, why it is not used as a filter. is_only_filters: the question has no other words.
     """
 
     question: str
-    wanted: Filter = ()
+    filter_: Filter = ()
     asked_time: str = ""
     notes: tuple[str, ...] = ()
     is_only_filters: bool = False
@@ -63,7 +63,7 @@ class Understood:
     @property
     def filter_text(self) -> str:
         """The filters as a user can type them."""
-        return " ".join(map(str, self.wanted))
+        return " ".join(map(str, self.filter_))
 
 
 def parse_question(question: str, given: Iterable[str], now: datetime) -> Understood:

@@ -141,7 +141,11 @@ def format_understood(
         return None
     absent = answer.absent if answer else ()
     if not (
-        understood.wanted or spelling.applied or spelling.offered or absent or understood.asked_time
+        understood.filter_
+        or spelling.applied
+        or spelling.offered
+        or absent
+        or understood.asked_time
     ):
         return None
     documents = passages = 0
@@ -154,7 +158,7 @@ def format_understood(
         passages = snapshot.statistics.passages
         if not documents and snapshot.unfiltered:
             whole = snapshot.unfiltered.statistics.visible.documents
-            hint = suggest_filter(snapshot.index, understood.wanted, snapshot.version.id, whole)
+            hint = suggest_filter(snapshot.index, understood.filter_, snapshot.version.id, whole)
     return {
         "question": answer.question if answer else understood.question,
         "words": _format_words(spelling.applied),

@@ -100,7 +100,7 @@ def read_sets(
 
 
 def list_sentences(
-    found: PassageTexts,
+    texts: PassageTexts,
     sets: Mapping[PassageId, QuestionSet],
     question: Vectors,
     terms: Collection[str],
@@ -114,18 +114,20 @@ def list_sentences(
     each of its `clauses` is a (d,) vector.
     """
     sentences: list[Sentence] = []
-    for rank, id_ in enumerate(found.ranked):
-        passage = found.passages[id_]
-        texts = [passage.text[start:end] for start, end in find_sentence_spans(passage.text)]
+    for rank, id_ in enumerate(texts.ranked):
+        passage = texts.passages[id_]
+        sentence_texts = [
+            passage.text[start:end] for start, end in find_sentence_spans(passage.text)
+        ]
         stored = _map_questions_by_text(sets.get(id_))
-        vectors = _compute_vectors(passage, texts, stored, encoder)
+        vectors = _compute_vectors(passage, sentence_texts, stored, encoder)
         asked = np.array([question, *clauses], dtype=np.float64)
         cosines = vectors.astype(np.float64) @ asked.T / (GRID * GRID)
         headings = frozenset(normalise(heading) for heading in passage.heading)
-        paths = [place.document for place in found.places.get(id_, ())]
+        paths = [place.document for place in texts.places.get(id_, ())]
         above = frozenset(list_index_terms(" ".join((*passage.heading, *paths))))
-        terms_by_text = map_texts_to_terms(texts)
-        for text, (cosine, *by_clause) in zip(texts, cosines.tolist(), strict=True):
+        terms_by_text = map_texts_to_terms(sentence_texts)
+        for text, (cosine, *by_clause) in zip(sentence_texts, cosines.tolist(), strict=True):
             has = above.union(terms_by_text[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings
             sentences.append(Sentence(id_, rank, text, cosine, has, names, (*by_clause,)))

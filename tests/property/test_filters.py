@@ -88,7 +88,7 @@ def _holds(filters: list[str], source: str, path: str, said: set[tuple[str, str]
 def test_filtered_out_passages_are_not_found_counted_or_walked_through(
     steps: list[tuple[str, str, str | None]], filters: list[str], question: str
 ) -> None:
-    wanted = parse_question(question, filters, NOON).wanted
+    wanted = parse_question(question, filters, NOON).filter_
     with TemporaryDirectory() as folder:
         index = Index(Path(folder), (*VISIBLE, *HIDDEN))
         with closing(index.stack):
@@ -184,6 +184,6 @@ def test_the_flags_of_a_filter_are_reused_for_the_next_version(pair: tuple[str, 
                         at,
                         frozenset(),
                         [one],
-                        parse_question("", [one], NOON).wanted,
+                        parse_question("", [one], NOON).filter_,
                         "Rome",
                     )

@@ -78,7 +78,7 @@ def test_the_day_that_documents_carry_is_offered(
         stack.sync()
         engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
         engine.publish(stack.writer.make_snapshot(stack.head))
-        found = engine.query(meant.question, 5, Search(), filter_=meant.wanted)
+        found = engine.query(meant.question, 5, Search(), filter_=meant.filter_)
     told = format_understood(found, meant)
     assert told is not None
     assert told["offered_filter"] == offered

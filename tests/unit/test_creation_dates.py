@@ -23,7 +23,7 @@ FILES = {
 def test_a_single_day_in_the_file_name_is_the_creation_date(tmp_path: Path) -> None:
     wanted = parse_question(
         "crane", ["created-since:2026-03-10", "created-before:2026-03-16"], datetime.now(UTC)
-    ).wanted
+    ).filter_
     with closing(Stack(tmp_path / "s.db", MemoryConnector(FILES), passage_tokens=200)) as stack:
         stack.sync()
         engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())

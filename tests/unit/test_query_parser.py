@@ -44,7 +44,7 @@ def test_filters_are_read_and_all_else_stays_text(typed: str, question: str, fil
 
 
 def test_a_text_given_as_a_filter_must_be_a_filter() -> None:
-    assert parse_question("x", ["since:30d"], NOW).wanted[0].at_ms == pytest.approx(
+    assert parse_question("x", ["since:30d"], NOW).filter_[0].at_ms == pytest.approx(
         (NOW.timestamp() - 30 * 86400) * 1000, abs=1
     )
     for wrong in ("vault", "colour:red", "since:lunch", "tag:"):
@@ -94,7 +94,7 @@ def test_a_filter_without_matches_suggests_the_nearest_value_with_matches(
     ]  # fmt: skip
     advance(index, 1, sets, documents=documents)
     there = Visible.compute(index, 1, frozenset()).documents
-    assert suggest_filter(index, parse_question("x", filters, NOW).wanted, 1, there) == hint
+    assert suggest_filter(index, parse_question("x", filters, NOW).filter_, 1, there) == hint
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_suggestions_are_few_and_similar() -> None:
 )
 def test_an_unusable_filter_is_explained(typed: str, note: str) -> None:
     found = parse_question(typed, (), NOW)
-    assert not found.wanted and found.question == typed
+    assert not found.filter_ and found.question == typed
     (said,) = found.notes
     assert note in said
     assert format_answer(None, Search(), found)["degraded"] == [said]

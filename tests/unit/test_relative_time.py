@@ -35,7 +35,7 @@ NOON = datetime(2026, 3, 18, 12, tzinfo=UTC)  # a Wednesday
 )
 def test_a_day_is_understood_as_people_type_it(text: str, moment: str) -> None:
     assert relative_moment(text, NOON) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
-    (wanted,) = parse_question("x", [f"since:{text}"], NOON).wanted
+    (wanted,) = parse_question("x", [f"since:{text}"], NOON).filter_
     assert wanted.at_ms == datetime.fromisoformat(f"{moment}+00:00").timestamp() * 1000
 
 

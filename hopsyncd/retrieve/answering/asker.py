@@ -86,7 +86,7 @@ TOKENS_PER_QUESTION = 2500
 _LLM_DEPTH = 30  # passages to find; excerpts of up to 20 of them are shown
 
 
-def _explain_missing_llm(error: LlmError) -> str:
+def _explain_llm_error(error: LlmError) -> str:
     """Explain why an LLM did not write the answer."""
     return f"{error.what} ({error.why}), so this answer was made without the LLM"
 
@@ -200,7 +200,7 @@ class Asker:
             try:
                 answer = answer_by_llm(question, material, self._llm, usage, sink)
             except LlmError as error:
-                degraded = (_explain_missing_llm(error),)
+                degraded = (_explain_llm_error(error),)
             else:
                 return AskReply(
                     answer.text,

@@ -144,7 +144,7 @@ def keep_asked_time(
 
 
 def _read_asked_days(question: str) -> Callable[[Iterable[str]], set[str]] | None:
-    """Return a function that chooses the asked ISO days of some, or None if any day may be meant.
+    """Return a function that selects the asked days from ISO days, or None if any day may be meant.
 
     >>> days = ("2025-03-12", "2026-02-03", "2026-03-24")
     >>> choose = _read_asked_days("What did we decide in the last meeting?")

@@ -282,8 +282,8 @@ def search_by_statements(
     paths = find_best_paths(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
-    ids = dict(zip(paths, map(QuestionId, graph.ids(_sort_rows(paths)).tolist()), strict=True))
-    stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_sort_rows(paths))]
+    ids = dict(zip(paths, map(QuestionId, graph.ids(_to_rows(paths)).tolist()), strict=True))
+    stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_to_rows(paths))]
     texts = question_texts(connection, ids.values(), set(stated_in.tolist()))
     # A purge may have removed some of them.
     paths_with_text = {
@@ -297,7 +297,7 @@ def search_by_statements(
         ranked = dict(zip(paths_with_text, values, strict=True))
     elif search.rerank != "none":
         cosines = {
-            path.statements[0]: path.score for path in graph.make_paths(_sort_rows(paths_with_text))
+            path.statements[0]: path.score for path in graph.make_paths(_to_rows(paths_with_text))
         }
         ranked = cosines if search.rerank == "cosine" else _compute_averages(graph, ranked, cosines)
     # The sort is stable, so ties keep the order of paths.
@@ -319,7 +319,7 @@ def _compute_averages(
     The values are the score of the statement's path, the cosine of the statement, and the cosine
     and the word score of its passage.
     """
-    passage_rows = graph.passage_rows(_sort_rows(paths))
+    passage_rows = graph.passage_rows(_to_rows(paths))
     whole = graph.context.compute_first_cosines(passage_rows) + graph.context.by_words[passage_rows]
     return {
         statement: (score + cosines[statement] + passage) / 4
@@ -327,12 +327,12 @@ def _compute_averages(
     }
 
 
-def _sort_rows(statements: Iterable[int]) -> Integers:
+def _to_rows(statements: Iterable[int]) -> Integers:
     return np.fromiter(statements, dtype=np.int64)
 
 
 def _select_first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
-    passage_rows = graph.passage_rows(_sort_rows(statements)).tolist()
+    passage_rows = graph.passage_rows(_to_rows(statements)).tolist()
     first: dict[int, int] = {}
     for passage_row, statement in zip(passage_rows, statements, strict=True):
         first.setdefault(passage_row, statement)
