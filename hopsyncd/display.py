@@ -6,13 +6,23 @@ from datetime import datetime
 from typing import Any
 
 KEPT_CLOSED = (
-    "closed to members, completely or in part: the source was closed before a restore or a removal,"
-    " and the database keeps that access rule"
+    "hidden from members, completely or in part: the database has a stricter access rule than the"
+    " configuration, for example from before the source was removed or the database was restored"
 )
 """The state of a source whose recorded access rule is stricter than its configuration."""
 
 TO_OPEN = 'To open the source, give it `visible_to = ["members"]` and run `hopsyncd reload`'
 """The remedy for KEPT_CLOSED."""
+
+LLM_FAILURES = {
+    "queued": "not sent yet",
+    "unavailable": "LLM unavailable",
+    "refused": "refused by the LLM",
+    "nonsense": "invalid reply",
+    "budget": "limit reached",
+    "failed": "call failed",
+}
+"""Why the LLM did not write the questions of a passage, by the kind of failure."""
 
 HOP_VERBS = {
     "from": "raises a question that is answered in",

@@ -133,7 +133,7 @@ class LlmNonsense(LlmError):
 
 
 class BudgetSpent(LlmError):
-    """A daily limit of LLM calls or tokens is reached, so the call was not made."""
+    """A limit of LLM calls or tokens (per query, sync or day) is reached, so no call was made."""
 
     kind = "budget"
 

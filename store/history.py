@@ -155,7 +155,7 @@ def _at_time(connection: Connection, at: str) -> Version:
         first = datetime.fromtimestamp(first_ms / 1000).astimezone()
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
-            f"the first version is later than this time: {first.isoformat(' ', 'minutes')}",
+            f"the oldest version was created later, at {first.isoformat(' ', 'minutes')}",
             "Choose a later time, or run `hopsyncd log` to list the versions",
         )
     return version(connection, number or 0)

@@ -246,4 +246,4 @@ def _unusable_error(place: Database, why: str) -> NotADatabase:
     hint = "Move the file away to start a new ledger, without today's spending"
     if "locked" in why:
         hint = "Stop the other program that has the file open"
-    return NotADatabase(f"Cannot use the ledger of LLM calls {displayed_url(place)}", why, hint)
+    return NotADatabase(f"Cannot use the ledger of model calls {displayed_url(place)}", why, hint)

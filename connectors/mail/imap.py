@@ -191,8 +191,9 @@ class ImapConnector:
             if opened is None:
                 yield Problem(
                     name,
-                    "the server refuses to open the folder",
-                    f'Add "!{name}" to `folders` of this source.',
+                    "the server did not open the folder",
+                    "Check that this account may read the folder, or"
+                    f' add "!{name}" to `folders` of this source.',
                     subtree=True,
                 )
                 if name in known:

@@ -19,7 +19,7 @@ from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_o
 from hopsyncd.cli.terminal import echo_drawn, echo_line
 from hopsyncd.client import Client
 from hopsyncd.config.values import MEMBERS
-from hopsyncd.display import KEPT_CLOSED, TO_OPEN, duration, plural, relative_time
+from hopsyncd.display import KEPT_CLOSED, LLM_FAILURES, TO_OPEN, duration, plural, relative_time
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     _print_audit(now["audit"])
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
-    if now["waiting"]:
-        reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
-        total = sum(now["waiting"].values())
-        click.echo(f"waiting for questions from the LLM: {plural(total, 'passage')} ({reasons})")
+    if waiting := now["waiting"]:
+        reasons = ", ".join(f"{n:,} {LLM_FAILURES.get(why, why)}" for why, n in waiting.items())
+        total = plural(sum(waiting.values()), "passage")
+        click.echo(f"{total} waiting for the LLM to write questions: {reasons}")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
         how_far = f"{share:.0%} of {plural(total, 'document')}" if total else "listing its files"
@@ -245,8 +245,9 @@ def _print_network_use(now: Mapping[str, Any]) -> None:
         f" {_usage_text(llm['tokens_today'], llm['max_tokens_per_day'])} tokens"
     )
     if failure := llm["last_failure"]:
-        message = printable(failure["message"])
-        click.echo(f"  last failure ({failure['kind']}, {relative_time(failure['at'])}): {message}")
+        kind, message = failure["kind"], printable(failure["message"])
+        kind, when = LLM_FAILURES.get(kind, kind), relative_time(failure["at"])
+        click.echo(f"  last failure ({kind}, {when}): {message}")
     if llm["ledger_problem"]:
         click.echo(f"  the LLM is not used: {llm['ledger_problem']}")
 

@@ -21,7 +21,7 @@ from hopsyncd.evaluation.run import Evaluation
 from hopsyncd.retrieve.answering.reply import split_reply
 
 _SWEPT = ("top_k", "n_hop", "beam")
-_INTERVAL = "In brackets: the 95 % interval, Wilson's or from 2,000 seeded resamples."
+_INTERVAL = "In brackets: the 95 % confidence interval, Wilson's or from 2,000 seeded resamples."
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
     below = [mean - mean.low for mean in means]
     above = [mean.high - mean for mean in means]
     axes.barh(list(scores), means, xerr=[below, above], capsize=3)
-    axes.set(xlabel="recall@5, percent, with its 95 % interval", xlim=(0, 101))
+    axes.set(xlabel="recall@5 in percent, with 95 % confidence interval", xlim=(0, 101))
     axes.invert_yaxis()
     figures = {"recall_by_depth": by_depth, "recall_at_5": at_5}
     for parameter in _SWEPT:

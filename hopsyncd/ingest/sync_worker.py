@@ -388,7 +388,7 @@ class SyncWorker:
     def _run_idle_work(self) -> None:
         answered = self._at_work.sync.upgrades.run(lambda: not self._has_work())
         if answered is not None:
-            self._at_work.timetable.note(UPGRADE, None if answered else "the LLM sent no questions")
+            self._at_work.timetable.note(UPGRADE, None if answered else "calls to the LLM failed")
         self._go_on_switching()
         for chore in self._at_work.chores:
             if not self._has_work() and self._at_work.timetable.is_due(chore.name):

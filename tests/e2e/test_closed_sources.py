@@ -123,14 +123,14 @@ def test_a_closed_source_that_leaves_the_configuration_stays_closed_also_when_it
     assert "stay closed" in place.log.read_text()
     for command in (["status"], ["sources", "closed"], ["doctor"]):
         output = place.run(*command).stdout
-        assert output.count("closed to members") == 1 and output.count("hopsyncd reload") == 1
+        assert output.count("hidden from members") == 1 and output.count("hopsyncd reload") == 1
     place.stop()
     place.start()
     assert seen(place, [version]) == []
     configure(place, 'visible_to = ["members"]')
     place.post("/v1/reload", {})
     assert len(seen(place, [version])) > 8
-    assert "closed to members" not in place.run("status").stdout
+    assert "hidden from members" not in place.run("status").stdout
 
 
 def test_members_do_not_learn_from_a_switch_of_models_how_much_is_closed() -> None:

@@ -54,7 +54,8 @@ def test_built_in_questions_are_used_until_the_llm_endpoint_responds(
     assert cities.sync()["version"] == 1
     assert cities.status()["waiting"] == {"refused": 5}
     assert (
-        "waiting for questions from the LLM: 5 passages (refused 5)" in cities.run("status").stdout
+        "5 passages waiting for the LLM to write questions: 5 refused by the LLM"
+        in cities.run("status").stdout
     )
     assert cities.documents("What trades with Rome by sea?")
     cities.stop()

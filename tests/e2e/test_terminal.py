@@ -311,7 +311,7 @@ def test_versions_are_named_by_times_as_people_type_them(place: Place) -> None:
     assert place.printed("query", "Ostrava", "--at", "now")["version"] == now
     early = place.run("diff", "2 days ago")
     assert early.returncode == 1
-    assert "the first version is later than this time: 20" in early.stderr
+    assert "the oldest version was created later, at 20" in early.stderr
     recent = place.printed("query", "Ostrava", "--since", "yesterday", "--limit", "2")
     assert recent["passages"] and recent["understood"]["filter"] == "since:yesterday"
     refused = place.run("tag", "yesterday")
