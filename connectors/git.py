@@ -357,9 +357,10 @@ def _above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
 
 
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
-    """Return the commit that last changed each path on the branch. Some paths may be missing.
+    """Return the commit that last changed each path on the branch.
 
-    The oldest commit of a shallow clone is skipped, because it seems to add every file.
+    The newest `_DATED_COMMITS` commits are read, for at most `_DATES_LIMIT_S`, so paths may be
+    missing. The oldest commit of a shallow clone is skipped, because it seems to add every file.
     """
     changes: dict[str, _Change] = {}
     # Dates are optional: they take at most a minute to read, and an error does not end the listing.

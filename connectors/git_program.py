@@ -92,7 +92,10 @@ class Repository:
         return process.returncode == 0
 
     def records(self, *arguments: str) -> Iterator[bytes]:
-        """Yield the NUL-terminated records that a command prints, while it runs."""
+        """Yield the NUL-terminated records that a command prints, while it runs.
+
+        Raises SourceUnavailable after `MAX_RECORDS` records, and for a record of more than 8 KiB.
+        """
         with self.process(*arguments) as process:
             assert process.stdout is not None
             rest = b""
@@ -116,7 +119,11 @@ class Repository:
         self, *arguments: str, stdin: int = subprocess.DEVNULL, accept: Sequence[int] = (0,)
     ) -> Iterator[Process]:
         """Run a command during the block. The command is killed if the block ends early or if the
-        command takes too long."""
+        command takes longer than `limit_s`.
+
+        Raises SourceUnavailable if the command is killed for its time, or exits with a status that
+        is not in `accept`.
+        """
         expired = threading.Event()
 
         def expire() -> None:
@@ -222,7 +229,10 @@ class BlobReader:
         self._until_s = 0.0
 
     def read(self, repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
-        """Return the content of a blob, or None if the repository has no such blob."""
+        """Return the content of a blob, or None if the repository has no such blob.
+
+        Raises ItemUnreadable, which names the item `id_`, if the blob has more than `max_bytes`.
+        """
         try:
             return self._read(repository, blob, max_bytes, id_)
         except BaseException:

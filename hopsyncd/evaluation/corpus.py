@@ -27,7 +27,8 @@ class GoldQuestion:
 def read_corpus(path: Path) -> dict[str, Passage]:
     """Read a corpus of lines {id, title, text}. The title becomes the heading of the passage.
 
-    Raises BadRequest if the file cannot be read or a line is invalid.
+    Raises BadRequest if the file cannot be read or has no passage, if a line is invalid, or if an
+    id occurs twice.
     """
     corpus: dict[str, Passage] = {}
     for number, line in read_lines(path):
@@ -47,7 +48,8 @@ def read_corpus(path: Path) -> dict[str, Passage]:
 def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]:
     """Read questions of lines {id, question, answers, gold: [ids]}.
 
-    Raises BadRequest if the file cannot be read or a line is invalid.
+    Raises BadRequest if the file cannot be read or has no questions, if a line is invalid, or if
+    `gold` is empty or has an id that is not in `corpus`.
     """
     questions = []
     for number, line in read_lines(path):

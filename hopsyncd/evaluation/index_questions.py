@@ -70,7 +70,10 @@ class Pair:
 
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
-    """Yield the pairs of passages in different documents, in an order that depends on the seed."""
+    """Yield the pairs of passages that an edge connects, in an order that depends on the seed.
+
+    Pairs of passages that occur in the same document are left out.
+    """
     edges = served.list_edges()
     sources, targets = edges.source_question, edges.target_question
     outgoing, incoming = served.index.outgoing, served.index.incoming
@@ -112,7 +115,10 @@ _EDGES = " ,;:()-\u2013\u2014"
 
 
 def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None:
-    """Return the first question that the rule makes from the pair, or None if there is none."""
+    """Return the first question of at most `MAX_CHARACTERS` that the rule makes from the pair.
+
+    Returns None if there is none, or if each question gives away the second passage.
+    """
     topics = {normalise(heading) for heading in pair.target.heading}
     names = [name for name in sorted(pair.names) if not re.search(r"\d", name)]
     names = [name for name in names if name in topics or " " in name]
@@ -130,8 +136,8 @@ def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None
 
 
 def gives_away(question: str, target: Passage, name: str = "") -> bool:
-    """Return whether the question contains the target's title, the name, or a long word of
-    either."""
+    """Return whether the question contains the target's last heading, the name, or a word of either
+    with more than three letters."""
     words = set(normalise(question).split())
     hidden = {normalise(name), *(normalise(heading) for heading in target.heading[-1:])}
     for hidden_part in filter(None, hidden):
@@ -244,7 +250,8 @@ class Judgement(BaseModel):
 def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
     """Let the LLM write a question for each pair, with at most two calls for each question.
 
-    Questions that fail the checks are dropped. Raises LlmError if the LLM wrote no question.
+    The LLM gets the first 4,000 characters of each passage. Questions that fail the checks are
+    dropped. Raises LlmError if the LLM wrote no question.
     """
     replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], LlmQuestion, usage)
     failed = [reply for reply in replies if isinstance(reply, LlmError)]

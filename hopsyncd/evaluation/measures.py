@@ -397,7 +397,10 @@ def find_missing(
     encoder: Encoder,
     settings: WalkSettings,
 ) -> Mapping[str, Missing]:
-    """Find the gold passages that the default search misses, by question id."""
+    """Find the gold passages that are not among the first five of the default search.
+
+    The result has the questions with at least one such passage, by id.
+    """
     seeds, walk = (
         Engine(database, encoder, walking) for walking in (replace(settings, hops=0), settings)
     )

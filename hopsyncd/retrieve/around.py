@@ -151,8 +151,8 @@ def find_paths(
 ) -> list[list[Joint]]:
     """Find up to `limit` paths from start to end, shortest first. No path repeats a passage.
 
-    The search follows only the best joints of each passage and takes a limited number of steps, so
-    paths may be missing in a dense graph.
+    The search follows only the best `_OFFERED` joints of each passage, and ends after `_MAX_TURNS`
+    steps, so paths may be missing in a dense graph.
     """
     left = _measure_distances(snapshot, end, max_hops)
     if start == end or start not in left:

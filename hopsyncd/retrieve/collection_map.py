@@ -56,7 +56,10 @@ class CollectionMap:
 
 
 def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None:
-    """Compute the map of the visible documents. Returns None if no document is visible."""
+    """Compute the map of the visible documents that have text, at most `MOST_DOCUMENTS`.
+
+    Returns None if there is no such document.
+    """
     index, visible = snapshot.index, snapshot.statistics.visible
     documents = np.flatnonzero(visible.documents)
     documents = documents[np.argsort(index.documents.path_key[documents])]
@@ -86,7 +89,7 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
 
 
 def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers]:
-    """List the first visible passages of each document, in order.
+    """List the visible passages among the first `_PASSAGES` passages of each document, in order.
 
     Returns the passage rows, and the position of each passage's document in `documents`.
     """

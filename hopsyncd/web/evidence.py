@@ -118,7 +118,10 @@ def mark_words(text: str, terms: frozenset[str]) -> Markup:
 
 
 def snippet(text: str, terms: frozenset[str]) -> Markup:
-    """Return about two lines of the text with most of the terms, as HTML with the terms marked."""
+    """Return the text from the sentence with the most terms, as HTML with the terms marked.
+
+    The result has up to `_SNIPPET_CHARACTERS` characters of the text, about two lines.
+    """
     flat = flatten_text(text)
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
@@ -308,8 +311,9 @@ class Reason:
 
 
 def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
-    """Describe the hops in sentences such as "Ada Lovelace mentions Lord Byron", without
-    duplicates.
+    """Describe the hops in sentences such as "Ada Lovelace mentions Lord Byron".
+
+    Of several hops between the same two passages, only the first is described.
 
     >>> names = ("Grace Hopper", "Harvard Mark I", "Jacquard loom")
     >>> ends = [{"id": name, "heading": [name], "document": None} for name in names]

@@ -49,7 +49,7 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Access r
 
 @dataclass
 class Door:
-    """Opens sessions for browsers that bring the one-time token.
+    """Opens sessions for browsers that bring the one-time token. A ninth session ends the oldest.
 
     `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie.
     `address_file` always contains a valid one-time address without an expiry; None for no file.
@@ -64,7 +64,7 @@ class Door:
     _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
     def new_address(self) -> str:
-        """Create an address that opens the web interface once.
+        """Create an address that opens the web interface once. Earlier addresses stop working.
 
         If there is no `address_file`, the address expires in 10 min.
         """

@@ -161,9 +161,10 @@ class VersionHub:
         return await run_sync(work, limiter=self._thread)
 
     def _changes(self, old: int, new: int) -> Event | None:
-        """List the documents that differ between two versions.
+        """List up to `_MOST_NAMED` documents that differ between two versions.
 
-        Returns None if the user may see none of these documents.
+        The list is empty if `old` is 0 or a version does not exist any more. Returns None if the
+        user may see no document that differs.
         """
         noticed_ms = int(time.time() * 1000)
         if not old:

@@ -47,7 +47,7 @@ class MapViews(View):
 
     @run_view
     def map(self, request: Request) -> Response:
-        """Show the map, and the list of its groups or of all documents of a group."""
+        """Show the map, and the list of its groups or of up to 500 documents of a group."""
         asked = read_asked(request)
         drawn = self.client.document_map(asked.at, asked.filters)
         only = read_number(request.query_params.get("group", ""))
@@ -80,7 +80,10 @@ class MapViews(View):
         return self.part(request, "map_found.html", **self._search(request, read_asked(request)))
 
     def _search(self, request: Request, asked: Asked) -> Mapping[str, Any]:
-        """Search for the field `find` of a request, and return the documents found."""
+        """Search for the field `find` of a request, and return the documents found.
+
+        Weak matches are left out. If all matches are weak, the best `_FEW_FOUND` are returned.
+        """
         words = request.query_params.get("find", "").strip()[:_LONGEST_FIND]
         if not words:
             return {"find": "", "found": [], "title": document_title}

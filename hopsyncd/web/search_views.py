@@ -180,8 +180,10 @@ class SearchViews(View):
         return markdown_html(text, passage["lines"], document_title(passage))
 
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
-        """Find the passages of other documents that are related to a passage, each with the
-        reason."""
+        """Find up to `_RELATED` passages that are related to a passage, each with the reason.
+
+        The passages are from different other documents.
+        """
         near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
         ends = {passage["id"]: passage for passage in near["passages"]}
         related = dict[str, Mapping[str, Any]]()

@@ -68,8 +68,8 @@ class Sessions:
     def open(self, user: str, person: Person | None, token: str = "") -> tuple[Session, str]:
         """Open a session. Also returns the value of its cookie, which is not stored.
 
-        If the user has too many sessions, the user's oldest session ends. If there are too many
-        sessions in total, the session that was unused for the longest time ends.
+        If the user has `MAX_OF_ONE_PERSON` sessions, the user's oldest session ends. If there are
+        `MAX_SESSIONS` in total, the session that was unused for the longest time ends.
         """
         self._end_old()
         sessions = [session for session in self._by_cookie.values() if session.user == user]

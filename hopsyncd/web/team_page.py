@@ -376,7 +376,7 @@ def _is_equal(expected: str, given: str) -> bool:
 
 
 async def _form_of(request: Request) -> dict[str, str]:
-    """Read the fields of a posted form. Returns {} if the form is too long."""
+    """Read the fields of a posted form. Returns {} if the form is longer than 16 KiB."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

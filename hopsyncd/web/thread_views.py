@@ -205,7 +205,7 @@ def _read_question(posted: str) -> Call[Any]:
 
 
 def _turns(posted: object) -> list[dict[str, Any]]:
-    """Read the turns of a posted conversation. Raises RequestFailed."""
+    """Read the last `_MOST_TURNS` turns of a posted conversation. Raises RequestFailed."""
     if not isinstance(posted, list) or not posted:
         raise _refusal()
     turns = []

@@ -63,7 +63,9 @@ class TurnData(TypedDict):
 
 
 def find_earlier_names(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
-    """Find the names in earlier turns that the question refers to.
+    """Find the names in earlier turns that the question refers to, newest turn first.
+
+    Only the last `_MOST_TURNS` turns are read, and at most `_MOST_SUBJECTS` names are returned.
 
     >>> turns = [Turn("Who directed Bronze Door?", "Mira Kaltenbrunn")]
     >>> find_earlier_names("Where was she born?", turns)
@@ -101,7 +103,7 @@ def add_subjects(question: str, subjects: Iterable[str]) -> str:
 def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
     """Select the newest turns that fit into a token budget, and return them oldest first.
 
-    Long questions and answers are cut.
+    Questions are cut after `_QUESTION_CHARACTERS`, and answers after `_ANSWER_CHARACTERS`.
     """
     fitting: list[TurnData] = []
     for turn in reversed(thread):
