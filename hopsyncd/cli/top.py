@@ -74,8 +74,8 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     _print_watch_problems(now["watch_problems"])
     if waiting := now["waiting"]:
         reasons = ", ".join(f"{n:,} {LLM_FAILURES.get(why, why)}" for why, n in waiting.items())
-        total = plural(sum(waiting.values()), "passage")
-        click.echo(f"{total} waiting for the LLM to write questions: {reasons}")
+        passages = plural(sum(waiting.values()), "passage")
+        click.echo(f"{passages} waiting for the LLM to write questions: {reasons}")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
         how_far = f"{share:.0%} of {plural(total, 'document')}" if total else "listing its files"
